@@ -1,0 +1,181 @@
+//! The kinds of device id, the shape each must have, and the case its canonical form is in.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What an id is. Decides its canonical form before md5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IdKind {
+    /// Already hashed: 32 hex digits of either case.
+    Md5,
+    /// Apple's advertising id: a UUID, upper case, dashes kept.
+    Idfa,
+    /// IMEI or MEID: 14 to 17 hex digits, lower case.
+    Imei,
+    /// China's anonymous id (MSA): exactly as issued; its case is part of it.
+    Oaid,
+    /// Android id: up to 16 hex digits, as is.
+    AndroidId,
+    /// MAC address: 12 hex digits, with or without separators, as is.
+    Mac,
+    /// China Advertising Association's id: as is. Its value differs by version.
+    Caid,
+    /// Google's advertising id: a UUID, lower case, dashes kept.
+    Gaid,
+    /// A platform's account id, or anything else: as is.
+    Openid,
+}
+
+/// Longest raw id that is read as one; longer values are not ids.
+const MAX_ID_BYTES: usize = 128;
+
+impl IdKind {
+    /// Every kind, in the order they are documented.
+    pub const ALL: [Self; 9] = [
+        Self::Md5,
+        Self::Idfa,
+        Self::Imei,
+        Self::Oaid,
+        Self::AndroidId,
+        Self::Mac,
+        Self::Caid,
+        Self::Gaid,
+        Self::Openid,
+    ];
+
+    /// The name used on the command line, in URLs and as a metric label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Idfa => "idfa",
+            Self::Imei => "imei",
+            Self::Oaid => "oaid",
+            Self::AndroidId => "android_id",
+            Self::Mac => "mac",
+            Self::Caid => "caid",
+            Self::Gaid => "gaid",
+            Self::Openid => "openid",
+        }
+    }
+
+    /// The case that the kind's canonical form is in.
+    #[inline]
+    pub const fn canonical_case(self) -> Case {
+        match self {
+            Self::Idfa => Case::Upper,
+            Self::Imei | Self::Gaid => Case::Lower,
+            Self::Md5 | Self::Oaid | Self::AndroidId | Self::Mac | Self::Caid | Self::Openid => Case::AsIs,
+        }
+    }
+
+    /// Whether a trimmed raw id can be of this kind. Lenient on purpose: a wrongly refused id is an old user who is
+    /// shown an ad, a wrongly accepted one is a key that nobody asks for.
+    pub(super) fn has_shape(self, id: &[u8]) -> bool {
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return false;
+        }
+        match self {
+            Self::Md5 => id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit),
+            Self::Idfa | Self::Gaid => is_uuid(id),
+            Self::Imei => (14..=17).contains(&id.len()) && id.iter().all(u8::is_ascii_hexdigit),
+            Self::AndroidId => id.len() <= 16 && id.iter().all(u8::is_ascii_hexdigit),
+            Self::Mac => is_mac(id),
+            Self::Oaid | Self::Caid | Self::Openid => id.iter().all(u8::is_ascii_graphic),
+        }
+    }
+}
+
+fn is_uuid(id: &[u8]) -> bool {
+    id.len() == 36
+        && id.iter().enumerate().all(|(i, byte)| match i {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+fn is_mac(id: &[u8]) -> bool {
+    match id.len() {
+        12 => id.iter().all(u8::is_ascii_hexdigit),
+        17 => id.iter().enumerate().all(|(i, byte)| match i % 3 {
+            2 => matches!(byte, b':' | b'-'),
+            _ => byte.is_ascii_hexdigit(),
+        }),
+        _ => false,
+    }
+}
+
+impl fmt::Display for IdKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name of an id kind that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid")]
+#[non_exhaustive]
+pub struct ParseKindError;
+
+impl FromStr for IdKind {
+    type Err = ParseKindError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name).ok_or(ParseKindError)
+    }
+}
+
+/// The case an id is brought into before it is hashed. ASCII only: no id has other letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Case {
+    /// Not changed.
+    AsIs,
+    /// Lower case.
+    Lower,
+    /// Upper case.
+    Upper,
+    /// Every one of the three, as keys of their own: for exports whose case nobody knows.
+    All,
+}
+
+impl Case {
+    /// Hands `id` in this case to `read`; no allocation, as a shaped id is short. `All` counts as `AsIs` here.
+    #[inline]
+    pub(super) fn apply<T>(self, id: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
+        let mut buffer = [0; MAX_ID_BYTES];
+        match self {
+            Self::AsIs | Self::All => read(id),
+            Self::Lower => {
+                let spelled = &mut buffer[..id.len()];
+                spelled.copy_from_slice(id);
+                spelled.make_ascii_lowercase();
+                read(spelled)
+            }
+            Self::Upper => {
+                let spelled = &mut buffer[..id.len()];
+                spelled.copy_from_slice(id);
+                spelled.make_ascii_uppercase();
+                read(spelled)
+            }
+        }
+    }
+}
+
+/// The name of a case rule that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown case; the cases are as-is, lower, upper, all")]
+#[non_exhaustive]
+pub struct ParseCaseError;
+
+impl FromStr for Case {
+    type Err = ParseCaseError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "as-is" => Ok(Self::AsIs),
+            "lower" => Ok(Self::Lower),
+            "upper" => Ok(Self::Upper),
+            "all" => Ok(Self::All),
+            _ => Err(ParseCaseError),
+        }
+    }
+}

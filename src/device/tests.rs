@@ -1,0 +1,180 @@
+use super::*;
+use proptest::prelude::*;
+
+fn hex(key: DeviceKey) -> String {
+    const_hex::encode(key.as_bytes())
+}
+
+#[test]
+fn canonical_forms_match_the_published_vectors() {
+    let keys = KeyMaker::default();
+    for (kind, raw, md5) in [
+        (IdKind::Idfa, "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0", "77d06cb28c1771e8019be4f4fb6e1938"),
+        (IdKind::Idfa, "3e0046f7-8bd4-4f3e-9f91-358b137d2bf0", "77d06cb28c1771e8019be4f4fb6e1938"),
+        (IdKind::Imei, "868049039501257", "8d3ebd3654fb46a2832296669cf1b536"),
+        (IdKind::Imei, " 868049039501257\t", "8d3ebd3654fb46a2832296669cf1b536"),
+        (IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "83e9158a4fb54c0e1ef0b238639a23ae"),
+        (IdKind::AndroidId, "d0d4845ae4495a83", "1ebf70337adb6df4b70300edc27c24c8"),
+        (IdKind::Mac, "10:2A:B3:D1:52:F4", "d53e994cce18ab87fdd25d155544532f"),
+        (IdKind::Gaid, "7268ceb0-5411-4004-b7cb-bd1fee4b6277", "7c687d7812ae6ca319aecea51d0d7750"),
+        (IdKind::Gaid, "7268CEB0-5411-4004-B7CB-BD1FEE4B6277", "7c687d7812ae6ca319aecea51d0d7750"),
+        (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b536", "8d3ebd3654fb46a2832296669cf1b536"),
+        (IdKind::Md5, "8D3EBD3654FB46A2832296669CF1B536", "8d3ebd3654fb46a2832296669cf1b536"),
+    ] {
+        assert_eq!(keys.key(kind, raw.as_bytes()).map(hex), Ok(md5.to_owned()), "{kind} {raw}");
+    }
+}
+
+#[test]
+fn an_oaid_keeps_its_case() {
+    let keys = KeyMaker::default();
+    let mixed = keys.key(IdKind::Oaid, b"AbCdEf0123456789").unwrap();
+    let lower = keys.key(IdKind::Oaid, b"abcdef0123456789").unwrap();
+    assert_ne!(mixed, lower);
+}
+
+#[test]
+fn a_meid_is_lowered() {
+    let keys = KeyMaker::default();
+    assert_eq!(keys.key(IdKind::Imei, b"A0000049F1B23C"), keys.key(IdKind::Imei, b"a0000049f1b23c"));
+}
+
+#[test]
+fn the_published_blank_md5s_are_in_the_set() {
+    let keys = KeyMaker::default();
+    for md5 in [
+        "d41d8cd98f00b204e9800998ecf8427e",
+        "9f89c84a559f573636a47ff8daed0d33",
+        "5284047f4ffb4e04824a2fd1d1f0cd62",
+        "74be16979710d4c4e7c6647856088456",
+        "06a9e146cb8cc0853ded03bb15f2260e",
+        "68428b8a9b0bbd6069b6b78f1c257cff",
+        "c74ff0db2bdeafffb9a70ea25da443d6",
+        "00000000000000000000000000000000",
+        "ffffffffffffffffffffffffffffffff",
+        "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+    ] {
+        assert_eq!(keys.key(IdKind::Md5, md5.as_bytes()), Err(Unusable::Blank), "{md5}");
+        assert_eq!(keys.key(IdKind::Md5, md5.to_uppercase().as_bytes()), Err(Unusable::Blank), "{md5}");
+    }
+}
+
+#[test]
+fn blank_raw_ids_are_blank_whatever_their_kind_and_case() {
+    let keys = KeyMaker::default();
+    for raw in [
+        "",
+        "  ",
+        "0",
+        "-",
+        "-1",
+        "null",
+        "NULL",
+        "(null)",
+        "Unknown",
+        "unknow",
+        "UNDEFINED",
+        "n/a",
+        "NaN",
+        "test",
+        "000000000000000",
+        "00000000-0000-0000-0000-000000000000",
+        "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+        "ffffffffffffffff",
+        "123456789012345",
+        "358673013795895",
+        "9774D56D682E549C",
+        "02:00:00:00:00:00",
+        "02-00-00-00-00-00",
+        "ff:ff:ff:ff:ff:ff",
+        "000000000000",
+        "__IMEI__",
+        "__idfa_md5__",
+        "__CAID2__",
+        "zzzzzzzzzzz",
+        "----",
+    ] {
+        for kind in IdKind::ALL {
+            assert_eq!(keys.key(kind, raw.as_bytes()), Err(Unusable::Blank), "{kind} {raw:?}");
+        }
+    }
+}
+
+#[test]
+fn ids_of_another_shape_are_malformed() {
+    let keys = KeyMaker::default();
+    for (kind, raw) in [
+        (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b53"),
+        (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b5360"),
+        (IdKind::Md5, "0x3ebd3654fb46a2832296669cf1b536"),
+        (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b53g"),
+        (IdKind::Idfa, "3E0046F78BD44F3E9F91358B137D2BF0"),
+        (IdKind::Idfa, "3E0046F7-8BD4-4F3E-9F91-358B137D2BFG"),
+        (IdKind::Imei, "8680490395012"),
+        (IdKind::Imei, "86804903950125700"),
+        (IdKind::AndroidId, "d0d4845ae4495a830"),
+        (IdKind::Mac, "10:2A:B3:D1:52"),
+        (IdKind::Oaid, "two words"),
+        (IdKind::Openid, "caf\u{e9}"),
+    ] {
+        let expected =
+            if raw.len() == 17 && kind == IdKind::Imei { Ok(()) } else { Err(Unusable::Malformed) };
+        assert_eq!(keys.key(kind, raw.as_bytes()).map(|_| ()), expected, "{kind} {raw:?}");
+    }
+    assert_eq!(keys.key(IdKind::Openid, &[b'a', b'b'].repeat(65)), Err(Unusable::Malformed));
+}
+
+#[test]
+fn the_operator_can_add_blank_ids() {
+    let keys = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
+    assert_eq!(keys.key(IdKind::Oaid, b"acme-test-phone"), Err(Unusable::Blank));
+    let hashed = const_hex::encode(DeviceKey::of_canonical(b"ACME-TEST-PHONE").as_bytes());
+    assert_eq!(keys.key(IdKind::Md5, hashed.as_bytes()), Err(Unusable::Blank));
+    assert!(KeyMaker::default().key(IdKind::Oaid, b"acme-test-phone").is_ok());
+}
+
+#[test]
+fn case_all_makes_each_spelling_once() {
+    let keys = KeyMaker::default();
+    let mut made = Vec::new();
+    keys.keys(IdKind::Mac, Case::All, b"10:2A:b3:D1:52:F4", &mut made).unwrap();
+    assert_eq!(made.len(), 3);
+    made.clear();
+    keys.keys(IdKind::Mac, Case::All, b"10:2a:b3:d1:52:f4", &mut made).unwrap();
+    assert_eq!(made.len(), 2, "as-is equals lower");
+    made.clear();
+    keys.keys(IdKind::Md5, Case::All, b"8D3EBD3654FB46A2832296669CF1B536", &mut made).unwrap();
+    assert_eq!(made.len(), 1, "an md5 has no case");
+}
+
+#[test]
+fn a_key_hides_itself() {
+    let key = DeviceKey::of_canonical(b"868049039501257");
+    assert_eq!(format!("{key:?}"), "DeviceKey(hidden)");
+}
+
+#[test]
+fn kinds_and_cases_parse_what_they_print() {
+    for kind in IdKind::ALL {
+        assert_eq!(kind.as_str().parse(), Ok(kind));
+    }
+    assert_eq!("IDFA".parse::<IdKind>(), Err(ParseKindError));
+    assert_eq!("ALL".parse::<Case>(), Err(ParseCaseError));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let keys = KeyMaker::default();
+        for kind in IdKind::ALL {
+            let _ = keys.key(kind, &id);
+        }
+    }
+
+    #[test]
+    fn hex_reads_back_in_either_case(bytes in any::<[u8; 16]>()) {
+        let lower = const_hex::encode(bytes);
+        prop_assert_eq!(DeviceKey::from_hex(lower.as_bytes()), Some(DeviceKey::from_bytes(bytes)));
+        prop_assert_eq!(DeviceKey::from_hex(lower.to_uppercase().as_bytes()), Some(DeviceKey::from_bytes(bytes)));
+    }
+}

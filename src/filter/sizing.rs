@@ -1,0 +1,183 @@
+//! How many bits and probes a filter needs for a false-positive rate.
+//!
+//! | kind | fpr of k probes at c bits per key | source |
+//! |---|---|---|
+//! | classic | `(1 - e^(-k/c))^k` | Bloom 1970; Mitzenmacher and Upfal, *Probability and Computing*, 5.5.3 |
+//! | block512 | mean over j of `(1 - (1 - 1/512)^(j·k))^k`, j ~ Poisson(512/c) | Putze, Sanders and Singler 2007, §3 |
+//!
+//! Both are solved for c by bisection, for every k allowed, and the k with the fewest bits wins. c is then rounded up to a
+//! thousandth and kept as an integer, so that every build sizes a shard alike whatever its floating-point library.
+
+use super::{BLOCK_BITS, FilterKind};
+
+/// The kind of a filter and its two numbers. Small, `Copy`, and the same for all shards of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterSpec {
+    kind: FilterKind,
+    hashes: u32,
+    millibits_per_key: u32,
+}
+
+/// A filter that cannot be made, or that a manifest must not name.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizingError {
+    /// The false-positive rate is outside what filters are made for.
+    #[error("false-positive rate {found} is out of range; accepted: {min} to {max}")]
+    FprOutOfRange {
+        /// What was asked for.
+        found: f64,
+        /// The lowest that is accepted.
+        min: f64,
+        /// The highest that is accepted.
+        max: f64,
+    },
+    /// The number of probes is outside what the kind defines.
+    #[error("{hashes} hashes in a {} filter; accepted: 1 to {max}", kind.as_str())]
+    HashesOutOfRange {
+        /// The filter's kind.
+        kind: FilterKind,
+        /// What was found.
+        hashes: u32,
+        /// The highest that the kind defines.
+        max: u32,
+    },
+    /// The bits per key, in thousandths, are outside what makes sense.
+    #[error("{found} thousandths of a bit per key; accepted: {min} to {max}")]
+    BitsOutOfRange {
+        /// What was found.
+        found: u32,
+        /// The lowest that is accepted.
+        min: u32,
+        /// The highest that is accepted.
+        max: u32,
+    },
+}
+
+const MIN_FPR: f64 = 1e-7;
+const MAX_FPR: f64 = 0.1;
+/// Up to 1,000 bits per key; room for block512 at the lowest rate.
+const MAX_MILLIBITS: u32 = 1_000_000;
+
+impl FilterSpec {
+    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to 0.1.
+    ///
+    /// # Errors
+    ///
+    /// [`SizingError::FprOutOfRange`].
+    pub fn for_fpr(kind: FilterKind, fpr: f64) -> Result<Self, SizingError> {
+        if !(MIN_FPR..=MAX_FPR).contains(&fpr) {
+            return Err(SizingError::FprOutOfRange { found: fpr, min: MIN_FPR, max: MAX_FPR });
+        }
+        let (hashes, bits) = (1..=max_hashes(kind))
+            .map(|hashes| (hashes, solve_bits_per_key(kind, hashes, fpr)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .expect("every kind allows at least one hash");
+        Ok(Self { kind, hashes, millibits_per_key: (bits * 1000.0).ceil() as u32 })
+    }
+
+    /// A spec as a manifest gives it.
+    ///
+    /// # Errors
+    ///
+    /// The number that is outside what the kind defines.
+    pub fn new(kind: FilterKind, hashes: u32, millibits_per_key: u32) -> Result<Self, SizingError> {
+        let max = max_hashes(kind);
+        if !(1..=max).contains(&hashes) {
+            return Err(SizingError::HashesOutOfRange { kind, hashes, max });
+        }
+        if !(1000..=MAX_MILLIBITS).contains(&millibits_per_key) {
+            return Err(SizingError::BitsOutOfRange {
+                found: millibits_per_key,
+                min: 1000,
+                max: MAX_MILLIBITS,
+            });
+        }
+        Ok(Self { kind, hashes, millibits_per_key })
+    }
+
+    /// How the bits are chosen.
+    #[inline]
+    pub const fn kind(&self) -> FilterKind {
+        self.kind
+    }
+
+    /// Probes per key.
+    #[inline]
+    pub const fn hashes(&self) -> u32 {
+        self.hashes
+    }
+
+    /// Bits per key in thousandths: the integer that sizes every shard.
+    pub const fn millibits_per_key(&self) -> u32 {
+        self.millibits_per_key
+    }
+
+    /// Bytes of the filter of a shard with exactly `keys` distinct keys; 0 for none.
+    ///
+    /// classic: the bits that the keys need, rounded up to a 64-bit word. block512: rounded up to a block while the
+    /// shard is under eight blocks, to the *nearest* block above, at least one: up alone would give a shard of 300 keys 4 %
+    /// more bits than asked and a third fewer false positives; to the nearest, the shards' mean is the target.
+    pub const fn filter_bytes(&self, keys: u32) -> u64 {
+        let millibits = keys as u64 * self.millibits_per_key as u64;
+        match self.kind {
+            FilterKind::Classic => millibits.div_ceil(64_000) * 8,
+            FilterKind::Block512 => {
+                const BLOCK: u64 = BLOCK_BITS as u64 * 1000;
+                let blocks = if millibits < 8 * BLOCK {
+                    millibits.div_ceil(BLOCK)
+                } else {
+                    (millibits + BLOCK / 2) / BLOCK
+                };
+                blocks * BLOCK_BITS as u64 / 8
+            }
+        }
+    }
+
+    /// The false-positive rate that the formula gives for `keys` keys in a filter of `bytes` bytes.
+    pub fn theoretical_fpr(&self, keys: u32, bytes: u64) -> f64 {
+        if keys == 0 || bytes == 0 {
+            return 0.0;
+        }
+        fpr_at(self.kind, self.hashes, bytes as f64 * 8.0 / f64::from(keys))
+    }
+}
+
+/// block512 has ten 9-bit fields to probe with; classic could go on for ever, and 30 is beyond any rate accepted.
+const fn max_hashes(kind: FilterKind) -> u32 {
+    match kind {
+        FilterKind::Classic => 30,
+        FilterKind::Block512 => 10,
+    }
+}
+
+/// The bits per key at which `hashes` probes give `fpr`. The rate falls as bits are added, so bisection finds it.
+fn solve_bits_per_key(kind: FilterKind, hashes: u32, fpr: f64) -> f64 {
+    let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
+    while high - low > 1e-6 {
+        let middle = f64::midpoint(low, high);
+        if fpr_at(kind, hashes, middle) > fpr { low = middle } else { high = middle }
+    }
+    high
+}
+
+fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
+    let k = f64::from(hashes);
+    match kind {
+        FilterKind::Classic => (1.0 - (-k / bits_per_key).exp()).powf(k),
+        FilterKind::Block512 => {
+            let block = f64::from(BLOCK_BITS);
+            let mean = block / bits_per_key;
+            let clear = (1.0 - 1.0 / block).powf(k);
+            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30, far below the lowest rate.
+            let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
+            let mut probability = (-mean).exp();
+            let mut fpr = 0.0;
+            for j in 1..=last {
+                probability *= mean / f64::from(j);
+                fpr += probability * (1.0 - clear.powi(j as i32)).powf(k);
+            }
+            fpr
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The files of one audience at one generation, and what they become in memory.
+//!
+//! ```text
+//! CURRENT ──names──▶ manifest ──names──▶ chunk, chunk, chunk …    each by size and SHA-256
+//! ```
+//!
+//! A [`Manifest`] says what a generation consists of; a [`Chunk`] holds the filters of a run of neighbouring shards; a
+//! [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/snapshot-format.md`.
+//!
+//! Everything read is untrusted: nothing is allocated by a size that has not been checked against a digest-checked manifest
+//! and the caller's cap, and every fault has an error of its own. This module does no IO: bytes come in, values go out.
+
+mod builder;
+mod chunk;
+mod manifest;
+
+use std::sync::Arc;
+
+pub use builder::{BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+pub use chunk::{Chunk, ChunkDecoder, ChunkError};
+pub use manifest::{
+    AudienceName, BuildReport, ChunkEntry, Current, Digest, FillRatio, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES,
+    Manifest, ManifestError, NameError,
+};
+
+use crate::device::{DeviceKey, SHARDS};
+
+/// How many keys are touched before the first is tested: enough reads in flight to fill the processor's miss queue.
+const BATCH: usize = 16;
+
+/// Why a file is refused, in the words of the metric `rtad_sync_total{result}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The bytes are not those that their digest names.
+    Digest,
+    /// The file is shorter or longer than stated.
+    Truncated,
+    /// A field is wrong, unknown or contradicts another.
+    Format,
+    /// More than the reader is allowed to hold.
+    TooLarge,
+}
+
+impl Fault {
+    /// The label's value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Truncated => "truncated",
+            Self::Format => "format",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// Where a shard's filter lies. Twelve bytes, so that all 65,536 stay in the second-level cache.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shard {
+    start_words: u32,
+    len_words: u32,
+    chunk: u16,
+}
+
+/// An audience at one generation, in memory: answers in one look-up, from any number of threads.
+#[derive(Debug)]
+pub struct Snapshot {
+    manifest: Manifest,
+    chunks: Vec<Arc<Chunk>>,
+    shards: Box<[Shard]>,
+}
+
+impl Snapshot {
+    /// Puts a snapshot together from its manifest and the chunks that the manifest names, in its order. Chunks may be shared
+    /// with another snapshot. Costs a pass over 65,536 shards and a 0.8 MB table.
+    ///
+    /// # Panics
+    ///
+    /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not of a file.
+    pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
+        assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
+        let mut shards = vec![Shard::default(); SHARDS].into_boxed_slice();
+        for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
+            assert_eq!(&entry.digest, chunk.digest(), "chunks stand in the manifest's order");
+            let index = u16::try_from(index).expect("a manifest names at most 65,536 chunks");
+            for (shard, range) in chunk.shards() {
+                let words =
+                    |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 32 GB");
+                shards[usize::from(shard)] =
+                    Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
+            }
+        }
+        Self { manifest, chunks, shards }
+    }
+
+    /// What the snapshot consists of.
+    pub const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The chunks, in shard order.
+    pub fn chunks(&self) -> &[Arc<Chunk>] {
+        &self.chunks
+    }
+
+    /// The filter of one shard; empty if the shard has no keys.
+    #[inline]
+    pub fn filter(&self, shard: u16) -> &[u8] {
+        let Shard { start_words, len_words, chunk } = self.shards[usize::from(shard)];
+        match self.chunks.get(usize::from(chunk)) {
+            Some(chunk) => {
+                let start = start_words as usize * 8;
+                &chunk.filters()[start..start + len_words as usize * 8]
+            }
+            None => &[],
+        }
+    }
+
+    /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
+    /// false-positive rate. One read of the shard table and, for the default filter, one cache line.
+    #[inline]
+    pub fn contains(&self, key: &DeviceKey) -> bool {
+        self.manifest.filter().contains(self.filter(key.shard()), key)
+    }
+
+    /// Answers many keys, several times as fast each as one by one: the memory of a batch is waited for together.
+    ///
+    /// # Panics
+    ///
+    /// If `members` is shorter than `keys`.
+    pub fn contains_many(&self, keys: &[DeviceKey], members: &mut [bool]) {
+        let spec = self.manifest.filter();
+        for (keys, members) in keys.chunks(BATCH).zip(members[..keys.len()].chunks_mut(BATCH)) {
+            let touched = keys.iter().fold(0, |sum, key| sum ^ spec.touch(self.filter(key.shard()), key));
+            std::hint::black_box(touched);
+            for (key, member) in keys.iter().zip(members) {
+                *member = self.contains(key);
+            }
+        }
+    }
+
+    /// Bytes of filters in memory, those shared with another snapshot included.
+    pub fn filter_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.filters().len() as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

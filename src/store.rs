@@ -1,0 +1,413 @@
+//! The snapshot store: where snapshots are published, and where every pod reads them.
+//!
+//! ```text
+//! {store}/{audience}/CURRENT                     which generation is live; always written last
+//! {store}/{audience}/manifests/{generation}.json what the generation consists of; written once
+//! {store}/{audience}/chunks/{digest}.chunk       immutable, named by content
+//! ```
+//!
+//! All access goes through [`object_store`], so that a directory is only the first of its backends. What differs is one
+//! thing: how `CURRENT` is replaced without overwriting somebody else's publish. An object store does it by a conditional
+//! put; a directory has none, so a lock file is held from the first byte written to the last (`store/publish.rs`).
+//!
+//! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
+
+mod publish;
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, UpdateVersion};
+
+pub use publish::{Base, Publication};
+
+use crate::snapshot::{
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_CURRENT_BYTES,
+    MAX_MANIFEST_BYTES, Manifest, ManifestError,
+};
+
+/// How much of a chunk is asked for at a time: large enough that a request costs little beside it, small enough that a
+/// failed one is soon made again.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// A store that does not answer, or an object in it that is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store's URL is not one that can be opened.
+    #[error("store {url:?}: {reason}; accepted: a directory, or file:///directory")]
+    Url {
+        /// As it was given.
+        url: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is no such object.
+    #[error("{path} does not exist")]
+    NotFound {
+        /// Its place in the store.
+        path: String,
+    },
+    /// The store failed.
+    #[error("could not {action} {path}")]
+    Backend {
+        /// What was tried.
+        action: &'static str,
+        /// On which object.
+        path: String,
+        /// The store's reason.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A `CURRENT` or manifest is refused.
+    #[error("{path}")]
+    Manifest {
+        /// Its place in the store.
+        path: String,
+        /// The fault.
+        #[source]
+        source: ManifestError,
+    },
+    /// A chunk is refused.
+    #[error("{path}")]
+    Chunk {
+        /// Its place in the store.
+        path: String,
+        /// The fault.
+        #[source]
+        source: ChunkError,
+    },
+    /// Somebody else published meanwhile.
+    #[error("{audience}: {reason}; nothing was changed")]
+    Conflict {
+        /// The audience.
+        audience: AudienceName,
+        /// What was noticed.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// The cause as `rtad_sync_total{result}` counts it; one of a closed set of words.
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Url { .. } | Self::Backend { .. } | Self::Conflict { .. } => "store",
+            Self::NotFound { .. } => "not_found",
+            Self::Manifest { source, .. } => source.fault().as_str(),
+            Self::Chunk { source, .. } => source.fault().as_str(),
+        }
+    }
+
+    fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
+        match source {
+            object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },
+            source => Self::Backend { action, path: path.to_string(), source: Box::new(source) },
+        }
+    }
+}
+
+/// `CURRENT`, with what a conditional put needs to replace exactly this one.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The file's content.
+    pub current: Current,
+    version: UpdateVersion,
+}
+
+/// A place where snapshots are published and read. Cheap to clone; may be used from any number of tasks.
+#[derive(Debug, Clone)]
+pub struct Store {
+    backend: Backend,
+}
+
+#[derive(Debug, Clone)]
+enum Backend {
+    /// Opened at first use: a pod may start before its volume has anything on it.
+    Directory {
+        root: PathBuf,
+        opened: Arc<OnceLock<LocalFileSystem>>,
+    },
+    Memory(Arc<InMemory>),
+}
+
+impl Store {
+    /// A store by its URL: a directory's path or `file:///path`. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Url`] if this build cannot open such a store.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        let error = |reason| StoreError::Url { url: url.to_owned(), reason };
+        let path = match url.split_once("://") {
+            None => url,
+            Some(("file", path)) if path.starts_with('/') => path,
+            Some(("file", _)) => return Err(error("a file URL needs an absolute path")),
+            Some(_) => return Err(error("this build reads and writes directories only")),
+        };
+        if path.is_empty() {
+            return Err(error("it is empty"));
+        }
+        Ok(Self { backend: Backend::Directory { root: path.into(), opened: Arc::default() } })
+    }
+
+    /// A store in this process's memory: for tests of what is published and read by conditional puts.
+    pub fn in_memory() -> Self {
+        Self { backend: Backend::Memory(Arc::new(InMemory::new())) }
+    }
+
+    fn directory(&self) -> Option<&FilePath> {
+        match &self.backend {
+            Backend::Directory { root, .. } => Some(root),
+            Backend::Memory(_) => None,
+        }
+    }
+
+    fn objects(&self, path: &Path) -> Result<&dyn ObjectStore, StoreError> {
+        match &self.backend {
+            Backend::Memory(memory) => Ok(memory.as_ref()),
+            Backend::Directory { root, opened } => {
+                if let Some(files) = opened.get() {
+                    return Ok(files);
+                }
+                if !root.exists() {
+                    return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
+                }
+                let files = LocalFileSystem::new_with_prefix(root)
+                    .map_err(|source| StoreError::backend("open", path, source))?
+                    .with_fsync(true);
+                Ok(opened.get_or_init(|| files))
+            }
+        }
+    }
+
+    /// The names of the audiences in the store, sorted. Folders with other names are not audiences.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
+        let root = Path::default();
+        let listing = match self.objects(&root) {
+            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            objects => objects?.list_with_delimiter(None).await,
+        };
+        let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
+        let names = listing.common_prefixes.iter().filter_map(|path| path.filename()?.parse().ok());
+        let mut names: Vec<AudienceName> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What is live; `None` if nothing of this audience was ever published.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a `CURRENT` that is refused.
+    pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
+        let path = current_path(audience);
+        let objects = match self.objects(&path) {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            objects => objects?,
+        };
+        let (bytes, version) = match read_small(objects, &path, MAX_CURRENT_BYTES, "CURRENT").await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            read => read?,
+        };
+        let current = Current::parse(&bytes)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        Ok(Some(Live { current, version }))
+    }
+
+    /// The manifest that a `CURRENT` names, verified against it.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a manifest that is refused.
+    pub async fn manifest(&self, audience: &AudienceName, current: &Current) -> Result<Manifest, StoreError> {
+        let path = manifest_path(audience, current.generation);
+        let bytes = self.manifest_bytes(&path).await?;
+        Manifest::parse_named(&bytes, audience, current)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })
+    }
+
+    /// The manifest of any generation, and its bytes. Only its fields vouch for it.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a manifest that is refused.
+    pub async fn manifest_of(
+        &self,
+        audience: &AudienceName,
+        generation: u64,
+    ) -> Result<(Manifest, Vec<u8>), StoreError> {
+        let path = manifest_path(audience, generation);
+        let bytes = self.manifest_bytes(&path).await?;
+        let manifest = Manifest::parse(&bytes, audience, generation)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        Ok((manifest, bytes))
+    }
+
+    async fn manifest_bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
+        let (bytes, _) = read_small(self.objects(path)?, path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        Ok(bytes)
+    }
+
+    /// The generations that have a manifest, oldest first, live or not.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
+        let folder = audience_path(audience).join("manifests");
+        let objects = match self.objects(&folder) {
+            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            objects => objects?,
+        };
+        let names: Vec<_> = objects
+            .list(Some(&folder))
+            .try_collect()
+            .await
+            .map_err(|source| StoreError::backend("list", &folder, source))?;
+        let number = |name: &str| name.strip_suffix(".json")?.parse::<u64>().ok();
+        let mut generations: Vec<u64> =
+            names.iter().filter_map(|object| object.location.filename().and_then(number)).collect();
+        generations.sort_unstable();
+        Ok(generations)
+    }
+
+    /// Reads one chunk of a manifest, piece by piece: its fields are checked before memory is taken for it, its digest before
+    /// it is returned. The hashing runs on the blocking pool, beside the caller's other tasks.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a chunk that is refused.
+    pub async fn chunk(
+        &self,
+        audience: &AudienceName,
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+    ) -> Result<Chunk, StoreError> {
+        let path = chunk_path(audience, entry);
+        let objects = self.objects(&path)?;
+        let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
+        let mut decoder = ChunkDecoder::new(manifest, entry);
+        let mut offset = 0;
+        while offset < entry.size_bytes {
+            let range = GetRange::Bounded(offset..entry.size_bytes.min(offset + PIECE_BYTES));
+            let piece = objects
+                .get_opts(&path, GetOptions { range: Some(range), ..GetOptions::default() })
+                .await
+                .map_err(|source| StoreError::backend("read", &path, source));
+            let piece = match piece {
+                // A file that ends before the range starts is reported as a bad range: it is a file that is too short.
+                Err(error) => return Err(self.too_short(&path, entry).await.unwrap_or(error)),
+                Ok(piece) => piece,
+            };
+            if piece.meta.size != entry.size_bytes {
+                return Err(refuse(ChunkError::Length {
+                    found: piece.meta.size,
+                    expected: entry.size_bytes,
+                }));
+            }
+            let bytes = piece.bytes().await.map_err(|source| StoreError::backend("read", &path, source))?;
+            if bytes.is_empty() {
+                return Err(refuse(ChunkError::Length { found: offset, expected: entry.size_bytes }));
+            }
+            offset += bytes.len() as u64;
+            decoder = blocking(move || decoder.feed(&bytes).map(|()| decoder)).await.map_err(refuse)?;
+        }
+        decoder.finish().map_err(refuse)
+    }
+
+    /// The object's size.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn chunk_size(&self, audience: &AudienceName, entry: &ChunkEntry) -> Result<u64, StoreError> {
+        let path = chunk_path(audience, entry);
+        let meta = self.objects(&path)?.head(&path).await;
+        Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
+    }
+
+    async fn too_short(&self, path: &Path, entry: &ChunkEntry) -> Option<StoreError> {
+        let found = self.objects(path).ok()?.head(path).await.ok()?.size;
+        let source = ChunkError::Length { found, expected: entry.size_bytes };
+        (found != entry.size_bytes).then(|| StoreError::Chunk { path: path.to_string(), source })
+    }
+
+    /// Reads chunks of a manifest, `parallel` at a time, and hands each over with its entry as it arrives, in any order.
+    ///
+    /// # Errors
+    ///
+    /// The first that occurs; the others are then abandoned.
+    pub async fn chunks(
+        &self,
+        audience: &AudienceName,
+        manifest: &Manifest,
+        entries: &[ChunkEntry],
+        parallel: usize,
+        mut arrived: impl FnMut(&ChunkEntry, Chunk),
+    ) -> Result<(), StoreError> {
+        let reads = entries
+            .iter()
+            .map(|entry| async move { Ok((entry, self.chunk(audience, manifest, entry).await?)) });
+        let mut reads = stream::iter(reads).buffer_unordered(parallel.max(1));
+        while let Some(read) = reads.next().await {
+            let (entry, chunk) = read?;
+            arrived(entry, chunk);
+        }
+        Ok(())
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// Reads a whole small object, never more than `limit` bytes of it.
+async fn read_small(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    limit: u64,
+    what: &'static str,
+) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
+    let object = objects.get(path).await.map_err(|source| StoreError::backend("read", path, source))?;
+    let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let mut bytes = Vec::new();
+    let mut pieces = object.into_stream();
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece.map_err(|source| StoreError::backend("read", path, source))?);
+        if bytes.len() as u64 > limit {
+            let source = ManifestError::TooLarge { what, found: bytes.len() as u64, limit };
+            return Err(StoreError::Manifest { path: path.to_string(), source });
+        }
+    }
+    Ok((bytes, version))
+}
+
+fn audience_path(audience: &AudienceName) -> Path {
+    Path::from(audience.as_str())
+}
+
+fn current_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("CURRENT")
+}
+
+fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
+    audience_path(audience).join("manifests").join(format!("{generation}.json"))
+}
+
+fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
+    audience_path(audience).join("chunks").join(format!("{}.chunk", entry.digest))
+}
+
+#[cfg(test)]
+mod tests;
