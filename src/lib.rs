@@ -4,3 +4,4 @@ pub mod filter;
 pub mod memory;
 pub mod snapshot;
 pub mod store;
+pub mod synth;
