@@ -110,6 +110,16 @@ impl KeyMaker {
         self.key_in_case(kind, kind.canonical_case(), id)
     }
 
+    /// Passes a key that was made elsewhere, unless it is that of a blank id.
+    ///
+    /// # Errors
+    ///
+    /// [`Unusable::Blank`].
+    #[inline]
+    pub fn usable(&self, key: DeviceKey) -> Result<DeviceKey, Unusable> {
+        if self.blanks.contains(&key) { Err(Unusable::Blank) } else { Ok(key) }
+    }
+
     /// The keys of an id in every case that `case` names, each once; one key unless `case` is [`Case::All`].
     ///
     /// # Errors

@@ -80,7 +80,7 @@ impl Snapshot {
         assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
         let mut shards = vec![Shard::default(); SHARDS].into_boxed_slice();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
-            assert_eq!(&entry.digest, chunk.digest(), "chunks stand in the manifest's order");
+            assert!(chunk.is(manifest.filter(), entry), "chunks stand in the manifest's order");
             let index = u16::try_from(index).expect("a manifest names at most 65,536 chunks");
             for (shard, range) in chunk.shards() {
                 let words =
@@ -122,16 +122,30 @@ impl Snapshot {
         self.manifest.filter().contains(self.filter(key.shard()), key)
     }
 
+    /// Whether any of one device's keys may be in the audience. The first bytes of all are read together.
+    #[inline]
+    pub fn contains_any(&self, keys: &[DeviceKey]) -> bool {
+        if keys.len() > 1 {
+            self.touch(keys);
+        }
+        keys.iter().any(|key| self.contains(key))
+    }
+
+    #[inline]
+    fn touch(&self, keys: &[DeviceKey]) {
+        let spec = self.manifest.filter();
+        let touched = keys.iter().fold(0, |sum, key| sum ^ spec.touch(self.filter(key.shard()), key));
+        std::hint::black_box(touched);
+    }
+
     /// Answers many keys, several times as fast each as one by one: the memory of a batch is waited for together.
     ///
     /// # Panics
     ///
     /// If `members` is shorter than `keys`.
     pub fn contains_many(&self, keys: &[DeviceKey], members: &mut [bool]) {
-        let spec = self.manifest.filter();
         for (keys, members) in keys.chunks(BATCH).zip(members[..keys.len()].chunks_mut(BATCH)) {
-            let touched = keys.iter().fold(0, |sum, key| sum ^ spec.touch(self.filter(key.shard()), key));
-            std::hint::black_box(touched);
+            self.touch(keys);
             for (key, member) in keys.iter().zip(members) {
                 *member = self.contains(key);
             }

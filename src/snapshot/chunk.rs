@@ -138,8 +138,8 @@ pub(super) fn encode_prefix(spec: &FilterSpec, first_shard: u32, shard_keys: &[u
 /// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared between generations.
 #[derive(Debug)]
 pub struct Chunk {
-    digest: Digest,
-    first_shard: u16,
+    spec: FilterSpec,
+    entry: ChunkEntry,
     /// Where each shard's filter ends in `filters`; it starts where the one before it ends.
     ends: Box<[usize]>,
     filters: Region,
@@ -148,7 +148,13 @@ pub struct Chunk {
 impl Chunk {
     /// SHA-256 of the file it was read from.
     pub const fn digest(&self) -> &Digest {
-        &self.digest
+        &self.entry.digest
+    }
+
+    /// Whether it was read, and so checked, as just this entry of a manifest with these filters: then a later generation
+    /// that names it again can share it. An equal digest alone would let a manifest say other things of the same bytes.
+    pub fn is(&self, spec: &FilterSpec, entry: &ChunkEntry) -> bool {
+        self.spec == *spec && self.entry == *entry
     }
 
     /// The filters, back to back.
@@ -159,9 +165,10 @@ impl Chunk {
 
     /// Each shard with the place of its filter.
     pub fn shards(&self) -> impl Iterator<Item = (u16, Range<usize>)> {
+        let first_shard =
+            u16::try_from(self.entry.first_shard).expect("a checked manifest's shards fit 16 bits");
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        (self.first_shard..=u16::MAX)
-            .zip(starts.zip(self.ends.iter().copied()).map(|(start, end)| start..end))
+        (first_shard..=u16::MAX).zip(starts.zip(self.ends.iter().copied()).map(|(start, end)| start..end))
     }
 }
 
@@ -243,9 +250,7 @@ impl ChunkDecoder {
         if found != expected {
             return Err(ChunkError::Digest { found, expected });
         }
-        let first_shard =
-            u16::try_from(self.entry.first_shard).expect("a checked manifest's shards fit 16 bits");
-        Ok(Chunk { digest: found, first_shard, ends: body.ends, filters: body.filters })
+        Ok(Chunk { spec: self.spec, entry: self.entry, ends: body.ends, filters: body.filters })
     }
 
     fn check_prefix(&self) -> Result<Body, ChunkError> {

@@ -1,0 +1,154 @@
+//! What is being served at this moment: every audience's snapshot and every strategy over them.
+//!
+//! A [`Catalog`] never changes. It is replaced as a whole, by one store to one [`ArcSwap`]; a request loads it once and so sees
+//! one generation of everything, the rules included. Only `sync` writes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::device::DeviceKey;
+use crate::snapshot::{AudienceName, Snapshot};
+use crate::strategy::{Decision, Membership, Strategy};
+use crate::telemetry::{DecisionCounters, Telemetry};
+
+/// The pointer that requests load and `sync` stores.
+pub type Serving = ArcSwap<Catalog>;
+
+/// Everything a pod serves.
+#[derive(Debug)]
+pub struct Catalog {
+    audiences: Vec<Audience>,
+    strategies: Vec<Strategy>,
+    /// One per strategy: made with the catalog, so that no request looks a counter up.
+    decisions: Vec<DecisionCounters>,
+}
+
+/// One audience of the catalog.
+#[derive(Debug, Clone)]
+pub struct Audience {
+    /// Its name.
+    pub name: AudienceName,
+    /// Whether the pod is not ready without it.
+    pub required: bool,
+    /// Older than this counts as unavailable.
+    pub max_age: Option<Duration>,
+    /// Its snapshot, once one was verified.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// Whether the snapshot is older than `max_age`: kept by `sync`, so that no request needs a clock.
+    pub is_stale: bool,
+}
+
+impl Audience {
+    /// An audience that has not been loaded yet.
+    pub const fn unloaded(name: AudienceName, required: bool, max_age: Option<Duration>) -> Self {
+        Self { name, required, max_age, snapshot: None, is_stale: false }
+    }
+
+    /// The snapshot, if there is one that is not too old to answer from.
+    #[inline]
+    pub fn available(&self) -> Option<&Snapshot> {
+        if self.is_stale { None } else { self.snapshot.as_deref() }
+    }
+
+    /// Whether any of a device's keys is in it.
+    #[inline]
+    pub fn membership(&self, keys: &[DeviceKey]) -> Membership {
+        match self.available() {
+            Some(snapshot) if snapshot.contains_any(keys) => Membership::Member,
+            Some(_) => Membership::NotMember,
+            None => Membership::Unavailable,
+        }
+    }
+
+    /// The snapshot's age at `now`, in seconds since 1970; 0 if it is of the future.
+    pub fn age_seconds(&self, now_unix_seconds: u64) -> Option<u64> {
+        let snapshot = self.snapshot.as_ref()?;
+        Some(now_unix_seconds.saturating_sub(snapshot.manifest().created_unix_seconds()))
+    }
+}
+
+impl Catalog {
+    /// A catalog of these audiences and of strategies that name them by their places.
+    ///
+    /// # Panics
+    ///
+    /// If a strategy names a place that is not there: the config's checks let no such strategy through.
+    pub fn new(audiences: Vec<Audience>, strategies: Vec<Strategy>, telemetry: &Telemetry) -> Self {
+        let named = strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
+        assert!(
+            named.max().is_none_or(|place| *place < audiences.len()),
+            "strategies name existing audiences"
+        );
+        let counters = |strategy: &Strategy| telemetry.decisions("api", &strategy.name);
+        let decisions = strategies.iter().map(counters).collect();
+        Self { audiences, strategies, decisions }
+    }
+
+    /// The audiences, in the config's order.
+    pub fn audiences(&self) -> &[Audience] {
+        &self.audiences
+    }
+
+    /// The strategies, in the config's order.
+    pub fn strategies(&self) -> &[Strategy] {
+        &self.strategies
+    }
+
+    /// An audience by name. A pod has a handful: looking at each is faster than hashing.
+    #[inline]
+    pub fn audience(&self, name: &str) -> Option<&Audience> {
+        self.audiences.iter().find(|audience| audience.name.as_str() == name)
+    }
+
+    /// A strategy's place by name.
+    #[inline]
+    pub fn strategy_place(&self, name: &str) -> Option<usize> {
+        self.strategies.iter().position(|strategy| strategy.name == name)
+    }
+
+    /// What the strategy at `place` decides about a device with these keys, counted: any key a member makes the device a
+    /// member. One look-up per key and audience, no allocation.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `place`.
+    #[inline]
+    pub fn decide(&self, place: usize, keys: &[DeviceKey]) -> Decision {
+        let strategy = &self.strategies[place];
+        let decision = if keys.is_empty() {
+            strategy.without_device()
+        } else {
+            strategy.decide(|place| self.audiences[place].membership(keys))
+        };
+        self.decisions[place].count(decision);
+        decision
+    }
+
+    /// The answer of the strategy at `place` under overload, counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `place`.
+    pub fn shed(&self, place: usize) -> Decision {
+        let decision = self.strategies[place].when_unavailable();
+        self.decisions[place].count(decision);
+        decision
+    }
+
+    /// The same catalog with some audiences replaced: how a new snapshot, or one grown stale, comes to be served.
+    pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
+        let audiences = self
+            .audiences
+            .iter()
+            .map(|audience| replace(audience).unwrap_or_else(|| audience.clone()))
+            .collect();
+        Self { audiences, strategies: self.strategies.clone(), decisions: self.decisions.clone() }
+    }
+
+    /// Whether every required audience has a snapshot.
+    pub fn is_complete(&self) -> bool {
+        self.audiences.iter().all(|audience| !audience.required || audience.snapshot.is_some())
+    }
+}

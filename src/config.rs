@@ -1,0 +1,341 @@
+//! The configuration: flag > environment > file > default, read whole or not at all.
+//!
+//! Every mistake is found in one reading, each with its place, what was found and what is accepted. A key that is not known is a
+//! mistake too. `docs/operations.md` lists the keys; [`Config`]'s fields are the same list.
+//!
+//! Each key of `[server]` can be set as `RTAD_<KEY>` in the environment (`RTAD_MAX_BODY`), each of `[store]` as `RTAD_STORE_<KEY>`
+//! (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other variables that begin with `RTAD_` are left alone: Kubernetes
+//! sets `RTAD_SERVICE_HOST` and its like by itself.
+
+mod reader;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use reader::{Document, Section};
+
+use crate::catalog::Audience;
+use crate::snapshot::AudienceName;
+use crate::strategy::{Outcome, Strategy};
+use crate::sync::Plan;
+
+/// Everything that can be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// `[server]`
+    pub server: ServerConfig,
+    /// `[store]`
+    pub store: StoreConfig,
+    /// `[ids]`
+    pub ids: IdsConfig,
+    /// `[[audience]]`; none at all means every audience that the store holds at start.
+    #[serde(rename = "audience")]
+    pub audiences: Vec<AudienceConfig>,
+    /// `[[strategy]]`
+    #[serde(rename = "strategy")]
+    pub strategies: Vec<StrategyConfig>,
+}
+
+/// Ports and limits. Changing any of them takes a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServerConfig {
+    /// Decision port.
+    pub listen: SocketAddr,
+    /// Admin port.
+    pub admin_listen: SocketAddr,
+    /// Threads that answer decisions; 0 = one per CPU that the cgroup grants.
+    pub workers: usize,
+    /// Open connections of the decision port; one more is refused at once.
+    pub max_connections: usize,
+    /// A connection without a request for so long is closed; also bounds how long a request's head or body may take.
+    #[serde(serialize_with = "as_duration")]
+    pub idle_timeout: Duration,
+    /// Largest request body in bytes. A batch check may have 2 MiB, if that is more.
+    #[serde(serialize_with = "as_size")]
+    pub max_body: u64,
+    /// Requests being answered; one more is shed at once.
+    pub max_in_flight: usize,
+    /// How long requests and connections get to end after SIGTERM.
+    #[serde(serialize_with = "as_duration")]
+    pub drain_timeout: Duration,
+}
+
+/// Where snapshots come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoreConfig {
+    /// A directory's path or `file://` URL. Changing it takes a restart.
+    pub url: String,
+    /// Time between looks, give or take a tenth.
+    #[serde(serialize_with = "as_duration")]
+    pub poll_interval: Duration,
+    /// Larger snapshots are refused, in bytes.
+    #[serde(serialize_with = "as_size")]
+    pub max_snapshot_size: u64,
+}
+
+/// Device ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct IdsConfig {
+    /// Raw ids that stand for "no id", besides the built-in ones. Changing them takes a restart.
+    pub blank: Vec<String>,
+}
+
+/// An audience to be served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AudienceConfig {
+    /// Its name in the store.
+    pub name: AudienceName,
+    /// Whether the pod is not ready without it.
+    pub required: bool,
+    /// Older than this counts as unavailable; unset = never.
+    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Duration>,
+}
+
+/// A rule over audiences.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StrategyConfig {
+    /// Its name.
+    pub name: String,
+    /// A member of any gets no bid.
+    pub exclude: Vec<AudienceName>,
+    /// If given, only a member of at least one gets a bid.
+    pub include: Vec<AudienceName>,
+    /// The answer to a request without a usable id.
+    pub no_device: Outcome,
+    /// The answer when an audience is missing or too old, or the service is overloaded.
+    pub unavailable: Outcome,
+}
+
+fn as_duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_duration(*duration))
+}
+
+fn as_optional_duration<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => as_duration(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn as_size<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    // The largest unit that says it exactly: what is printed must read back as the same number.
+    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => serializer.collect_str(&format_args!("{}{name}", bytes / unit)),
+        None => serializer.collect_str(bytes),
+    }
+}
+
+/// What was set on the command line, by key: `("server.listen", "0.0.0.0:80")`.
+pub type Flags = Vec<(&'static str, String)>;
+
+/// A configuration with mistakes: all of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", mistakes.join("\n"))]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// One line each: place, key, what was found, what is accepted.
+    pub mistakes: Vec<String>,
+}
+
+impl Config {
+    /// Reads the configuration. `file` is a path, for messages, and its text; `environment` looks a variable up.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with every mistake.
+    pub fn read(
+        file: Option<(&str, &str)>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigError> {
+        let (path, text) = file.unwrap_or(("", ""));
+        let mut document = Document::parse(path, text, flags, &environment);
+        let config = read_all(&mut document);
+        let mistakes = document.finish();
+        if mistakes.is_empty() { Ok(config) } else { Err(ConfigError { mistakes }) }
+    }
+
+    /// The configuration as a file that says all of it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every field is plain")
+    }
+
+    /// What sync is to serve.
+    pub fn plan(&self) -> Plan {
+        let place = |name: &AudienceName| self.audiences.iter().position(|audience| audience.name == *name);
+        let places = |names: &[AudienceName]| names.iter().filter_map(place).collect();
+        let audience = |config: &AudienceConfig| {
+            Audience::unloaded(config.name.clone(), config.required, config.max_age)
+        };
+        let strategy = |config: &StrategyConfig| Strategy {
+            name: config.name.clone(),
+            exclude: places(&config.exclude),
+            include: places(&config.include),
+            no_device: config.no_device,
+            unavailable: config.unavailable,
+        };
+        Plan {
+            audiences: self.audiences.iter().map(audience).collect(),
+            strategies: self.strategies.iter().map(strategy).collect(),
+            poll_interval: self.store.poll_interval,
+            max_snapshot_bytes: self.store.max_snapshot_size,
+        }
+    }
+
+    /// Serves these audiences, for a configuration that names none: all required, and one strategy `new-users` that excludes
+    /// each of them.
+    pub fn serve_all(&mut self, audiences: Vec<AudienceName>) {
+        let strategy = StrategyConfig {
+            name: "new-users".to_owned(),
+            exclude: audiences.clone(),
+            include: Vec::new(),
+            no_device: Outcome::NoBid,
+            unavailable: Outcome::NoBid,
+        };
+        let required = |name| AudienceConfig { name, required: true, max_age: None };
+        self.audiences = audiences.into_iter().map(required).collect();
+        self.strategies = vec![strategy];
+    }
+
+    /// Keys that differ from `other` and that a reload cannot change.
+    pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
+        let changed = [
+            ("server", self.server != other.server),
+            ("store.url", self.store.url != other.store.url),
+            ("ids", self.ids != other.ids),
+        ];
+        changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
+fn number(range: std::ops::RangeInclusive<usize>) -> impl Fn(&str) -> Option<usize> {
+    move |text| text.parse().ok().filter(|number| range.contains(number))
+}
+
+fn duration(least: Duration) -> impl Fn(&str) -> Option<Duration> {
+    move |text| humantime::parse_duration(text).ok().filter(|duration| *duration >= least)
+}
+
+fn size(text: &str) -> Option<u64> {
+    text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64()).filter(|size| *size > 0)
+}
+
+const DURATION: &str = "a duration of at least 1s, such as 75s, 10m or 48h";
+const SIZE: &str = "a size, such as 64KiB or 8GiB";
+const COUNT: &str = "a number from 1 to 1000000";
+const OUTCOME: &str = "bid or no_bid";
+const NAME: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit";
+
+fn read_all(document: &mut Document<'_>) -> Config {
+    let mut section = document.section("server");
+    let d = &mut *document;
+    let second = Duration::from_secs(1);
+    let server = ServerConfig {
+        listen: section.read(d, "listen", ADDRESS, |text| text.parse().ok()).unwrap_or(LOOPBACK_8080),
+        admin_listen: section
+            .read(d, "admin_listen", ADDRESS, |text| text.parse().ok())
+            .unwrap_or(LOOPBACK_9090),
+        workers: section
+            .read(d, "workers", "0 (one per CPU) or a number up to 1024", number(0..=1024))
+            .unwrap_or(0),
+        max_connections: section.read(d, "max_connections", COUNT, number(1..=1_000_000)).unwrap_or(20_000),
+        idle_timeout: section
+            .read(d, "idle_timeout", DURATION, duration(second))
+            .unwrap_or(Duration::from_secs(75)),
+        max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
+        max_in_flight: section.read(d, "max_in_flight", COUNT, number(1..=1_000_000)).unwrap_or(4096),
+        drain_timeout: section
+            .read(d, "drain_timeout", "a duration, such as 20s or 0s", duration(Duration::ZERO))
+            .unwrap_or(Duration::from_secs(20)),
+    };
+    section.finish(d);
+    let mut section = d.section("store");
+    let url: Option<String> = section
+        .read(d, "url", STORE, |text| crate::store::Store::open(text).is_ok().then(|| text.to_owned()));
+    if url.is_none() && !section.had("url") {
+        d.mistake(None, "store.url", "is missing", STORE);
+    }
+    let tenth = Duration::from_millis(100);
+    let store = StoreConfig {
+        url: url.unwrap_or_default(),
+        poll_interval: section
+            .read(d, "poll_interval", "a duration of at least 100ms, such as 10s", duration(tenth))
+            .unwrap_or(Duration::from_secs(10)),
+        max_snapshot_size: section.read(d, "max_snapshot_size", SIZE, size).unwrap_or(8 << 30),
+    };
+    section.finish(d);
+    let mut section = d.section("ids");
+    let ids =
+        IdsConfig { blank: section.read_list(d, "blank", "a list of strings", |text| Some(text.to_owned())) };
+    section.finish(d);
+    let audiences: Vec<AudienceConfig> =
+        d.sections("audience").into_iter().filter_map(|section| read_audience(d, section)).collect();
+    let strategies = d
+        .sections("strategy")
+        .into_iter()
+        .filter_map(|section| read_strategy(d, section, &audiences))
+        .collect::<Vec<_>>();
+    duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
+    duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
+    Config { server, store, ids, audiences, strategies }
+}
+
+const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
+const STORE: &str = "a directory, or file:///directory";
+const LOOPBACK_8080: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+const LOOPBACK_9090: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
+
+fn read_audience(d: &mut Document<'_>, mut section: Section) -> Option<AudienceConfig> {
+    let name = section.read_required(d, "name", NAME, |text| text.parse().ok());
+    let required = section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
+    let max_age = section.read(d, "max_age", DURATION, duration(Duration::from_secs(1)));
+    section.finish(d);
+    Some(AudienceConfig { name: name?, required, max_age })
+}
+
+fn read_strategy(
+    d: &mut Document<'_>,
+    mut section: Section,
+    audiences: &[AudienceConfig],
+) -> Option<StrategyConfig> {
+    let known: Vec<&str> = audiences.iter().map(|audience| audience.name.as_str()).collect();
+    let accepted = format!("a list of audiences of this file: {}", known.join(", "));
+    let audience =
+        |text: &str| text.parse().ok().filter(|name: &AudienceName| known.contains(&name.as_str()));
+    let name = section
+        .read_required(d, "name", NAME, |text| text.parse().ok().map(|name: AudienceName| name.into()));
+    let exclude = section.read_list(d, "exclude", &accepted, audience);
+    let include = section.read_list(d, "include", &accepted, audience);
+    if exclude.is_empty() && include.is_empty() && !section.had("exclude") && !section.had("include") {
+        d.mistake(
+            section.line(),
+            section.path(),
+            "names no audience",
+            "exclude or include with at least one",
+        );
+    }
+    let outcome = |text: &str| text.parse().ok();
+    let no_device = section.read(d, "no_device", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
+    let unavailable = section.read(d, "unavailable", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
+    section.finish(d);
+    Some(StrategyConfig { name: name?, exclude, include, no_device, unavailable })
+}
+
+fn duplicates<'a>(d: &mut Document<'_>, kind: &str, names: impl Iterator<Item = &'a str>) {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            d.mistake(None, kind, &format!("has the name {name:?} twice"), "a name of its own for each");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Walks a TOML document key by key and keeps every mistake with its line, instead of stopping at the first.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Flags;
+
+/// A parsed document, the layers over it, and what was wrong so far.
+pub(super) struct Document<'a> {
+    file: &'a str,
+    text: &'a str,
+    flags: &'a Flags,
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    sections: BTreeMap<String, Entry>,
+    mistakes: Vec<String>,
+}
+
+/// A value and the line that it stands on.
+struct Entry {
+    line: usize,
+    value: Value,
+}
+
+/// A TOML value with its scalars as text: what a number or a duration is, its reader decides.
+enum Value {
+    Scalar(String),
+    List(Vec<Entry>),
+    Table(BTreeMap<String, Entry>),
+}
+
+/// One table of the document. Keys that are read are taken out; what is left at the end is unknown.
+pub(super) struct Section {
+    path: String,
+    line: Option<usize>,
+    entries: BTreeMap<String, Entry>,
+    known: Vec<&'static str>,
+    had: Vec<&'static str>,
+}
+
+impl<'a> Document<'a> {
+    /// Parses the text. A syntax error is the only mistake then, as what follows it cannot be trusted.
+    pub(super) fn parse(
+        file: &'a str,
+        text: &'a str,
+        flags: &'a Flags,
+        environment: &'a dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let (sections, mistakes) = (BTreeMap::new(), Vec::new());
+        let mut document = Self { file, text, flags, environment, sections, mistakes };
+        match DeTable::parse(text) {
+            Ok(table) => document.sections = document.entries(table.into_inner()),
+            Err(error) => {
+                let line = error.span().map(|span| document.line_of(span.start));
+                document.mistake(line, "syntax", error.message(), "TOML 1.0");
+            }
+        }
+        document
+    }
+
+    fn line_of(&self, offset: usize) -> usize {
+        1 + self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    fn entries(&self, table: DeTable<'_>) -> BTreeMap<String, Entry> {
+        let entry = |(key, value): (Spanned<_>, Spanned<_>)| {
+            let line = self.line_of(key.span().start);
+            let key: std::borrow::Cow<'_, str> = key.into_inner();
+            (key.into_owned(), Entry { line, value: self.value(value) })
+        };
+        table.into_iter().map(entry).collect()
+    }
+
+    fn value(&self, value: Spanned<DeValue<'_>>) -> Value {
+        match value.into_inner() {
+            DeValue::String(text) => Value::Scalar(text.into_owned()),
+            DeValue::Integer(integer) => Value::Scalar(integer.to_string()),
+            DeValue::Float(float) => Value::Scalar(float.to_string()),
+            DeValue::Boolean(boolean) => Value::Scalar(boolean.to_string()),
+            DeValue::Datetime(datetime) => Value::Scalar(datetime.to_string()),
+            DeValue::Array(list) => {
+                let entry = |item: Spanned<_>| Entry {
+                    line: self.line_of(item.span().start),
+                    value: self.value(item),
+                };
+                Value::List(list.into_iter().map(entry).collect())
+            }
+            DeValue::Table(table) => Value::Table(self.entries(table)),
+        }
+    }
+
+    /// Notes a mistake: where, what, what was found, what is accepted.
+    pub(super) fn mistake(&mut self, line: Option<usize>, key: &str, found: &str, accepted: &str) {
+        let place = match line {
+            Some(line) => format!("{}:{line}: ", self.file),
+            None if self.file.is_empty() => String::new(),
+            None => format!("{}: ", self.file),
+        };
+        self.mistakes.push(format!("{place}{key} {found}; accepted: {accepted}"));
+    }
+
+    /// The table of that name; empty if there is none.
+    pub(super) fn section(&mut self, name: &'static str) -> Section {
+        let (line, entries) = match self.sections.remove(name) {
+            None => (None, BTreeMap::new()),
+            Some(Entry { line, value: Value::Table(entries) }) => (Some(line), entries),
+            Some(Entry { line, .. }) => {
+                self.mistake(Some(line), name, "is not a table", &format!("[{name}]"));
+                (Some(line), BTreeMap::new())
+            }
+        };
+        Section { path: name.to_owned(), line, entries, known: Vec::new(), had: Vec::new() }
+    }
+
+    /// The tables of that name.
+    pub(super) fn sections(&mut self, name: &'static str) -> Vec<Section> {
+        let mut tables = Vec::new();
+        match self.sections.remove(name) {
+            None => {}
+            Some(Entry { value: Value::List(list), .. }) => {
+                for (index, Entry { line, value }) in list.into_iter().enumerate() {
+                    match value {
+                        Value::Table(entries) => tables.push((index, line, entries)),
+                        _ => self.mistake(Some(line), name, "is not a table", &format!("[[{name}]]")),
+                    }
+                }
+            }
+            Some(Entry { line, .. }) => {
+                self.mistake(Some(line), name, "is not a list of tables", &format!("[[{name}]]"));
+            }
+        }
+        let section = |(index, line, entries)| {
+            let (known, had) = (Vec::new(), Vec::new());
+            Section { path: format!("{name}[{index}]"), line: Some(line), entries, known, had }
+        };
+        tables.into_iter().map(section).collect()
+    }
+
+    /// All mistakes, those of unknown tables included, in the order of the file as far as they have lines.
+    pub(super) fn finish(mut self) -> Vec<String> {
+        let accepted = "server, store, ids, audience, strategy";
+        for (name, Entry { line, .. }) in std::mem::take(&mut self.sections) {
+            self.mistake(Some(line), &name, "is not known", accepted);
+        }
+        self.mistakes
+    }
+
+    /// A value from the command line or the environment, and where it stands.
+    fn overlay(&self, path: &str, key: &str) -> Option<(String, String)> {
+        let full = format!("{path}.{key}");
+        if let Some((_, value)) = self.flags.iter().find(|(name, _)| *name == full) {
+            let flag = if full == "store.url" { "store".to_owned() } else { key.replace('_', "-") };
+            return Some((format!("--{flag}"), value.clone()));
+        }
+        let variable = match path {
+            "server" => format!("RTAD_{}", key.to_uppercase()),
+            "store" if key == "url" => "RTAD_STORE".to_owned(),
+            "store" => format!("RTAD_STORE_{}", key.to_uppercase()),
+            _ => return None,
+        };
+        let value = (self.environment)(&variable)?;
+        Some((variable, value))
+    }
+}
+
+impl Section {
+    /// Where it stands and what it is called, for mistakes about the whole of it.
+    pub(super) fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether the key was given, well or badly.
+    pub(super) fn had(&self, key: &str) -> bool {
+        self.had.contains(&key)
+    }
+
+    /// Reads a scalar; `None` if it is not given, or not `accepted`, which is noted.
+    pub(super) fn read<T>(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(key);
+        let entry = self.entries.remove(key);
+        let overlay = document.overlay(&self.path, key);
+        if entry.is_some() || overlay.is_some() {
+            self.had.push(key);
+        }
+        if let Some((place, text)) = overlay {
+            let value = parse(&text);
+            if value.is_none() {
+                let mistake = format!("{place}: found {text:?}; accepted: {accepted}");
+                document.mistakes.push(mistake);
+            }
+            return value;
+        }
+        let Entry { line, value } = entry?;
+        let full = format!("{}.{key}", self.path);
+        match value {
+            Value::Scalar(text) => {
+                let value = parse(&text);
+                if value.is_none() {
+                    document.mistake(Some(line), &full, &format!("is {text:?}"), accepted);
+                }
+                value
+            }
+            _ => {
+                document.mistake(Some(line), &full, "is not a single value", accepted);
+                None
+            }
+        }
+    }
+
+    /// Reads a scalar that must be given.
+    pub(super) fn read_required<T>(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.read(document, key, accepted, parse);
+        if !self.had(key) {
+            document.mistake(self.line, &format!("{}.{key}", self.path), "is missing", accepted);
+        }
+        value
+    }
+
+    /// Reads a list of scalars, leaving out those that are not `accepted`, which are noted. Empty if it is not given.
+    pub(super) fn read_list<T>(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Vec<T> {
+        self.known.push(key);
+        let full = format!("{}.{key}", self.path);
+        let list = match self.entries.remove(key) {
+            None => return Vec::new(),
+            Some(Entry { value: Value::List(list), .. }) => list,
+            Some(Entry { line, .. }) => {
+                self.had.push(key);
+                document.mistake(Some(line), &full, "is not a list", accepted);
+                return Vec::new();
+            }
+        };
+        if !list.is_empty() {
+            self.had.push(key);
+        }
+        let mut values = Vec::with_capacity(list.len());
+        for Entry { line, value } in list {
+            let parsed = match &value {
+                Value::Scalar(text) => parse(text).ok_or_else(|| format!("has {text:?}")),
+                _ => Err("has a value that is not a string".to_owned()),
+            };
+            match parsed {
+                Ok(value) => values.push(value),
+                Err(found) => document.mistake(Some(line), &full, &found, accepted),
+            }
+        }
+        values
+    }
+
+    /// Notes the keys that nothing has read.
+    pub(super) fn finish(self, document: &mut Document<'_>) {
+        let accepted = self.known.join(", ");
+        for (key, Entry { line, .. }) in self.entries {
+            document.mistake(Some(line), &format!("{}.{key}", self.path), "is not known", &accepted);
+        }
+    }
+}

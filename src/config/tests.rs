@@ -1,0 +1,171 @@
+use super::*;
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new())
+}
+
+const FULL: &str = r#"
+[server]
+listen = "0.0.0.0:8080"
+admin_listen = "0.0.0.0:9090"
+workers = 0
+max_connections = 20000
+idle_timeout = "75s"
+max_body = "64KiB"
+max_in_flight = 4096
+drain_timeout = "20s"
+
+[store]
+url = "/var/lib/rtad"
+poll_interval = "10s"
+max_snapshot_size = "8GiB"
+
+[ids]
+blank = ["acme-test-phone"]
+
+[[audience]]
+name = "old_users"
+required = true
+max_age = "48h"
+
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+include = []
+no_device = "no_bid"
+unavailable = "bid"
+"#;
+
+#[test]
+fn the_full_example_is_read() {
+    let config = read(FULL).unwrap();
+    assert_eq!(config.server.idle_timeout, Duration::from_secs(75));
+    assert_eq!(config.server.max_body, 65_536);
+    assert_eq!(config.store.max_snapshot_size, 8 << 30);
+    assert_eq!(config.ids.blank, ["acme-test-phone"]);
+    assert_eq!(config.audiences[0].max_age, Some(Duration::from_secs(48 * 3600)));
+    assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
+    let plan = config.plan();
+    assert_eq!(plan.strategies[0].exclude, [0]);
+    assert_eq!(plan.audiences[0].name.as_str(), "old_users");
+}
+
+#[test]
+fn the_effective_config_reads_back_as_itself() {
+    let config = read(FULL).unwrap();
+    assert_eq!(read(&config.to_toml()), Ok(config));
+}
+
+#[test]
+fn defaults_fill_in_the_rest() {
+    let config = read("[store]\nurl = \"/data\"").unwrap();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9090");
+    assert_eq!(config.server.max_connections, 20_000);
+    assert!(config.audiences.is_empty() && config.strategies.is_empty());
+}
+
+#[test]
+fn five_mistakes_are_five_messages() {
+    let text = r#"
+[server]
+listen = "localhost"
+workers = -1
+idle_timout = "75s"
+
+[store]
+url = "ftp://x"
+
+[[strategy]]
+name = "new-users"
+exclude = ["old_user"]
+"#;
+    let mistakes = read(text).unwrap_err().mistakes;
+    let expected = [
+        "rtad.toml:3: server.listen is \"localhost\"; accepted: an address and port, such as 0.0.0.0:8080 or [::1]:8080",
+        "rtad.toml:4: server.workers is \"-1\"; accepted: 0 (one per CPU) or a number up to 1024",
+        "rtad.toml:5: server.idle_timout is not known; accepted: listen, admin_listen, workers, max_connections, \
+         idle_timeout, max_body, max_in_flight, drain_timeout",
+        "rtad.toml:8: store.url is \"ftp://x\"; accepted: a directory, or file:///directory",
+        "rtad.toml:12: strategy[0].exclude has \"old_user\"; accepted: a list of audiences of this file: ",
+    ];
+    assert_eq!(mistakes, expected);
+}
+
+#[test]
+fn every_kind_of_mistake_has_its_message() {
+    for (text, expected) in [
+        ("", "rtad.toml: store.url is missing; accepted: a directory, or file:///directory"),
+        ("[store]\nurl=\"/d\"\n[sever]\nx=1", "rtad.toml:3: sever is not known; accepted: server, store"),
+        ("store = 3", "rtad.toml:1: store is not a table; accepted: [store]"),
+        ("[audience]\nname=\"a\"", "rtad.toml:1: audience is not a list of tables; accepted: [[audience]]"),
+        ("[store]\nurl=[1]", "rtad.toml:2: store.url is not a single value; accepted: a directory"),
+        ("[store]\nurl=\"\"", "rtad.toml:2: store.url is \"\"; accepted: a directory"),
+        ("[[audience]]\nrequired=true", "rtad.toml:1: audience[0].name is missing; accepted: 1 to 64"),
+        ("[[audience]]\nname=\"../x\"", "rtad.toml:2: audience[0].name is \"../x\"; accepted: 1 to 64"),
+        (
+            "[[audience]]\nname=\"a\"\nrequired=\"yes\"",
+            "audience[0].required is \"yes\"; accepted: true or false",
+        ),
+        ("[[audience]]\nname=\"a\"\nmax_age=48", "audience[0].max_age is \"48\"; accepted: a duration"),
+        ("[[audience]]\nname=\"a\"\n[[audience]]\nname=\"a\"", "audience has the name \"a\" twice"),
+        ("[[strategy]]\nname=\"s\"", "rtad.toml:1: strategy[0] names no audience"),
+        (
+            "[[audience]]\nname=\"a\"\n[[strategy]]\nname=\"s\"\nexclude=\"a\"",
+            "strategy[0].exclude is not a list",
+        ),
+        ("[server]\nmax_body=\"0\"", "server.max_body is \"0\"; accepted: a size"),
+        (
+            "[store]\npoll_interval=\"0s\"",
+            "store.poll_interval is \"0s\"; accepted: a duration of at least 100ms",
+        ),
+        ("[server\n", "rtad.toml:1: syntax "),
+    ] {
+        let mistakes = read(text).unwrap_err().mistakes;
+        assert!(mistakes.iter().any(|mistake| mistake.contains(expected)), "{text:?} gave {mistakes:#?}");
+    }
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+    let environment = |name: &str| match name {
+        "RTAD_LISTEN" => Some("127.0.0.1:1".to_owned()),
+        "RTAD_ADMIN_LISTEN" => Some("127.0.0.1:2".to_owned()),
+        "RTAD_STORE" => Some("/from-env".to_owned()),
+        "RTAD_STORE_POLL_INTERVAL" => Some("3s".to_owned()),
+        "RTAD_SERVICE_HOST" => Some("10.0.0.1".to_owned()),
+        _ => None,
+    };
+    let flags = vec![("server.listen", "127.0.0.1:3".to_owned())];
+    let config = Config::read(Some(("rtad.toml", FULL)), environment, &flags).unwrap();
+    assert_eq!(config.server.listen.port(), 3);
+    assert_eq!(config.server.admin_listen.port(), 2);
+    assert_eq!(config.store.url, "/from-env");
+    assert_eq!(config.store.poll_interval, Duration::from_secs(3));
+}
+
+#[test]
+fn a_bad_flag_or_variable_is_named_as_what_it_is() {
+    let environment = |name: &str| (name == "RTAD_MAX_BODY").then(|| "big".to_owned());
+    let flags = vec![("server.admin_listen", "here".to_owned()), ("store.url", "s3://bucket".to_owned())];
+    let mistakes = Config::read(None, environment, &flags).unwrap_err().mistakes;
+    assert_eq!(
+        mistakes,
+        [
+            "--admin-listen: found \"here\"; accepted: an address and port, such as 0.0.0.0:8080 or [::1]:8080",
+            "RTAD_MAX_BODY: found \"big\"; accepted: a size, such as 64KiB or 8GiB",
+            "--store: found \"s3://bucket\"; accepted: a directory, or file:///directory",
+        ]
+    );
+}
+
+#[test]
+fn what_a_reload_cannot_change_is_told() {
+    let old = read(FULL).unwrap();
+    let mut new = old.clone();
+    new.strategies.clear();
+    assert!(new.needs_restart(&old).is_empty());
+    new.server.workers = 3;
+    new.store.url = "/elsewhere".to_owned();
+    assert_eq!(new.needs_restart(&old), ["server", "store.url"]);
+}

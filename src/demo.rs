@@ -1,0 +1,125 @@
+//! `rtad demo`: from nothing to decisions in seconds, with the same parts as in production.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use rtad::config::Config;
+use rtad::device::{DeviceKey, IdKind};
+use rtad::filter::{FilterKind, FilterSpec, SizingError};
+use rtad::serve::start;
+use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+use rtad::store::{Store, StoreError};
+use rtad::sync::now_unix_seconds;
+use rtad::synth::Synth;
+
+use crate::{Failure, Ports, run_until_told};
+
+const AUDIENCE: &str = "old_users";
+const TARGET_FPR: f64 = 1e-4;
+const SEED: u64 = 0;
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// How many synthetic devices are in the audience
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    devices: u64,
+    /// The directory that the snapshot is published into
+    #[arg(long, value_name = "DIR", default_value = "demo")]
+    dir: PathBuf,
+    #[command(flatten)]
+    ports: Ports,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DemoError {
+    #[error("could not make the demo's directory {}", dir.display())]
+    Directory {
+        dir: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+}
+
+pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
+    let Demo { devices, dir, ports } = arguments;
+    let url = dir.display().to_string();
+    std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;
+    let store = Store::open(&url).map_err(DemoError::Store)?;
+    publish(&store, devices).await?;
+    let mut flags = ports.flags();
+    flags.push(("store.url", url));
+    let mut config = Config::read(None, |name| std::env::var(name).ok(), &flags)?;
+    config.serve_all(vec![name()]);
+    let unchanged = config.clone();
+    let running = start(config, Box::new(move || Ok(unchanged.clone()))).await?;
+    let (decisions, admin) = (running.decision_address, running.admin_address);
+    let synth = Synth::new(IdKind::Idfa, SEED);
+    let key = |index| DeviceKey::of_canonical(synth.id(index).as_bytes());
+    // The first device after them that is no false positive, since one in 10,000 is.
+    let catalog = running.serving().load_full();
+    let snapshot = catalog.audience(AUDIENCE).and_then(|audience| audience.available());
+    let is_new = |key: &DeviceKey| snapshot.is_none_or(|snapshot| !snapshot.contains(key));
+    let stranger = (devices..).map(key).find(is_new).expect("a filter does not hold everything");
+    let (member, stranger) = (hex(key(0)), hex(stranger));
+    drop(catalog);
+    let raw = synth.id(1);
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(
+        stdout,
+        "\n{devices} synthetic devices are served as audience {AUDIENCE}. Paste:\n\n\
+         # an old user, by the md5 of its IDFA\n\
+         curl http://{decisions}/v1/check/{AUDIENCE}/{member}\n\n\
+         # a new user\n\
+         curl http://{decisions}/v1/check/{AUDIENCE}/{stranger}\n\n\
+         # a decision: bid for this device?\n\
+         curl http://{decisions}/v1/decide -d '{{\"request_id\":\"r1\",\"strategies\":[\"new-users\"],\
+         \"device\":{{\"idfa\":\"{raw}\"}}}}'\n\n\
+         # what is being served, and the metrics\n\
+         curl http://{admin}/v1/status\n\
+         curl http://{admin}/metrics\n\n\
+         Ctrl-C ends it."
+    );
+    let _ = stdout.flush();
+    drop(stdout);
+    run_until_told(running).await
+}
+
+fn name() -> AudienceName {
+    AUDIENCE.parse().expect("a valid name")
+}
+
+fn hex(key: DeviceKey) -> String {
+    key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Publishes the audience, unless the directory holds the very same already.
+async fn publish(store: &Store, devices: u64) -> Result<(), DemoError> {
+    let base = store.base(&name()).await?;
+    if let Some(current) = base.current()
+        && store.manifest(&name(), current).await?.keys() == devices
+    {
+        return Ok(());
+    }
+    let synth = Synth::new(IdKind::Idfa, SEED);
+    let mut keys: Vec<DeviceKey> =
+        (0..devices).map(|index| DeviceKey::of_canonical(synth.id(index).as_bytes())).collect();
+    keys.sort_unstable();
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, TARGET_FPR)?;
+    let publication = store.publish(base).await?;
+    let mut manifest = ManifestBuilder::new(spec, TARGET_FPR);
+    for run in chunk_runs(&keys, shards_per_chunk(&spec, devices)) {
+        let chunk = BuiltChunk::build(&spec, run);
+        manifest.add(&chunk);
+        publication.put_chunk(chunk).await?;
+    }
+    let tool = concat!("rtad ", env!("CARGO_PKG_VERSION"), " demo").to_owned();
+    let report = BuildReport { tool, rows: devices, ..BuildReport::default() };
+    let manifest = manifest.finish(name(), publication.generation(), now_unix_seconds(), report);
+    publication.commit(&manifest).await?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The admin port: for probes, scrapers and the operator.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+
+use super::error::problem;
+use super::json;
+use crate::catalog::Serving;
+use crate::sync::{LastSync, Shared, now_unix_seconds};
+
+/// What a reload did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// Always true: a reload that fails is an error.
+    pub reloaded: bool,
+    /// Keys that have changed in the file but take a restart.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// Rereads the config and serves it, or says in words why not.
+pub type Reload =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Reloaded, String>> + Send>> + Send + Sync>;
+
+/// What the admin port's handlers share.
+pub struct AdminApp {
+    /// What is served.
+    pub serving: Arc<Serving>,
+    /// Metrics, readiness, last syncs.
+    pub shared: Shared,
+    /// When the process started.
+    pub started: Instant,
+    /// How to reload.
+    pub reload: Reload,
+}
+
+impl std::fmt::Debug for AdminApp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminApp").finish_non_exhaustive()
+    }
+}
+
+/// The admin port's routes: the whole list.
+pub fn admin_router(app: Arc<AdminApp>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(status))
+        .route("/v1/reload", post(reload))
+        .with_state(app)
+}
+
+async fn index() -> &'static str {
+    "rtad admin port\n\n/livez  /readyz  /metrics  /v1/status  POST /v1/reload\n"
+}
+
+async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
+    let readiness = &app.shared.readiness;
+    if readiness.is_ready() {
+        return "ready\n".into_response();
+    }
+    let reason = if readiness.is_draining() {
+        "draining\n".to_owned()
+    } else {
+        let catalog = app.serving.load();
+        let waiting =
+            catalog.audiences().iter().filter(|audience| audience.required && audience.snapshot.is_none());
+        let names: Vec<&str> = waiting.map(|audience| audience.name.as_str()).collect();
+        format!("not ready: waiting for the first snapshot of {}\n", names.join(", "))
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+}
+
+async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
+    let mut response = Response::new(app.shared.telemetry.render().into());
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'a str,
+    uptime_seconds: u64,
+    ready: bool,
+    draining: bool,
+    audiences: Vec<AudienceStatus<'a>>,
+    strategies: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct AudienceStatus<'a> {
+    name: &'a str,
+    required: bool,
+    /// Whether questions about it are answered: loaded, and not older than its `max_age`.
+    available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_age_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<SnapshotStatus<'a>>,
+    last_sync: Option<LastSync>,
+}
+
+#[derive(Serialize)]
+struct SnapshotStatus<'a> {
+    generation: u64,
+    keys: u64,
+    size_bytes: u64,
+    filter: &'a str,
+    target_fpr: f64,
+    expected_fpr: f64,
+    created_unix_seconds: u64,
+    age_seconds: u64,
+}
+
+async fn status(State(app): State<Arc<AdminApp>>) -> Response {
+    let catalog = app.serving.load();
+    let now = now_unix_seconds();
+    let audiences = catalog.audiences().iter().map(|audience| AudienceStatus {
+        name: audience.name.as_str(),
+        required: audience.required,
+        available: audience.available().is_some(),
+        max_age_seconds: audience.max_age.map(|age| age.as_secs()),
+        snapshot: audience.snapshot.as_ref().map(|snapshot| {
+            let manifest = snapshot.manifest();
+            SnapshotStatus {
+                generation: manifest.generation(),
+                keys: manifest.keys(),
+                size_bytes: manifest.size_bytes(),
+                filter: manifest.filter().kind().as_str(),
+                target_fpr: manifest.target_fpr(),
+                expected_fpr: manifest.expected_fpr(),
+                created_unix_seconds: manifest.created_unix_seconds(),
+                age_seconds: audience.age_seconds(now).unwrap_or(0),
+            }
+        }),
+        last_sync: app.shared.board.last(&audience.name),
+    });
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: app.started.elapsed().as_secs(),
+        ready: app.shared.readiness.is_ready(),
+        draining: app.shared.readiness.is_draining(),
+        audiences: audiences.collect(),
+        strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
+    };
+    json(serde_json::to_vec(&status).expect("plain values serialise"))
+}
+
+async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
+    match (app.reload)().await {
+        Ok(reloaded) => json(serde_json::to_vec(&reloaded).expect("plain values serialise")),
+        Err(reason) => {
+            let detail = format!("nothing was changed: {reason}");
+            problem(StatusCode::UNPROCESSABLE_ENTITY, "bad_config", "Config not reloaded", &detail)
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `/v1/check`: is this device, are these devices, in an audience?
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, Request, Uri};
+use axum::response::Response;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+
+use super::error::ApiError;
+use super::{App, Load, body, json};
+use crate::catalog::Catalog;
+use crate::device::{DeviceKey, IdKind};
+use crate::snapshot::Snapshot;
+use crate::telemetry::Route;
+
+/// Ids in one batch.
+const MAX_IDS: usize = 10_000;
+/// Room for 10,000 ids of the longest kind in JSON, whatever `server.max_body` says.
+const MAX_BATCH_BODY: usize = 2 << 20;
+
+/// `GET /v1/check/{audience}/{id}[?kind=KIND]`
+pub(super) async fn one(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    app.observed(Route::CheckOne, async |load| {
+        if load == Load::TooHigh {
+            return Err(ApiError::Overloaded);
+        }
+        // The router has matched the path; taking it apart here again costs no allocation.
+        let (audience, id) = uri.path()["/v1/check/".len()..].split_once('/').ok_or(ApiError::NotFound)?;
+        let kind = kind_of(uri.query())?;
+        let catalog = app.serving.load();
+        let snapshot = snapshot_of(&catalog, &decoded(audience))?;
+        let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
+        let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
+        Ok(json(if snapshot.contains(&key) { r#"{"member":true}"# } else { r#"{"member":false}"# }))
+    })
+    .await
+}
+
+/// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
+pub(super) async fn many(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+    app.observed(Route::CheckMany, async |load| {
+        if load == Load::TooHigh {
+            return Err(ApiError::Overloaded);
+        }
+        let (head, body) = request.into_parts();
+        let audience = decoded(&head.uri.path()["/v1/check/".len()..]);
+        // An audience that does not exist is told before a megabyte is read for it.
+        snapshot_of(&app.serving.load(), &audience)?;
+        let body = body::read(body, app.max_body.max(MAX_BATCH_BODY), app.body_timeout).await?;
+        // Loaded once for all ids, and after the last await: no generation is held while a slow body trickles in.
+        let catalog = app.serving.load();
+        let snapshot = snapshot_of(&catalog, &audience)?;
+        if is_binary(&head.headers) {
+            check_binary(&app, snapshot, &body)
+        } else {
+            check_json(&app, snapshot, &body)
+        }
+    })
+    .await
+}
+
+fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot, ApiError> {
+    let found = catalog.audience(audience).ok_or_else(|| {
+        ApiError::UnknownAudience(
+            catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
+        )
+    })?;
+    found.available().ok_or(ApiError::NotLoaded)
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
+fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
+    percent_decode_str(text).into()
+}
+
+/// The `kind` of a query; md5 if there is none. Other parameters are somebody else's.
+fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    match pairs.rev().find(|(name, _)| *name == "kind") {
+        None => Ok(IdKind::Md5),
+        Some((_, kind)) => kind.parse().map_err(|_| ApiError::UnknownKind),
+    }
+}
+
+fn is_binary(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    ids: Vec<Option<Text<'a>>>,
+    #[serde(default, borrow)]
+    kind: Option<Text<'a>>,
+}
+
+/// A string, borrowed from the body where it holds no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+    let Batch { ids, kind } =
+        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    at_most_max_ids(ids.len())?;
+    let mut usable = Vec::with_capacity(ids.len());
+    let mut keys = Vec::with_capacity(ids.len());
+    for id in &ids {
+        let key = id.as_ref().and_then(|Text(id)| app.ids.key_of_kind(kind, id.as_bytes()).ok());
+        usable.push(key.is_some());
+        keys.extend(key);
+    }
+    let mut members = vec![false; keys.len()];
+    snapshot.contains_many(&keys, &mut members);
+    let mut answer = Vec::with_capacity(16 + 6 * ids.len());
+    answer.extend_from_slice(br#"{"members":["#);
+    let mut members = members.into_iter();
+    for (index, usable) in usable.into_iter().enumerate() {
+        if index > 0 {
+            answer.push(b',');
+        }
+        answer.extend_from_slice(match usable.then(|| members.next()).flatten() {
+            Some(true) => b"true",
+            Some(false) => b"false",
+            None => b"null",
+        });
+    }
+    answer.extend_from_slice(b"]}");
+    Ok(json(answer))
+}
+
+fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+    let (ids, rest) = body.as_chunks::<16>();
+    if !rest.is_empty() {
+        let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
+        return Err(ApiError::BadBody(detail));
+    }
+    at_most_max_ids(ids.len())?;
+    let mut members = vec![false; ids.len()];
+    let keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::from_bytes(*id)).collect();
+    snapshot.contains_many(&keys, &mut members);
+    let mut bits = vec![0_u8; ids.len().div_ceil(8)];
+    for (index, (id, member)) in ids.iter().zip(members).enumerate() {
+        // A blank id is in no audience, whatever a filter says by chance.
+        if app.ids.key_of_bytes(*id).is_some() && member {
+            bits[index / 8] |= 1 << (index % 8);
+        }
+    }
+    let mut response = Response::new(bits.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    Ok(response)
+}
+
+fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
+    if count <= MAX_IDS {
+        return Ok(());
+    }
+    Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
+}
+
+/// serde_json's message without what it quotes from the body, which may be an id.
+pub(super) fn error_without_values(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.split_once("invalid type: ").or_else(|| message.split_once("invalid value: ")) {
+        Some((_, rest)) => {
+            let expected = rest.rsplit_once(", expected ").map_or(rest, |(_, expected)| expected);
+            format!("expected {expected}")
+        }
+        None => message,
+    }
+}

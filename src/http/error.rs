@@ -1,0 +1,152 @@
+//! What goes wrong, as RFC 9457 problem documents with a stable `code`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use super::App;
+use crate::device::{IdKind, Unusable};
+use crate::telemetry::Route;
+
+/// An error of the JSON routes. The details name what is accepted; none quotes an id.
+#[derive(Debug)]
+pub(super) enum ApiError {
+    /// The id in the path is not one.
+    BadId(IdKind, Unusable),
+    /// The body is not what the route takes.
+    BadBody(String),
+    /// No such audience.
+    UnknownAudience(Vec<String>),
+    /// No such strategy.
+    UnknownStrategy(Vec<String>),
+    /// No such id kind.
+    UnknownKind,
+    /// No such route.
+    NotFound,
+    /// The route exists, but not for this method.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// The body, or a list in it, is too large.
+    TooLarge(String),
+    /// The audience has no snapshot, or one that is too old.
+    NotLoaded,
+    /// More requests than are answered at a time.
+    Overloaded,
+    /// A fault of rtad's own.
+    Internal,
+}
+
+impl ApiError {
+    fn parts(self) -> (StatusCode, &'static str, &'static str, String) {
+        let list = |names: Vec<String>| format!("accepted: {}", names.join(", "));
+        match self {
+            Self::BadId(kind, Unusable::Blank) => (
+                StatusCode::BAD_REQUEST,
+                "bad_id",
+                "Not a device id",
+                format!("this {kind} stands for \"no id\""),
+            ),
+            Self::BadId(kind, Unusable::Malformed) => {
+                let accepted = match kind {
+                    IdKind::Md5 => "32 hex digits",
+                    IdKind::Idfa | IdKind::Gaid => "a UUID with dashes",
+                    IdKind::Imei => "14 to 17 hex digits",
+                    IdKind::AndroidId => "up to 16 hex digits",
+                    IdKind::Mac => "12 hex digits, with : or - between pairs or without",
+                    IdKind::Oaid | IdKind::Caid | IdKind::Openid => "up to 128 visible ASCII characters",
+                };
+                (StatusCode::BAD_REQUEST, "bad_id", "Not a device id", format!("kind {kind} accepts {accepted}"))
+            }
+            Self::BadBody(detail) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail),
+            Self::UnknownAudience(names) => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names)),
+            Self::UnknownStrategy(names) => (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names)),
+            Self::UnknownKind => {
+                let kinds = IdKind::ALL.map(|kind| kind.to_string()).to_vec();
+                (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind", list(kinds))
+            }
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "No such route",
+                "accepted: /v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide".to_owned(),
+            ),
+            Self::MethodNotAllowed => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "Wrong method",
+                "the Allow header names those that this route takes".to_owned(),
+            ),
+            Self::BodyTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "timeout",
+                "Body too slow",
+                "the body did not arrive within server.idle_timeout".to_owned(),
+            ),
+            Self::TooLarge(detail) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large", detail),
+            Self::NotLoaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not_loaded",
+                "Audience not loaded",
+                "it has no verified snapshot yet, or one older than its max_age; see /v1/status of the admin port"
+                    .to_owned(),
+            ),
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "Overloaded",
+                "server.max_in_flight requests are being answered already".to_owned(),
+            ),
+            Self::Internal => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal",
+                "Internal error",
+                "a fault of rtad's own; the log has its place".to_owned(),
+            ),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, code, title, detail) = self.parts();
+        problem(status, code, title, &detail)
+    }
+}
+
+/// A problem document.
+pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
+    #[derive(serde::Serialize)]
+    struct Problem<'a> {
+        title: &'a str,
+        status: u16,
+        code: &'a str,
+        detail: &'a str,
+    }
+    let body = serde_json::to_vec(&Problem { title, status: status.as_u16(), code, detail });
+    let mut response = Response::new(body.expect("plain values serialise").into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// The answer where there is no route.
+pub(super) async fn no_route(State(app): State<Arc<App>>) -> Response {
+    app.observed(Route::Unknown, |_| async { Err(ApiError::NotFound) }).await
+}
+
+/// The answer where there is a route for another method. axum adds the `Allow` header.
+pub(super) async fn wrong_method(State(app): State<Arc<App>>, uri: axum::http::Uri) -> Response {
+    let is_get = uri.path().strip_prefix("/v1/check/").is_some_and(|rest| rest.contains('/'));
+    let mut response = app.observed(Route::Unknown, |_| async { Err(ApiError::MethodNotAllowed) }).await;
+    let allowed = if is_get { "GET, HEAD" } else { "POST" };
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}

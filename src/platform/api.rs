@@ -1,0 +1,262 @@
+//! rtad's own JSON protocol of `POST /v1/decide`.
+//!
+//! ```json
+//! {"request_id": "r1", "strategies": ["new-users"], "device": {"imei_md5": "…", "oaid": ["…", "…"]}}
+//! {"request_id": "r1", "decisions": [{"strategy": "new-users", "bid": false, "reason": "member"}]}
+//! ```
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{DecisionRequest, IdField, IdReader};
+use crate::device::DeviceKey;
+use crate::strategy::{Decision, Outcome, Reason};
+
+/// Reads a request. Costs a pass over the body, an md5 per raw id and the lists of strategies and keys.
+///
+/// # Errors
+///
+/// What is wrong with the body, for its sender.
+pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionRequest<'body>, serde_json::Error> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let request = RequestSeed(ids).deserialize(&mut json)?;
+    json.end()?;
+    Ok(request)
+}
+
+/// Writes decisions, in the order given.
+pub fn encode<'name>(
+    request_id: Option<&str>,
+    decisions: impl Iterator<Item = (&'name str, Decision)> + Clone,
+) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a, D: Serialize> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<&'a str>,
+        decisions: D,
+    }
+    serde_json::to_vec(&Answer { request_id, decisions: Decisions(decisions) })
+        .expect("plain values serialise")
+}
+
+#[derive(Clone)]
+struct Decisions<I>(I);
+
+impl<'name, I: Iterator<Item = (&'name str, Decision)> + Clone> Serialize for Decisions<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct One<'a> {
+            strategy: &'a str,
+            bid: bool,
+            reason: Reason,
+        }
+        let mut list = serializer.serialize_seq(None)?;
+        for (strategy, Decision { outcome, reason }) in self.0.clone() {
+            list.serialize_element(&One { strategy, bid: outcome == Outcome::Bid, reason })?;
+        }
+        list.end()
+    }
+}
+
+/// A string, borrowed from the body where it holds no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'body>(#[serde(borrow)] Cow<'body, str>);
+
+struct RequestSeed<'a>(&'a IdReader);
+
+impl<'de> DeserializeSeed<'de> for RequestSeed<'_> {
+    type Value = DecisionRequest<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RequestSeed<'_> {
+    type Value = DecisionRequest<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with request_id, strategies and device")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut request = DecisionRequest::default();
+        while let Some(Text(field)) = map.next_key()? {
+            match field.as_ref() {
+                "request_id" => {
+                    request.request_id = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0)
+                }
+                "strategies" => {
+                    let names: Option<Vec<Text<'de>>> = map.next_value()?;
+                    request.strategies = names.unwrap_or_default().into_iter().map(|text| text.0).collect();
+                }
+                "device" => map.next_value_seed(DeviceSeed(self.0, &mut request.keys))?,
+                _ => return Err(A::Error::custom("unknown field; accepted: request_id, strategies, device")),
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// Reads `{"imei_md5": "…", "caid": ["…", "…"], "oaid": null}` into keys.
+struct DeviceSeed<'a>(&'a IdReader, &'a mut Vec<DeviceKey>);
+
+impl<'de> DeserializeSeed<'de> for DeviceSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for DeviceSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of device ids")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = map.next_key()? {
+            let Some(field) = IdField::named(&name) else {
+                let accepted = IdField::ALL.map(|field| field.as_str()).join(", ");
+                return Err(A::Error::custom(format_args!(
+                    "unknown id kind in device; accepted: {accepted}"
+                )));
+            };
+            map.next_value_seed(IdsSeed { reader: self.0, field, keys: self.1 })?;
+        }
+        Ok(())
+    }
+}
+
+/// One id, a list of them, or null.
+struct IdsSeed<'a> {
+    reader: &'a IdReader,
+    field: usize,
+    keys: &'a mut Vec<DeviceKey>,
+}
+
+impl<'de> DeserializeSeed<'de> for IdsSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for IdsSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id, a list of ids, or null")
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<(), E> {
+        self.keys.extend(self.reader.key(self.field, id.as_bytes()));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(id) = list.next_element::<Option<Text<'de>>>()? {
+            if let Some(Text(id)) = id {
+                self.keys.extend(self.reader.key(self.field, id.as_bytes()));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // Named here so that the error does not quote the value.
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Err(A::Error::custom("an id is a string, not an object"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::KeyMaker;
+    use crate::telemetry::Telemetry;
+
+    fn reader() -> IdReader {
+        IdReader::new(KeyMaker::default(), &Telemetry::default())
+    }
+
+    #[test]
+    fn a_full_request_is_read() {
+        let body = br#"{"request_id":"r1","strategies":["new-users","b"],"device":{
+            "imei":"868049039501257","oaid_md5":"83e9158a4fb54c0e1ef0b238639a23ae","idfa":null,
+            "caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"mac":"02:00:00:00:00:00","md5":"short"}}"#;
+        let reader = reader();
+        let request = decode(body, &reader).unwrap();
+        assert_eq!(request.request_id.as_deref(), Some("r1"));
+        assert_eq!(request.strategies, ["new-users", "b"]);
+        let of = DeviceKey::of_canonical;
+        let expected = [
+            of(b"868049039501257"),
+            of(b"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
+            of(b"abcdefabcdefabcdefabcdefabcdef12"),
+        ];
+        assert_eq!(request.keys, expected, "blank and malformed ids are left out");
+    }
+
+    #[test]
+    fn everything_may_be_missing() {
+        for body in
+            [&b"{}"[..], br#"{"device":null,"strategies":null,"request_id":null}"#, br#"{"device":{}}"#]
+        {
+            let reader = reader();
+            let request = decode(body, &reader).unwrap();
+            assert!(request.keys.is_empty() && request.strategies.is_empty() && request.request_id.is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_quoting_ids() {
+        let reader = reader();
+        for (body, expected) in [
+            (&br#"{"devcie":{}}"#[..], "unknown field; accepted: request_id, strategies, device"),
+            (br#"{"device":{"imei_mdf5":"x"}}"#, "unknown id kind in device; accepted: md5, idfa, imei"),
+            (br#"{"device":{"imei":{"a":"868049039501257"}}}"#, "an id is a string, not an object"),
+            (br#"{"device":{"imei":true}}"#, "expected an id, a list of ids, or null"),
+            (br#"{"device":["868049039501257"]}"#, "expected an object of device ids"),
+            (br#"{"strategies":"new-users"}"#, "expected a sequence"),
+            (br#"{"request_id":"r1"} x"#, "trailing characters"),
+            (br#"{"request_id":"r1""#, "EOF while parsing"),
+            (b"", "EOF while parsing"),
+            (b"[]", "an object with request_id"),
+        ] {
+            let error = decode(body, &reader).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("868049039501257"), "{error}");
+        }
+    }
+
+    #[test]
+    fn decisions_are_written_in_order() {
+        let decision = |outcome, reason| Decision { outcome, reason };
+        let decisions = [
+            ("a", decision(Outcome::Bid, Reason::NotMember)),
+            ("b", decision(Outcome::NoBid, Reason::NoDevice)),
+        ];
+        assert_eq!(
+            String::from_utf8(encode(Some("r\"1"), decisions.into_iter())).unwrap(),
+            r#"{"request_id":"r\"1","decisions":[{"strategy":"a","bid":true,"reason":"not_member"},{"strategy":"b","bid":false,"reason":"no_device"}]}"#
+        );
+        assert_eq!(encode(None, std::iter::empty()), br#"{"decisions":[]}"#);
+    }
+}

@@ -1,0 +1,285 @@
+//! A running rtad: admin port, first snapshots, decision port, and the way down again.
+//!
+//! | thread | what runs on it |
+//! |---|---|
+//! | the caller's | signals, and the acceptor of the decision port |
+//! | `admin` | the admin port, sync, the histograms' upkeep |
+//! | `worker-N` | connections of the decision port |
+//! | the admin runtime's blocking pool | reading, hashing and freeing snapshots |
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::catalog::Serving;
+use crate::config::Config;
+use crate::device::KeyMaker;
+use crate::http::server::{self, Connections, Phase, Workers};
+use crate::http::{AdminApp, App, Reload, Reloaded, admin_router, router};
+use crate::platform::IdReader;
+use crate::store::{Store, StoreError};
+use crate::sync::{Command, Shared, Sync, chain};
+use crate::telemetry::ConnectionPlace;
+
+/// Open connections of the admin port: probes, a scraper and a few people.
+const MAX_ADMIN_CONNECTIONS: usize = 256;
+/// At most so long after SIGTERM new connections are still answered, while load balancers learn of it.
+const LAME_DUCK: Duration = Duration::from_secs(5);
+
+/// Why rtad could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A port is not to be had.
+    #[error("could not listen on {key} = {address}")]
+    Listen {
+        /// The config's key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No thread, or no event queue.
+    #[error("could not start threads")]
+    Threads(#[source] std::io::Error),
+    /// The store cannot be used at all.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The config names no audience and the store holds none.
+    #[error(
+        "the config names no [[audience]] and the store {url} holds none: publish one with `rtad-loader build`"
+    )]
+    NothingToServe {
+        /// The store.
+        url: String,
+    },
+}
+
+/// Reads the configuration anew, for a reload.
+pub type Reread = Box<dyn Fn() -> Result<Config, String> + Send + std::marker::Sync>;
+
+/// rtad, serving.
+pub struct Running {
+    /// Where the decision port listens.
+    pub decision_address: SocketAddr,
+    /// Where the admin port listens.
+    pub admin_address: SocketAddr,
+    serving: Arc<Serving>,
+    shared: Shared,
+    drain_timeout: Duration,
+    phase: watch::Sender<Phase>,
+    commands: mpsc::Sender<Command>,
+    acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
+    workers: Arc<Workers<ConnectionPlace>>,
+    reload: Arc<Reload>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("decision_address", &self.decision_address)
+            .field("admin_address", &self.admin_address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts everything; returns when the first look at every audience is done, well or badly, and decisions are answered.
+/// To be called inside a runtime, whose thread accepts connections from then on.
+///
+/// # Errors
+///
+/// [`StartError`]. A store that does not answer is not one: the pod starts, is not ready, and goes on looking.
+pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartError> {
+    let store = Store::open(&config.store.url)?;
+    if config.audiences.is_empty() && config.strategies.is_empty() {
+        let audiences = store.audiences().await?;
+        if audiences.is_empty() {
+            return Err(StartError::NothingToServe { url: config.store.url });
+        }
+        config.serve_all(audiences);
+    }
+    let listen_error = |key, address| move |source| StartError::Listen { key, address, source };
+    let (address, admin_address) = (config.server.listen, config.server.admin_listen);
+    let admin_error = listen_error("server.admin_listen", admin_address);
+    let decision_error = listen_error("server.listen", address);
+    let admin_socket = server::bind(admin_address).map_err(admin_error)?;
+    let decision_socket = server::bind(address).map_err(decision_error)?;
+    let admin_listener = server::listen(admin_socket).map_err(admin_error)?;
+    let admin_address = admin_listener.local_addr().map_err(admin_error)?;
+
+    let shared = Shared::default();
+    let sync = Sync::new(store, config.plan(), shared.clone());
+    let serving = sync.serving();
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let (commands, told) = mpsc::channel(4);
+    let reload = Arc::new(reloader(config.clone(), reread, commands.clone()));
+    let (loaded, first_look) = oneshot::channel();
+    let admin_reload = Arc::clone(&reload);
+    let admin = AdminApp {
+        serving: Arc::clone(&serving),
+        shared: shared.clone(),
+        started: Instant::now(),
+        reload: Box::new(move || admin_reload()),
+    };
+    // The admin port outlives the drain, as probes must see it: nobody is left to close it but the end of the process.
+    let never = watch::channel(Phase::Serving).1;
+    let admin_connections =
+        Connections::new(admin_router(Arc::new(admin)), config.server.idle_timeout, never.clone());
+    let telemetry = Arc::clone(&shared.telemetry);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Threads)?;
+    let admin_thread = std::thread::Builder::new().name("admin".to_owned());
+    admin_thread
+        .spawn(move || {
+            runtime.block_on(async move {
+                tokio::spawn(async move { telemetry.upkeep().await });
+                let keep_current = async {
+                    let mut sync = sync;
+                    sync.look_at_all().await;
+                    let _ = loaded.send(());
+                    sync.run(told).await;
+                };
+                let open = Arc::new(());
+                let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
+                let hand_out = |stream, place| {
+                    tokio::spawn(admin_connections.clone().serve(stream, place));
+                };
+                let accept = server::accept(admin_listener, never, admit, hand_out);
+                let _ = tokio::join!(keep_current, accept);
+            });
+        })
+        .map_err(StartError::Threads)?;
+    tracing::info!(%admin_address, store = config.store.url, "admin port listens; loading the first snapshots");
+    // Fails only if the admin thread is gone, and then there is nothing to wait for.
+    let _ = first_look.await;
+
+    let app = App {
+        serving: Arc::clone(&serving),
+        ids: IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry),
+        telemetry: Arc::clone(&shared.telemetry),
+        readiness: Arc::clone(&shared.readiness),
+        max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
+        body_timeout: config.server.idle_timeout,
+        max_in_flight: config.server.max_in_flight,
+    };
+    let connections = Connections::new(router(Arc::new(app)), config.server.idle_timeout, phases.clone());
+    let count = match config.server.workers {
+        // What the cgroup grants, not what the machine has.
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
+    let workers = Arc::new(Workers::start(count, &connections).map_err(StartError::Threads)?);
+    let listener = server::listen(decision_socket).map_err(decision_error)?;
+    let decision_address = listener.local_addr().map_err(decision_error)?;
+    let (hands, telemetry, limit) =
+        (Arc::clone(&workers), Arc::clone(&shared.telemetry), config.server.max_connections);
+    let acceptor = tokio::spawn(async move {
+        server::accept(
+            listener,
+            phases,
+            || telemetry.connect(limit),
+            |stream, place| hands.hand_out(stream, place),
+        )
+        .await
+    });
+    let ready = shared.readiness.is_ready();
+    tracing::info!(%decision_address, workers = count, ready, "decision port listens");
+    let drain_timeout = config.server.drain_timeout;
+    Ok(Running {
+        decision_address,
+        admin_address,
+        serving,
+        shared,
+        drain_timeout,
+        phase,
+        commands,
+        acceptor,
+        workers,
+        reload,
+    })
+}
+
+impl Running {
+    /// What is served.
+    pub const fn serving(&self) -> &Arc<Serving> {
+        &self.serving
+    }
+
+    /// Metrics, readiness, last syncs.
+    pub const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Looks at the store now; returns when it has been done.
+    pub async fn look(&self) {
+        let (done, answered) = oneshot::channel();
+        if self.commands.send(Command::Look(done)).await.is_ok() {
+            let _ = answered.await;
+        }
+    }
+
+    /// Rereads the config and serves it, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing was changed, in words.
+    pub async fn reload(&self) -> Result<Reloaded, String> {
+        (self.reload)().await
+    }
+
+    /// Ends in order: readiness falls; for a while requests are answered with `Connection: close`; then no more connections
+    /// are accepted, idle ones are closed, and requests in flight finish. Returns when all have, or at the drain time-out.
+    pub async fn drain(self) {
+        let begun = Instant::now();
+        self.shared.readiness.drain();
+        let telemetry = &self.shared.telemetry;
+        tracing::info!(connections = telemetry.connections(), "draining");
+        let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);
+        while telemetry.connections() > 0 && begun.elapsed() < lame_duck {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let _ = self.phase.send(Phase::Closing);
+        let _ = self.acceptor.await;
+        let Some(workers) = Arc::into_inner(self.workers) else { return };
+        let ended = tokio::task::spawn_blocking(move || workers.join());
+        let rest = self.drain_timeout.saturating_sub(begun.elapsed());
+        let in_time = tokio::time::timeout(rest, ended).await.is_ok();
+        tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
+    }
+}
+
+/// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.
+fn reloader(started_with: Config, reread: Reread, commands: mpsc::Sender<Command>) -> Reload {
+    let reread = Arc::new(reread);
+    let started_with = Arc::new(started_with);
+    Box::new(move || {
+        let (reread, started_with, commands) =
+            (Arc::clone(&reread), Arc::clone(&started_with), commands.clone());
+        Box::pin(async move {
+            let result = async {
+                let mut config = reread()?;
+                if config.audiences.is_empty() && config.strategies.is_empty() {
+                    config.audiences.clone_from(&started_with.audiences);
+                    config.strategies.clone_from(&started_with.strategies);
+                }
+                let needs_restart = config.needs_restart(&started_with);
+                let (done, answered) = oneshot::channel();
+                let gone = || "rtad is stopping".to_owned();
+                let command = Command::Reload(Box::new(config.plan()), done);
+                commands.send(command).await.map_err(|_| gone())?;
+                answered.await.map_err(|_| gone())?.map_err(|error| chain(&error))?;
+                Ok(Reloaded { reloaded: true, needs_restart })
+            };
+            let result: Result<Reloaded, String> = result.await;
+            match &result {
+                Ok(reloaded) => tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded"),
+                Err(reason) => tracing::warn!(reason, "config not reloaded; the old one goes on"),
+            }
+            result
+        })
+    })
+}

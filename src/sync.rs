@@ -1,0 +1,531 @@
+//! Keeps the catalog current: looks at the store, loads what is new beside what is served, verifies it, swaps once.
+//!
+//! | what happens | what is served | counted as |
+//! |---|---|---|
+//! | nothing new | the same | `unchanged` |
+//! | a new generation, verified to its last byte | it, from one moment to the next | `ok` |
+//! | anything else | the last good generation | the cause |
+//!
+//! Chunks that the old generation has too are shared, not read again. Writing the new ones into memory is what warms it.
+//! The old catalog is freed here, once no request holds it, on a thread that serves nothing.
+//!
+//! There is one [`Sync`], and only it writes the catalog, so no two writers ever race.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::catalog::{Audience, Catalog, Serving};
+use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Snapshot};
+use crate::store::{Store, StoreError};
+use crate::strategy::Strategy;
+use crate::telemetry::Telemetry;
+
+/// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
+const PARALLEL_CHUNKS: usize = 2;
+/// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
+const MAX_BACKOFF_POLLS: u32 = 32;
+
+/// Why an audience could not be brought up to date.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The store failed, or a file in it is refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing of this audience was ever published.
+    #[error(
+        "audience {audience} is not in the store: publish it with `rtad-loader build --audience {audience}`"
+    )]
+    NotPublished {
+        /// The audience.
+        audience: AudienceName,
+    },
+    /// `CURRENT` is older than what was read before.
+    #[error(
+        "CURRENT is stale: it names generation {found}, generation {served} is served and no rollback is recorded"
+    )]
+    Stale {
+        /// Generation that `CURRENT` names.
+        found: u64,
+        /// Generation being served.
+        served: u64,
+    },
+    /// The snapshot is larger than the config allows.
+    #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
+    TooLarge {
+        /// Its size.
+        size_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+}
+
+impl SyncError {
+    /// The cause as `rtad_sync_total{result}` counts it.
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.cause(),
+            Self::NotPublished { .. } => "not_found",
+            Self::Stale { .. } => "stale",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
+}
+
+/// Whether the pod should get traffic. Rises once, when every required audience has been loaded; falls once, on draining.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    complete: AtomicBool,
+    draining: AtomicBool,
+}
+
+impl Readiness {
+    /// Ready: complete and not draining. A refresh that fails does not change it.
+    pub fn is_ready(&self) -> bool {
+        self.complete.load(Ordering::Acquire) && !self.is_draining()
+    }
+
+    /// Whether the process is on its way out.
+    #[inline]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Every required audience has been loaded.
+    pub fn complete(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// The process is on its way out.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How the last look at an audience went, for people.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct LastSync {
+    /// When, in seconds since 1970.
+    pub at_unix_seconds: u64,
+    /// `ok`, `unchanged`, or the cause of the failure.
+    pub result: &'static str,
+    /// The failure in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The last look at each audience; written by sync, read by the admin port.
+#[derive(Debug, Default)]
+pub struct SyncBoard(Mutex<BTreeMap<AudienceName, LastSync>>);
+
+impl SyncBoard {
+    /// How the last look at the audience went; `None` before the first.
+    pub fn last(&self, audience: &AudienceName) -> Option<LastSync> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(audience).cloned()
+    }
+
+    fn set(&self, audience: &AudienceName, last: LastSync) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(audience.clone(), last);
+    }
+}
+
+/// What sync is told to do besides looking at the store now and then.
+#[derive(Debug)]
+pub enum Command {
+    /// Look at the store now; answered when it has been done.
+    Look(oneshot::Sender<()>),
+    /// Serve these audiences and rules from now on, or nothing new at all.
+    Reload(Box<Plan>, oneshot::Sender<Result<(), SyncError>>),
+}
+
+/// What the config says is to be served.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Audiences, none loaded.
+    pub audiences: Vec<Audience>,
+    /// Rules, which name audiences by their places.
+    pub strategies: Vec<Strategy>,
+    /// Time between looks at the store.
+    pub poll_interval: Duration,
+    /// Larger snapshots are refused.
+    pub max_snapshot_bytes: u64,
+}
+
+/// What others see of sync.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    /// All metrics.
+    pub telemetry: Arc<Telemetry>,
+    /// Whether the pod should get traffic.
+    pub readiness: Arc<Readiness>,
+    /// How the last looks went.
+    pub board: Arc<SyncBoard>,
+}
+
+/// The task that keeps the catalog current.
+#[derive(Debug)]
+pub struct Sync {
+    store: Store,
+    serving: Arc<Serving>,
+    shared: Shared,
+    poll_interval: Duration,
+    max_snapshot_bytes: u64,
+    seen: HashMap<AudienceName, Seen>,
+}
+
+/// What is remembered of an audience between looks.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Of the newest `CURRENT` that was accepted.
+    sequence: u64,
+    refused: Option<Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    sequence: u64,
+    polls_to_skip: u32,
+    next_skip: u32,
+    result: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Unchanged,
+    /// Refused before, and not yet worth another try.
+    Skipped(&'static str),
+    Loaded,
+}
+
+impl Sync {
+    /// Sync over `store`, with a catalog that holds the plan's audiences, none of them loaded yet.
+    pub fn new(store: Store, plan: Plan, shared: Shared) -> Self {
+        let catalog = Catalog::new(plan.audiences, plan.strategies, &shared.telemetry);
+        Self {
+            store,
+            serving: Arc::new(Serving::from_pointee(catalog)),
+            shared,
+            poll_interval: plan.poll_interval,
+            max_snapshot_bytes: plan.max_snapshot_bytes,
+            seen: HashMap::new(),
+        }
+    }
+
+    /// The pointer that requests load.
+    pub fn serving(&self) -> Arc<Serving> {
+        Arc::clone(&self.serving)
+    }
+
+    /// Looks at the store every poll interval, give or take a tenth, and does as it is told in between. Ends when
+    /// nobody is left to tell it anything.
+    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(jittered(self.poll_interval)) => self.look_at_all().await,
+                command = commands.recv() => match command {
+                    None => return,
+                    Some(Command::Look(done)) => {
+                        self.seen.values_mut().for_each(|seen| seen.refused = None);
+                        self.look_at_all().await;
+                        let _ = done.send(());
+                    }
+                    Some(Command::Reload(plan, done)) => {
+                        let _ = done.send(self.reload(*plan).await);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Looks at every audience once, one after the other, so that no more than one is loaded beside what is served.
+    pub async fn look_at_all(&mut self) {
+        let audiences: Vec<Audience> = self.serving.load().audiences().to_vec();
+        for audience in audiences {
+            // A failure is counted, logged and kept for the status page; the last good generation goes on.
+            let _ = self.look_at(&audience).await;
+        }
+        self.mark_stale();
+    }
+
+    /// Looks at one audience and serves what it finds.
+    async fn look_at(&mut self, audience: &Audience) -> Result<(), SyncError> {
+        let loaded = self.observed(audience).await?;
+        if let Some(snapshot) = loaded {
+            let name = &audience.name;
+            self.swap(self.serving.load().with_audiences(|old| {
+                (old.name == *name).then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
+            }));
+        }
+        Ok(())
+    }
+
+    /// What the store has that is newer than `audience`, with the attempt counted and logged.
+    async fn observed(&mut self, audience: &Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
+        let begun = Instant::now();
+        let result = self.newer(audience).await;
+        let duration = begun.elapsed();
+        let name = audience.name.as_str();
+        let (word, error) = match &result {
+            Ok((Look::Loaded, _)) => ("ok", None),
+            Ok((Look::Unchanged, _)) => ("unchanged", None),
+            Ok((Look::Skipped(cause), _)) => (*cause, None),
+            Err(error) => (error.cause(), Some(chain(error))),
+        };
+        self.shared.telemetry.sync(name, word, duration);
+        if let Some(error) = &error {
+            tracing::warn!(
+                audience = name,
+                result = word,
+                error,
+                "snapshot not updated; the last good one is served"
+            );
+        }
+        let skipped = matches!(result, Ok((Look::Skipped(_), _)));
+        if !skipped {
+            let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
+            self.shared.board.set(&audience.name, last);
+        }
+        let (_, snapshot) = result?;
+        if let Some(snapshot) = &snapshot {
+            let manifest = snapshot.manifest();
+            self.shared.telemetry.snapshot(manifest);
+            tracing::info!(
+                audience = name,
+                generation = manifest.generation(),
+                keys = manifest.keys(),
+                size_bytes = manifest.size_bytes(),
+                seconds = duration.as_secs_f64(),
+                "snapshot loaded"
+            );
+        }
+        Ok(snapshot)
+    }
+
+    async fn newer(&mut self, audience: &Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
+        let name = &audience.name;
+        let seen = self.seen.entry(name.clone()).or_default();
+        let Some(live) = self.store.live(name).await? else {
+            return Err(SyncError::NotPublished { audience: name.clone() });
+        };
+        let current = live.current;
+        let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
+        if served != 0 {
+            if current.sequence == seen.sequence && current.generation == served {
+                return Ok((Look::Unchanged, None));
+            }
+            if !supersedes(&current, seen.sequence, served) {
+                return Err(SyncError::Stale { found: current.generation, served });
+            }
+        }
+        if let Some(refused) = seen.refused.as_mut().filter(|refused| refused.sequence == current.sequence)
+            && refused.polls_to_skip > 0
+        {
+            refused.polls_to_skip -= 1;
+            return Ok((Look::Skipped(refused.result), None));
+        }
+        match load(&self.store, audience, &current, self.max_snapshot_bytes).await {
+            Ok(snapshot) => {
+                *seen = Seen { sequence: current.sequence, refused: None };
+                Ok((Look::Loaded, Some(Arc::new(snapshot))))
+            }
+            Err(error) => {
+                let again = seen.refused.take().filter(|refused| refused.sequence == current.sequence);
+                let skip = again.map_or(0, |refused| refused.next_skip);
+                seen.refused = Some(Refused {
+                    sequence: current.sequence,
+                    polls_to_skip: skip,
+                    next_skip: (skip * 2 + 1).min(MAX_BACKOFF_POLLS),
+                    result: error.cause(),
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves another plan, all of it or nothing: a required audience that is new in it is loaded before the swap, and if that
+    /// fails the old catalog stays.
+    async fn reload(&mut self, plan: Plan) -> Result<(), SyncError> {
+        let served = self.serving.load_full();
+        let old_limit = std::mem::replace(&mut self.max_snapshot_bytes, plan.max_snapshot_bytes);
+        let mut audiences = plan.audiences;
+        for audience in &mut audiences {
+            match served.audience(audience.name.as_str()) {
+                Some(old) => audience.snapshot.clone_from(&old.snapshot),
+                None => match self.observed(audience).await {
+                    Ok(snapshot) => audience.snapshot = snapshot,
+                    Err(error) if audience.required => {
+                        self.max_snapshot_bytes = old_limit;
+                        return Err(error);
+                    }
+                    Err(_) => {}
+                },
+            }
+        }
+        self.poll_interval = plan.poll_interval;
+        self.seen.retain(|name, _| audiences.iter().any(|audience| audience.name == *name));
+        drop(served);
+        self.swap(Catalog::new(audiences, plan.strategies, &self.shared.telemetry));
+        Ok(())
+    }
+
+    /// Takes audiences that have grown older than their `max_age` out of service.
+    fn mark_stale(&self) {
+        let catalog = self.serving.load();
+        let now = now_unix_seconds();
+        if catalog.audiences().iter().any(|audience| audience.is_stale != is_stale(audience, now)) {
+            self.swap(catalog.with_audiences(|_| None));
+        }
+    }
+
+    /// The one place where what is served changes.
+    fn swap(&self, catalog: Catalog) {
+        let now = now_unix_seconds();
+        let catalog = catalog.with_audiences(|audience| {
+            let is_stale = is_stale(audience, now);
+            if is_stale && !audience.is_stale {
+                let audience = audience.name.as_str();
+                tracing::warn!(
+                    audience,
+                    "snapshot is older than the audience's max_age: it counts as unavailable"
+                );
+            }
+            (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
+        });
+        let complete = catalog.is_complete();
+        let old = self.serving.swap(Arc::new(catalog));
+        if complete {
+            self.shared.readiness.complete();
+        }
+        tokio::spawn(retire(old));
+    }
+}
+
+/// Whether an audience's snapshot is too old to answer from.
+fn is_stale(audience: &Audience, now_unix_seconds: u64) -> bool {
+    let age = audience.age_seconds(now_unix_seconds).map(Duration::from_secs);
+    matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit)
+}
+
+/// Whether `current` may replace a generation that is served: it was written later, and it goes forward unless an operator
+/// went back on purpose.
+const fn supersedes(current: &Current, seen_sequence: u64, served: u64) -> bool {
+    if current.sequence <= seen_sequence {
+        return false;
+    }
+    let went_back = match current.rolled_back_from {
+        Some(from) => from >= served,
+        None => false,
+    };
+    current.generation >= served || went_back
+}
+
+/// Reads and verifies the generation that `current` names, sharing what it has in common with the one being served.
+async fn load(
+    store: &Store,
+    audience: &Audience,
+    current: &Current,
+    max_snapshot_bytes: u64,
+) -> Result<Snapshot, SyncError> {
+    let manifest = store.manifest(&audience.name, current).await?;
+    if manifest.size_bytes() > max_snapshot_bytes {
+        return Err(SyncError::TooLarge {
+            size_bytes: manifest.size_bytes(),
+            limit_bytes: max_snapshot_bytes,
+        });
+    }
+    let held = audience.snapshot.iter().flat_map(|snapshot| snapshot.chunks());
+    let mut chunks: HashMap<Digest, Arc<Chunk>> =
+        held.map(|chunk| (*chunk.digest(), Arc::clone(chunk))).collect();
+    let is_held = |entry: &&ChunkEntry| {
+        chunks.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
+    };
+    let missing: Vec<_> = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
+    store
+        .chunks(&audience.name, &manifest, &missing, PARALLEL_CHUNKS, |entry, chunk| {
+            chunks.insert(entry.digest, Arc::new(chunk));
+        })
+        .await?;
+    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    Ok(Snapshot::assemble(manifest, in_order))
+}
+
+/// Frees a catalog that is no longer served, once the last request that loaded it is done. A new one cannot begin with it.
+async fn retire(old: Arc<Catalog>) {
+    while Arc::strong_count(&old) > 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // Gigabytes go back to the kernel here: not on a thread that answers anybody.
+    let _ = tokio::task::spawn_blocking(move || drop(old)).await;
+}
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    line
+}
+
+/// Seconds since 1970.
+pub fn now_unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The interval give or take a tenth, so that a fleet does not ask all at once.
+fn jittered(interval: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    interval.mul_f64(0.9 + 0.2 * random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current(sequence: u64, generation: u64, rolled_back_from: Option<u64>) -> Current {
+        Current::new(sequence, generation, b"", rolled_back_from)
+    }
+
+    #[test]
+    fn only_a_later_current_replaces_what_is_served() {
+        for (current, seen, served, expected) in [
+            (current(6, 6, None), 5, 5, true),
+            (current(5, 6, None), 5, 5, false),
+            (current(4, 4, None), 5, 5, false),
+            (current(6, 3, None), 5, 5, false),
+            (current(6, 3, Some(5)), 5, 5, true),
+            (current(6, 3, Some(4)), 5, 5, false),
+            (current(7, 5, None), 6, 3, true),
+        ] {
+            assert_eq!(
+                supersedes(&current, seen, served),
+                expected,
+                "{current:?} after {seen}, serving {served}"
+            );
+        }
+    }
+
+    #[test]
+    fn intervals_vary_by_a_tenth() {
+        for _ in 0..1000 {
+            let interval = jittered(Duration::from_secs(10));
+            assert!((Duration::from_secs(9)..=Duration::from_secs(11)).contains(&interval));
+        }
+    }
+
+    #[test]
+    fn causes_are_told_once_and_in_order() {
+        let cause = crate::snapshot::ManifestError::Version { found: 2 };
+        let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source: cause };
+        let line = chain(&SyncError::Store(error));
+        assert_eq!(line, "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad");
+    }
+}
