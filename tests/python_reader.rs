@@ -1,5 +1,7 @@
 //! What rtad publishes, a reader that shares no code with it reads: `tests/snapshot_reader.py`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::io::Write as _;
@@ -63,7 +65,8 @@ fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
 async fn python_gives_the_same_answers() {
     let members = random_keys("member", 20_000);
     let strangers = random_keys("stranger", 20_000);
-    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make the same mistakes.
+    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make the same
+    // mistakes.
     for kind in [FilterKind::Classic, FilterKind::Block512] {
         let folder = tempfile::tempdir().unwrap();
         let (store, manifest) = publish(folder.path(), kind, 0.05, &members).await;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """An independent reader of rtad snapshots, written from docs/snapshot-format.md alone.
 
-It shares no code with rtad, so when both give the same answers the page is right and enough. It is a reference,
-not a tool for speed: plain integers, one file at a time, every check in the order in which the page names it.
+It shares no code with rtad, so when both give the same answers the page is right and enough. It is a
+reference, not a tool for speed: plain integers, one file at a time, every check in the order of the page.
 
-    python3 tests/snapshot_reader.py STORE AUDIENCE            keys (32 hex digits a line) from stdin, 1 or 0 to stdout
+    python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 for each to stdout
     python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print the totals
+
+A key is 32 hex digits on a line of its own.
 
 Exit code 0: the snapshot is sound. 1: it is not, or a key is malformed; the reason is on stderr.
 """
@@ -50,6 +52,11 @@ def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
     if need < 8 * 512_000:
         return 64 * -(-need // 512_000)
     return 64 * ((need + 256_000) // 512_000)
+
+
+def body_start(shard_count: int) -> int:
+    """Where a chunk's body starts: after the header, the key counts, and zeros up to a multiple of 64."""
+    return -(-(HEADER.size + 4 * shard_count) // 64) * 64
 
 
 def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[int]:
@@ -110,7 +117,7 @@ class Fields:
 
 
 def read_capped(path: Path, file: str, max_bytes: int) -> bytes:
-    """The file's bytes, of which there may be at most `max_bytes`; its size is asked for before any is read."""
+    """The file's bytes, of which there may be at most `max_bytes`: its size is asked for first."""
     try:
         with path.open("rb") as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
@@ -233,7 +240,8 @@ class Manifest:
             digest = fields.text("digest", DIGEST)
             first = fields.integer("first_shard", next_shard, SHARDS - 1)
             count = fields.integer("shard_count", 1, SHARDS - first)
-            yield Entry(digest, first, count, fields.integer("keys", 1), fields.integer("size_bytes"))
+            keys, size_bytes = fields.integer("keys", 1), fields.integer("size_bytes", body_start(count) + 8)
+            yield Entry(digest, first, count, keys, size_bytes)
             fields.end()
             next_shard = first + count
 
@@ -252,8 +260,6 @@ class Chunk:
                 raise SnapshotError(file, field, found, expected)
 
         same("size", len(data), entry.size_bytes)
-        if len(data) < HEADER.size:
-            raise SnapshotError(file, "size", len(data), f"at least {HEADER.size}")
         header = HEADER.unpack_from(data)
         magic, version, kind, hashes, millibits, first, count, keys, body_bytes, reserved = header
         same("magic", magic, b"RTADCHNK")
@@ -266,17 +272,16 @@ class Chunk:
         same("keys", keys, entry.keys)
         same("reserved", reserved, bytes(16))
 
-        counts_end = HEADER.size + 4 * count
-        body_start = -(-counts_end // 64) * 64
-        same("body bytes", body_bytes, len(data) - body_start)
+        counts_end, start = HEADER.size + 4 * count, body_start(count)
+        same("body bytes", body_bytes, len(data) - start)
         counts = struct.unpack_from(f"<{count}I", data, HEADER.size)
         same("key counts", sum(counts), keys)
         sizes = [filter_size_bytes(manifest.kind, n, manifest.millibits_per_key) for n in counts]
         same("body bytes", body_bytes, sum(sizes))
-        same("padding", data[counts_end:body_start], bytes(body_start - counts_end))
+        same("padding", data[counts_end:start], bytes(start - counts_end))
         same("digest", hashlib.sha256(data).hexdigest(), entry.digest)
 
-        filters, at = [], body_start
+        filters, at = [], start
         for size_bytes in sizes:
             filters.append(data[at : at + size_bytes])
             at += size_bytes
@@ -292,7 +297,7 @@ class Snapshot:
 
     @staticmethod
     def open(store_dir: str | Path, audience: str, generation: Optional[int] = None) -> Snapshot:
-        """The live generation; or the one that is named, whose manifest CURRENT vouches for only if it is live."""
+        """The live generation; or the one that is named, whose manifest then nothing vouches for."""
         if not AUDIENCE.fullmatch(audience):
             raise SnapshotError("", "audience", audience, AUDIENCE.pattern)
         root = Path(store_dir) / audience

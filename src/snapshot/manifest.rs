@@ -243,7 +243,7 @@ pub struct Current {
     pub manifest_size_bytes: u64,
     /// Digest of its manifest.
     pub manifest_sha256: Digest,
-    /// The generation that was live before an operator went back to this one.
+    /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
 }
@@ -459,9 +459,9 @@ impl Manifest {
         for (name, value) in [
             ("target_fpr", target_fpr),
             ("expected_fpr", expected_fpr),
-            ("min", min),
-            ("mean", mean),
-            ("max", max),
+            ("fill_ratio.min", min),
+            ("fill_ratio.mean", mean),
+            ("fill_ratio.max", max),
         ] {
             if !(0.0..=1.0).contains(value) {
                 return Err(ManifestError::field(format!("filter.{name}"), value, "0 to 1"));
@@ -536,7 +536,8 @@ impl Manifest {
 /// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to the totals.
 fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
     let mut next_shard = 0;
-    let (mut keys, mut size_bytes) = (0_u64, 0_u64);
+    // Wide enough that no chunks overflow them: a sum that stopped at the highest u64 could agree with a false total.
+    let (mut keys, mut size_bytes) = (0_u128, 0_u128);
     for (index, chunk) in fields.chunks.iter().enumerate() {
         let field = |name: &str| format!("chunks[{index}].{name}");
         let first = u64::from(chunk.first_shard);
@@ -561,13 +562,13 @@ fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
             ));
         }
         next_shard = end;
-        keys = keys.saturating_add(chunk.keys);
-        size_bytes = size_bytes.saturating_add(chunk.size_bytes);
+        keys += u128::from(chunk.keys);
+        size_bytes += u128::from(chunk.size_bytes);
     }
     for (field, found, expected) in
         [("keys", fields.keys, keys), ("size_bytes", fields.size_bytes, size_bytes)]
     {
-        if found != expected {
+        if u128::from(found) != expected {
             return Err(ManifestError::field(field, found, format!("{expected}, the sum over its chunks")));
         }
     }

@@ -21,8 +21,8 @@ pub(crate) async fn read_snapshot(store: &Store, audience: &AudienceName) -> Sna
     Snapshot::assemble(manifest, chunks.into_iter().map(|(_, chunk)| chunk).collect())
 }
 
-/// `count` keys, the same ones each time for a `seed`. They fall into 32 shards in 4 chunks, so that 20,000 keys fill filters as
-/// 40 million would.
+/// `count` keys, the same ones each time for a `seed`. They fall into 32 shards in 4 chunks, so that 20,000
+/// keys fill filters as 40 million would.
 #[allow(
     dead_code,
     reason = "each test binary has its own copy of this module, and not all of them make keys"

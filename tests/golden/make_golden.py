@@ -10,9 +10,9 @@ What it writes is committed and never made again: a golden directory that exists
     answers.json          for each kind: the answers for `near_misses`, as a bitmap
     {kind}/golden/...     a store with the audience `golden`, generation 1, for each kind of filter
 
-The keys fall into a few shards only, so that the files stay small: both ends of the shard space, neighbours with and
-without empty shards between, neighbours on both sides of a chunk's border, a shard with one key, and shards with
-enough keys for the number of blocks to be rounded to the nearest.
+The keys fall into a few shards only, so that the files stay small: both ends of the shard space, neighbours
+with and without empty shards between, neighbours on both sides of a chunk's border, a shard with one key, and
+shards with enough keys for the number of blocks to be rounded to the nearest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEYS_OF_SHARD = {
     **{0x2FFF: 2, 0x3000: 4},  # neighbours, but of two chunks
     **{0xFFFE: 5, 0xFFFF: 7},
 }
-FILTERS = {"block512": (10, 22_170), "classic": (13, 19_171)}  # hashes, millibits per key; both for 1 in 10,000
+FILTERS = {"block512": (10, 22_170), "classic": (13, 19_171)}  # hashes, millibits per key, for 1 in 10,000
 TARGET_FPR = 0.0001
 NEAR_MISSES = 4096
 PROBE_SIZES = {"block512": [64, 192, 832, 64_000], "classic": [8, 24, 712, 64_000]}
@@ -52,7 +52,7 @@ def golden_keys() -> List[bytes]:
 
 
 def near_misses(keys: List[bytes]) -> List[bytes]:
-    """Strangers that share all but one bit with a member, so that the filter often has to look at its last bit."""
+    """Strangers that share all but one bit with a member, so that often only its last bit tells."""
     misses = []
     for number in range(NEAR_MISSES):
         key, bit = bytearray(keys[number % len(keys)]), (5 * number + number // len(keys)) % 128
@@ -111,8 +111,8 @@ def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
         first, count = held[0], held[-1] - held[0] + 1
         counts = [len(shards.get(shard, [])) for shard in range(first, first + count)]
         body = b"".join(filters[shard] for shard in held)
-        head = (b"RTADCHNK", 1, KINDS[kind][0], hashes, millibits, first, count, sum(counts), len(body), bytes(16))
-        data = HEADER.pack(*head) + b"".join(number.to_bytes(4, "little") for number in counts)
+        head = (b"RTADCHNK", 1, KINDS[kind][0], hashes, millibits, first, count, sum(counts), len(body))
+        data = HEADER.pack(*head, bytes(16)) + b"".join(number.to_bytes(4, "little") for number in counts)
         data += bytes(-len(data) % 64) + body
         digest = hashlib.sha256(data).hexdigest()
         (audience / "chunks" / f"{digest}.chunk").write_bytes(data)
@@ -148,7 +148,7 @@ def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
 
 
 def probes() -> List[Dict[str, Any]]:
-    """For each kind and size: the bits of each key for the greatest k; a smaller k takes the first k of them."""
+    """For each kind and size: the bits of each key for the greatest k; a smaller k takes the first k."""
     keys = [bytes(16), b"\xff" * 16, bytes(range(16)), b"\xff\xff" + bytes(13) + b"\x80"]
     keys += [hashlib.md5(b"probe-%d" % number).digest() for number in range(20)]
     greatest = {"block512": 10, "classic": 30}
@@ -187,7 +187,7 @@ def main() -> int:
         return 2
     root = Path(sys.argv[1])
     if root.exists():
-        print(f"{root} exists: golden files are never made again; a new format version gets its own", file=sys.stderr)
+        print(f"{root} exists: golden files are never made again; a new version gets its own", file=sys.stderr)
         return 1
     root.mkdir(parents=True)
     keys = golden_keys()
