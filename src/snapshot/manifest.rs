@@ -5,11 +5,13 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Fault;
 use super::chunk::file_prefix_bytes;
+use super::object::{Object, object, objects};
 use crate::device::SHARDS;
 use crate::filter::{FilterKind, FilterSpec, SizingError};
 
@@ -215,7 +217,7 @@ struct Envelope {
 }
 
 fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
-    let Envelope { format, version } = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+    let Envelope { format, version } = from_json(bytes)?;
     if format != expected {
         return Err(ManifestError::Format { found: format.chars().take(40).collect(), expected });
     }
@@ -270,7 +272,7 @@ impl Current {
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         at_most("CURRENT", bytes.len() as u64, MAX_CURRENT_BYTES)?;
         check_envelope(bytes, CURRENT_FORMAT)?;
-        let current: Self = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+        let current: Self = from_json(bytes)?;
         at_most("the manifest", current.manifest_size_bytes, MAX_MANIFEST_BYTES)?;
         for (field, value) in [("sequence", current.sequence), ("generation", current.generation)] {
             if value == 0 {
@@ -293,6 +295,10 @@ impl Current {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
+    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(ManifestError::Json)
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
@@ -351,6 +357,7 @@ struct FilterFields {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
+    #[serde(deserialize_with = "object")]
     fill_ratio: FillRatio,
 }
 
@@ -364,8 +371,11 @@ struct ManifestFields {
     created_unix_seconds: u64,
     keys: u64,
     size_bytes: u64,
+    #[serde(deserialize_with = "object")]
     filter: FilterFields,
+    #[serde(deserialize_with = "object")]
     build: BuildReport,
+    #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
 }
 
@@ -443,7 +453,7 @@ impl Manifest {
     pub fn parse(bytes: &[u8], audience: &AudienceName, generation: u64) -> Result<Self, ManifestError> {
         at_most("the manifest", bytes.len() as u64, MAX_MANIFEST_BYTES)?;
         check_envelope(bytes, MANIFEST_FORMAT)?;
-        let fields: ManifestFields = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+        let fields: ManifestFields = from_json(bytes)?;
         if &fields.audience != audience {
             return Err(ManifestError::field("audience", &fields.audience, audience));
         }
