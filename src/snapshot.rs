@@ -13,6 +13,7 @@
 mod builder;
 mod chunk;
 mod manifest;
+mod object;
 
 use std::sync::Arc;
 

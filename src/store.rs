@@ -272,7 +272,9 @@ impl Store {
             .try_collect()
             .await
             .map_err(|source| StoreError::backend("list", &folder, source))?;
-        let number = |name: &str| name.strip_suffix(".json")?.parse::<u64>().ok();
+        // As the format writes a number, so without the sign and the leading zeros that `parse` would take.
+        let plain = |digits: &str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
+        let number = |name: &str| name.strip_suffix(".json").filter(|digits| plain(digits))?.parse().ok();
         let mut generations: Vec<u64> =
             names.iter().filter_map(|object| object.location.filename().and_then(number)).collect();
         generations.sort_unstable();

@@ -91,7 +91,7 @@ fn the_probes_are_the_frozen_ones() {
     let expected: Vec<usize> = (0..3u128)
         .map(|i| {
             let h = (0x0100_0000_0000_0005_u128 + i * 0xabcd_ef01_2345_0101) % (1 << 64);
-            (h * 8000 >> 64) as usize
+            ((h * 8000) >> 64) as usize
         })
         .collect();
     assert_eq!(bits, expected);

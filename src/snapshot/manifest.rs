@@ -5,11 +5,13 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Fault;
 use super::chunk::file_prefix_bytes;
+use super::object::{Object, object, objects};
 use crate::device::SHARDS;
 use crate::filter::{FilterKind, FilterSpec, SizingError};
 
@@ -215,7 +217,7 @@ struct Envelope {
 }
 
 fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
-    let Envelope { format, version } = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+    let Envelope { format, version } = from_json(bytes)?;
     if format != expected {
         return Err(ManifestError::Format { found: format.chars().take(40).collect(), expected });
     }
@@ -243,7 +245,7 @@ pub struct Current {
     pub manifest_size_bytes: u64,
     /// Digest of its manifest.
     pub manifest_sha256: Digest,
-    /// The generation that was live before an operator went back to this one.
+    /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
 }
@@ -270,7 +272,7 @@ impl Current {
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         at_most("CURRENT", bytes.len() as u64, MAX_CURRENT_BYTES)?;
         check_envelope(bytes, CURRENT_FORMAT)?;
-        let current: Self = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+        let current: Self = from_json(bytes)?;
         at_most("the manifest", current.manifest_size_bytes, MAX_MANIFEST_BYTES)?;
         for (field, value) in [("sequence", current.sequence), ("generation", current.generation)] {
             if value == 0 {
@@ -293,6 +295,10 @@ impl Current {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
+    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(ManifestError::Json)
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
@@ -351,6 +357,7 @@ struct FilterFields {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
+    #[serde(deserialize_with = "object")]
     fill_ratio: FillRatio,
 }
 
@@ -364,8 +371,11 @@ struct ManifestFields {
     created_unix_seconds: u64,
     keys: u64,
     size_bytes: u64,
+    #[serde(deserialize_with = "object")]
     filter: FilterFields,
+    #[serde(deserialize_with = "object")]
     build: BuildReport,
+    #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
 }
 
@@ -443,7 +453,7 @@ impl Manifest {
     pub fn parse(bytes: &[u8], audience: &AudienceName, generation: u64) -> Result<Self, ManifestError> {
         at_most("the manifest", bytes.len() as u64, MAX_MANIFEST_BYTES)?;
         check_envelope(bytes, MANIFEST_FORMAT)?;
-        let fields: ManifestFields = serde_json::from_slice(bytes).map_err(ManifestError::Json)?;
+        let fields: ManifestFields = from_json(bytes)?;
         if &fields.audience != audience {
             return Err(ManifestError::field("audience", &fields.audience, audience));
         }
@@ -459,9 +469,9 @@ impl Manifest {
         for (name, value) in [
             ("target_fpr", target_fpr),
             ("expected_fpr", expected_fpr),
-            ("min", min),
-            ("mean", mean),
-            ("max", max),
+            ("fill_ratio.min", min),
+            ("fill_ratio.mean", mean),
+            ("fill_ratio.max", max),
         ] {
             if !(0.0..=1.0).contains(value) {
                 return Err(ManifestError::field(format!("filter.{name}"), value, "0 to 1"));
@@ -536,7 +546,8 @@ impl Manifest {
 /// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to the totals.
 fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
     let mut next_shard = 0;
-    let (mut keys, mut size_bytes) = (0_u64, 0_u64);
+    // Wide enough that no chunks overflow them: a sum that stopped at the highest u64 could agree with a false total.
+    let (mut keys, mut size_bytes) = (0_u128, 0_u128);
     for (index, chunk) in fields.chunks.iter().enumerate() {
         let field = |name: &str| format!("chunks[{index}].{name}");
         let first = u64::from(chunk.first_shard);
@@ -561,13 +572,13 @@ fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
             ));
         }
         next_shard = end;
-        keys = keys.saturating_add(chunk.keys);
-        size_bytes = size_bytes.saturating_add(chunk.size_bytes);
+        keys += u128::from(chunk.keys);
+        size_bytes += u128::from(chunk.size_bytes);
     }
     for (field, found, expected) in
         [("keys", fields.keys, keys), ("size_bytes", fields.size_bytes, size_bytes)]
     {
-        if found != expected {
+        if u128::from(found) != expected {
             return Err(ManifestError::field(field, found, format!("{expected}, the sum over its chunks")));
         }
     }

@@ -88,12 +88,16 @@ impl Store {
         }
         // Past every manifest, also one left behind by a publish that was killed, and past what was rolled back from.
         let published = self.generations(&audience).await?.last().copied().unwrap_or(0);
-        let named = live
-            .as_ref()
-            .map_or(0, |live| live.current.generation.max(live.current.rolled_back_from.unwrap_or(0)));
-        let generation = published.max(named) + 1;
+        let named = live.as_ref().map_or(0, |live| highest(&live.current));
+        // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
+        let generation = published.max(named).saturating_add(1);
         Ok(Publication { store: self, base: Base { audience, live }, generation, _lock: lock })
     }
+}
+
+/// The highest generation that any reader may hold.
+fn highest(current: &Current) -> u64 {
+    current.rolled_back_from.unwrap_or(current.generation)
 }
 
 /// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
@@ -189,8 +193,9 @@ impl Publication<'_> {
                 return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
             }
         }
-        // Going forward again, to what was rolled back from, is no rollback.
-        let from = self.base.current().map(|current| current.generation).filter(|from| *from > generation);
+        // A reader may still hold what was live before an earlier rollback, so that stays the mark. Only going forward again,
+        // to what was rolled back from, is no rollback.
+        let from = self.base.current().map(highest).filter(|from| *from > generation);
         self.point_at(generation, &bytes, from).await
     }
 
@@ -200,7 +205,7 @@ impl Publication<'_> {
         manifest: &[u8],
         rolled_back_from: Option<u64>,
     ) -> Result<(), StoreError> {
-        let sequence = self.base.current().map_or(0, |current| current.sequence) + 1;
+        let sequence = self.base.current().map_or(0, |current| current.sequence).saturating_add(1);
         let current = Current::new(sequence, generation, manifest, rolled_back_from);
         let mode = match (&self.base.live, self.store.directory()) {
             // The lock is held and CURRENT was compared under it: the rename cannot overwrite another's.

@@ -1,0 +1,207 @@
+//! Chunks that are refused.
+
+use super::*;
+
+/// The field at a byte of the header: its variant, and how the message begins.
+fn header_field(offset: usize) -> (&'static str, &'static str) {
+    match offset {
+        0..8 => ("Magic", "is not a chunk"),
+        8..12 => ("Version", "version is "),
+        12..16 => ("Field", "filter kind at byte 12 is "),
+        16..20 => ("Field", "hashes at byte 16 is "),
+        20..24 => ("Field", "millibits per key at byte 20 is "),
+        24..28 => ("Field", "first shard at byte 24 is "),
+        28..32 => ("Field", "shard count at byte 28 is "),
+        32..40 => ("Field", "keys at byte 32 is "),
+        40..48 => ("Field", "body bytes at byte 40 is "),
+        48..56 => ("Field", "reserved at byte 48 is "),
+        56..64 => ("Field", "reserved at byte 56 is "),
+        _ => ("Field", "sum of the shards' keys at byte 64 is "),
+    }
+}
+
+const COUNTS_END: usize = 64 + 8 * 4;
+const BODY: usize = 128;
+
+#[test]
+fn every_bit_before_the_body_is_looked_at() {
+    for kind in KINDS {
+        let sound = Files::new(kind);
+        for offset in 0..BODY {
+            for bit in 0..8 {
+                let mut files = sound.clone();
+                files.chunks[1][offset] ^= 1 << bit;
+                files.repair_manifest();
+                let case = format!("bit {bit} of byte {offset} of a {} chunk", kind.as_str());
+                if (COUNTS_END..BODY).contains(&offset) {
+                    let message = format!("padding at byte {offset} is {}, expected 0", 1 << bit);
+                    assert_refused(files.read(), &case, "Field", &message);
+                } else {
+                    let (variant, message) = header_field(offset);
+                    assert_refused(files.read(), &case, variant, message);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digest_covers_every_byte_of_the_body() {
+    for kind in KINDS {
+        let mut files = Files::new(kind);
+        for offset in BODY..files.chunks[0].len() {
+            files.chunks[0][offset] ^= 0x10;
+            assert_refused(files.read(), &format!("byte {offset}"), "Digest", "digest is ");
+            files.chunks[0][offset] ^= 0x10;
+        }
+        files.read().unwrap();
+    }
+}
+
+#[test]
+fn a_chunk_that_ends_early_is_refused() {
+    for kind in KINDS {
+        let sound = Files::new(kind);
+        let whole = sound.chunks[0].len();
+        for len in 0..whole {
+            let mut files = sound.clone();
+            files.chunks[0].truncate(len);
+            let case = format!("{len} of {whole} bytes");
+            assert_refused(files.read(), &case, "Length", &format!("has {len} bytes, expected {whole}"));
+            files.repair_manifest();
+            if len < BODY + 8 {
+                let message = format!("chunks[0].size_bytes is {len}, expected at least {}", BODY + 8);
+                assert_refused(files.read(), &case, "Field", &message);
+            } else {
+                let body = "body bytes at byte 40 is ";
+                assert_refused(
+                    files.read(),
+                    &case,
+                    "Field",
+                    &format!("{body}{}, expected {}", whole - BODY, len - BODY),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_goes_on_too_long_is_refused() {
+    for extra in [1, 7, 8, 64, 100_000] {
+        let mut files = Files::new(FilterKind::Block512);
+        let whole = files.chunks[0].len();
+        files.chunks[0].resize(whole + extra, 0);
+        let message = format!("has {} bytes or more, expected {whole}", whole + extra);
+        assert_refused(files.read(), "trailing bytes", "Length", &message);
+        files.repair_manifest();
+        assert_refused(files.read(), "trailing bytes, repaired", "Field", "body bytes at byte 40 is ");
+    }
+}
+
+fn set_count(chunk: &mut [u8], shard: usize, count: u32) {
+    chunk[64 + 4 * shard..68 + 4 * shard].copy_from_slice(&count.to_le_bytes());
+}
+
+fn counts(chunk: &[u8]) -> Vec<u32> {
+    chunk[64..COUNTS_END].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count)).collect()
+}
+
+#[test]
+fn counts_that_add_up_must_also_fit_the_body() {
+    // All keys moved into one shard: as many keys as before, in a filter of another size than the filters
+    // were.
+    let mut files = Files::new(FilterKind::Block512);
+    let total = counts(&files.chunks[0]).iter().sum();
+    for shard in 0..8 {
+        set_count(&mut files.chunks[0], shard, if shard == 3 { total } else { 0 });
+    }
+    files.repair_manifest();
+    assert_refused(files.read(), "moved keys", "Field", "sum of the shards' filters at byte 64 is ");
+}
+
+#[test]
+fn the_sum_in_the_message_is_the_sum_of_all_counts() {
+    let mut files = Files::new(FilterKind::Block512);
+    let expected: u64 = counts(&files.chunks[0]).iter().map(|count| u64::from(*count)).sum();
+    for shard in 0..8 {
+        set_count(&mut files.chunks[0], shard, u32::MAX);
+    }
+    files.repair_manifest();
+    let found = 8 * u64::from(u32::MAX);
+    let message = format!("sum of the shards' keys at byte 64 is {found}, expected {expected}");
+    assert_refused(files.read(), "huge counts", "Field", &message);
+}
+
+#[test]
+fn sizes_in_a_header_allocate_nothing() {
+    // An exabyte, said by the header alone, then by the manifest too: neither comes to where memory is taken.
+    const HUGE: u64 = 1 << 60;
+    let mut files = Files::new(FilterKind::Block512);
+    files.chunks[0][40..48].copy_from_slice(&HUGE.to_le_bytes());
+    files.repair_manifest();
+    assert_refused(
+        files.read(),
+        "huge body",
+        "Field",
+        &format!("body bytes at byte 40 is {HUGE}, expected "),
+    );
+
+    let other = files.chunks[1].len() as u64;
+    files.manifest["chunks"][0]["size_bytes"] = json!(HUGE + BODY as u64);
+    files.manifest["size_bytes"] = json!(HUGE + BODY as u64 + other);
+    let manifest = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap();
+    assert!(manifest.size_bytes() > HUGE, "a caller caps this before it reads a chunk");
+    let refused = decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
+    assert_refused(refused, "huge manifest", "Field", "sum of the shards' filters at byte 64 is ");
+}
+
+#[test]
+fn chunks_of_two_generations_do_not_mix() {
+    // The same number of keys in the same shards: only the digest tells the two apart.
+    let twins = |seed: &str| {
+        let key = |index: u32| {
+            let mut key = *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
+            [key[0], key[1]] = [0, (index % 8) as u8];
+            DeviceKey::from_bytes(key)
+        };
+        let mut keys: Vec<_> = (0..200).map(key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    for kind in KINDS {
+        let (old, old_files) = build(&spec(kind), 1, &twins("old"));
+        let (new, new_files) = build(&spec(kind), 2, &twins("new"));
+        assert_eq!(old_files[0].len(), new_files[0].len());
+        for (manifest, files) in [(&old, &new_files), (&new, &old_files)] {
+            let mixed = decode(manifest, &manifest.chunks()[0], &files[0], 4096).map_err(Box::new);
+            assert_refused(mixed, "twins", "Digest", "digest is ");
+        }
+    }
+
+    // Two chunks of one generation in each other's place.
+    let mut files = Files::new(FilterKind::Classic);
+    files.chunks.swap(0, 1);
+    let (digest, size) = (Digest::of(&files.chunks[0]), files.chunks[0].len());
+    files.repair_manifest();
+    let refused = "first shard at byte 24 is 28672, expected 0";
+    assert_refused(files.read(), &format!("{digest} of {size} bytes"), "Field", refused);
+}
+
+#[test]
+fn faults_are_counted_by_their_kind() {
+    let sound = Files::new(FilterKind::Block512);
+    let manifest = Manifest::parse(&sound.manifest_bytes(), &audience(), 7).unwrap();
+    let entry = &manifest.chunks()[0];
+    let fault = |change: fn(&mut Vec<u8>)| {
+        let mut file = sound.chunks[0].clone();
+        change(&mut file);
+        decode(&manifest, entry, &file, 100).unwrap_err().fault().as_str()
+    };
+    assert_eq!(fault(|file| file[200] ^= 1), "digest");
+    assert_eq!(fault(|file| file.truncate(200)), "truncated");
+    assert_eq!(fault(|file| file.push(0)), "truncated");
+    assert_eq!(fault(|file| file[0] ^= 1), "format");
+    assert_eq!(fault(|file| file[30] ^= 1), "format");
+    let source = std::io::ErrorKind::OutOfMemory.into();
+    assert_eq!(ChunkError::Memory { bytes: 1, source }.fault().as_str(), "too_large");
+}

@@ -1,0 +1,122 @@
+//! A loader that is killed between two steps, in a directory: readers see the old generation, the next loader
+//! clears up.
+
+use super::*;
+
+/// How far the killed loader came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Killed {
+    WithTheLock,
+    InAChunk,
+    AfterSomeChunks,
+    AfterAllChunks,
+    InTheManifest,
+    AfterTheManifest,
+    InCurrent,
+    AfterCurrent,
+}
+
+const STEPS: [Killed; 8] = [
+    Killed::WithTheLock,
+    Killed::InAChunk,
+    Killed::AfterSomeChunks,
+    Killed::AfterAllChunks,
+    Killed::InTheManifest,
+    Killed::AfterTheManifest,
+    Killed::InCurrent,
+    Killed::AfterCurrent,
+];
+
+/// Does what a publish of `keys` does, up to the step and no further. A staged file is half of what it was to
+/// be.
+async fn publish_until(place: &Place, keys: &[DeviceKey], killed: Killed) {
+    let folder = place.audience_folder();
+    let stage =
+        |path: String, bytes: &[u8]| std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap();
+    let base = place.store.base(&audience()).await.unwrap();
+    let sequence = base.current().unwrap().sequence + 1;
+    let publication = place.store.publish(base).await.unwrap();
+    let generation = publication.generation();
+    let (manifest, chunks) = build(generation, keys);
+    for (index, chunk) in chunks.into_iter().enumerate() {
+        if (killed == Killed::InAChunk && index == 0) || (killed == Killed::AfterSomeChunks && index == 5) {
+            stage(format!("chunks/{}.chunk#1", chunk.entry.digest), &chunk.bytes);
+        }
+        if killed > Killed::AfterSomeChunks || (killed == Killed::AfterSomeChunks && index < 5) {
+            publication.put_chunk(chunk).await.unwrap();
+        }
+    }
+    let manifest_bytes = manifest.to_bytes();
+    let current = Current::new(sequence, generation, &manifest_bytes, None).to_bytes();
+    match killed {
+        Killed::InTheManifest => stage(format!("manifests/{generation}.json#1"), &manifest_bytes),
+        Killed::AfterTheManifest | Killed::InCurrent => {
+            place.write(&format!("old_users/manifests/{generation}.json"), manifest_bytes).await;
+            if killed == Killed::InCurrent {
+                stage("CURRENT#1".to_owned(), &current);
+            }
+        }
+        Killed::AfterCurrent => {
+            publication.commit(&manifest).await.unwrap();
+        }
+        _ => {}
+    }
+}
+
+/// Names of files that were never finished.
+fn staged(folder: &FilePath) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(staged(&path));
+        } else if path.to_str().unwrap().contains('#') {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_loader_killed_at_any_step_costs_nothing() {
+    for killed in STEPS {
+        let place = Place::directory();
+        let [old, new, next] = ["old", "new", "next"].map(|seed| keys(seed, 100));
+        place.publish(&old).await.unwrap();
+
+        publish_until(&place, &new, killed).await;
+
+        let (live, members) = if killed == Killed::AfterCurrent { (2, &new) } else { (1, &old) };
+        place.assert_serves(live, members).await;
+        let left = staged(&place.audience_folder());
+        let unfinished =
+            [Killed::InAChunk, Killed::AfterSomeChunks, Killed::InTheManifest, Killed::InCurrent];
+        assert_eq!(left.len(), usize::from(unfinished.contains(&killed)), "{killed:?}: {left:?}");
+
+        // The next loader takes a number that no manifest has, and sweeps what was never finished.
+        let taken = if killed >= Killed::AfterTheManifest { 3 } else { 2 };
+        assert_eq!(place.publish(&next).await.unwrap().0, taken, "{killed:?}");
+        place.assert_serves(taken, &next).await;
+        assert!(staged(&place.audience_folder()).is_empty(), "{killed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_loader_killed_and_started_again_writes_only_what_is_missing() {
+    let place = Place::directory();
+    let [old, new] = ["old", "new"].map(|seed| keys(seed, 100));
+    place.publish(&old).await.unwrap();
+    publish_until(&place, &new, Killed::AfterSomeChunks).await;
+    assert_eq!(place.publish(&new).await.unwrap(), (2, 11));
+    place.assert_serves(2, &new).await;
+}
+
+#[tokio::test]
+async fn a_generation_left_behind_in_memory_is_skipped_too() {
+    let place = Place { store: Store::in_memory(), folder: None };
+    let members = keys("member", 30);
+    place.publish(&members).await.unwrap();
+    place.write("old_users/manifests/2.json", build(2, &members).0.to_bytes()).await;
+    place.assert_serves(1, &members).await;
+    assert_eq!(place.publish(&members).await.unwrap().0, 3);
+}

@@ -1,0 +1,120 @@
+//! What rtad publishes, a reader that shares no code with it reads: `tests/snapshot_reader.py`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use common::{random_keys, read_snapshot};
+use rtad::device::DeviceKey;
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+};
+use rtad::store::Store;
+
+fn audience() -> AudienceName {
+    "old_users".parse().unwrap()
+}
+
+/// Publishes `keys` into a new store in `folder`.
+async fn publish(folder: &Path, kind: FilterKind, fpr: f64, keys: &[DeviceKey]) -> (Store, Manifest) {
+    let store = Store::open(folder.to_str().unwrap()).unwrap();
+    let spec = FilterSpec::for_fpr(kind, fpr).unwrap();
+    let mut sorted = keys.to_vec();
+    sorted.sort_unstable();
+    let publication = store.publish(store.base(&audience()).await.unwrap()).await.unwrap();
+    let mut builder = ManifestBuilder::new(spec, fpr);
+    for run in chunk_runs(&sorted, shards_per_chunk(&spec, sorted.len() as u64)) {
+        let chunk = BuiltChunk::build(&spec, run);
+        builder.add(&chunk);
+        publication.put_chunk(chunk).await.unwrap();
+    }
+    let report = BuildReport { tool: "a test".to_owned(), ..BuildReport::default() };
+    let manifest = builder.finish(audience(), publication.generation(), 1_763_722_800, report);
+    publication.commit(&manifest).await.unwrap();
+    (store, manifest)
+}
+
+/// Runs the reader with `keys` on its stdin.
+fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
+    let mut reader = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshot_reader.py"))
+        .arg(store)
+        .arg(audience().as_str())
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed: it is the second implementation that the format is tested against");
+    let lines: String = keys.iter().map(|key| const_hex::encode(key.as_bytes()) + "\n").collect();
+    let mut stdin = reader.stdin.take().expect("it is piped");
+    // A reader that refuses the store is gone before it has read a key: not being heard is then no failure.
+    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = reader.wait_with_output().unwrap();
+    let _ = writer.join().unwrap();
+    output
+}
+
+#[tokio::test]
+async fn python_gives_the_same_answers() {
+    let members = random_keys("member", 20_000);
+    let strangers = random_keys("stranger", 20_000);
+    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make the same
+    // mistakes.
+    for kind in [FilterKind::Classic, FilterKind::Block512] {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, manifest) = publish(folder.path(), kind, 0.05, &members).await;
+        let snapshot = read_snapshot(&store, &audience()).await;
+
+        let check = python(folder.path(), &[], &["--check"]);
+        let totals = format!(
+            "old_users: generation 1, {}, 20000 keys, {} chunks, {} bytes\n",
+            kind.as_str(),
+            manifest.chunks().len(),
+            manifest.size_bytes()
+        );
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&check.stderr).as_ref(),
+                String::from_utf8_lossy(&check.stdout).as_ref()
+            ),
+            ("", totals.as_str())
+        );
+
+        let asked = [members.as_slice(), strangers.as_slice()].concat();
+        let output = python(folder.path(), &asked, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answers: Vec<bool> =
+            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
+        assert!(answers == expected, "the answers of the {kind:?} filter differ");
+        assert!(expected[..members.len()].iter().all(|member| *member));
+        let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
+        assert!(mistakes > 100, "some strangers must be members, or nothing but empty filters was compared");
+    }
+}
+
+#[tokio::test]
+async fn python_refuses_a_chunk_that_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = random_keys("member", 1000);
+    let (_, manifest) = publish(folder.path(), FilterKind::Block512, 0.0001, &members).await;
+    let name = format!("chunks/{}.chunk", manifest.chunks()[0].digest);
+    let path = folder.path().join("old_users").join(&name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+
+    let output = python(folder.path(), &members, &[]);
+
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "no answer comes from a store that is not sound");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
+}

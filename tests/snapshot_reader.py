@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+"""An independent reader of rtad snapshots, written from docs/snapshot-format.md alone.
+
+It shares no code with rtad, so when both give the same answers the page is right and enough. It is a
+reference, not a tool for speed: plain integers, one file at a time, every check in the order of the page.
+
+    python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 for each to stdout
+    python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print the totals
+
+A key is 32 hex digits on a line of its own.
+
+Exit code 0: the snapshot is sound. 1: it is not, or a key is malformed; the reason is on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+CURRENT_MAX_BYTES = 4096
+MANIFEST_MAX_BYTES = 4 << 20
+SHARDS = 65_536
+HEADER = struct.Struct("<8s6I2Q16s")
+KINDS = {"classic": (1, 30), "block512": (2, 10)}  # name -> (number in the header, greatest k)
+U64_MAX = (1 << 64) - 1
+AUDIENCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class SnapshotError(Exception):
+    """One thing that is wrong: in which file, in which field, what stands there and what should."""
+
+    def __init__(self, file: str, field: str, found: object, expected: object) -> None:
+        super().__init__(f"{file}: {field} is {str(found)[:100]}, expected {expected}")
+        self.file, self.field, self.found, self.expected = file, field, found, expected
+
+
+def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
+    """The size of a shard's filter; 0 for a shard without keys."""
+    need = keys * millibits_per_key
+    if kind == "classic":
+        return -(-need // 64_000) * 8
+    if need < 8 * 512_000:
+        return 64 * -(-need // 512_000)
+    return 64 * ((need + 256_000) // 512_000)
+
+
+def body_start(shard_count: int) -> int:
+    """Where a chunk's body starts: after the header, the key counts, and zeros up to a multiple of 64."""
+    return -(-(HEADER.size + 4 * shard_count) // 64) * 64
+
+
+def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[int]:
+    """The bits of a filter of `size_bytes` (> 0) that `key` sets; a bit may come twice."""
+    h1, h2 = struct.unpack("<Q", key[2:10])[0], struct.unpack("<Q", key[8:16])[0]
+    if kind == "classic":
+        return [((h1 + i * (h2 | 1)) % 2**64) * size_bytes * 8 >> 64 for i in range(hashes)]
+    block = 512 * (h1 * (size_bytes // 64) >> 64)
+    parts = [h2 >> (16 + 9 * i) if i < 5 else h1 >> (9 * (i - 5)) for i in range(hashes)]
+    return [block + part % 512 for part in parts]
+
+
+class Fields:
+    """A JSON object whose fields are taken one by one, each with its check; what is left over is an error."""
+
+    def __init__(self, file: str, place: str, value: Any) -> None:
+        if not isinstance(value, dict):
+            raise SnapshotError(file, place or "content", type(value).__name__, "an object")
+        self.file, self.place, self.rest = file, f"{place}." if place else "", dict(value)
+
+    def fail(self, field: str, found: object, expected: object) -> SnapshotError:
+        return SnapshotError(self.file, self.place + field, found, expected)
+
+    def take(self, field: str) -> Any:
+        if field not in self.rest:
+            raise self.fail(field, "absent", "a value")
+        return self.rest.pop(field)
+
+    def integer(self, field: str, low: int = 0, high: int = U64_MAX) -> int:
+        value = self.take(field)
+        if type(value) is not int or not low <= value <= high:
+            raise self.fail(field, value, f"an integer from {low} to {high}")
+        return value
+
+    def fraction(self, field: str) -> float:
+        value = self.take(field)
+        if type(value) not in (int, float) or not 0 <= value <= 1:
+            raise self.fail(field, value, "a number from 0 to 1")
+        return float(value)
+
+    def text(self, field: str, pattern: Optional[re.Pattern[str]] = None) -> str:
+        value = self.take(field)
+        if not isinstance(value, str) or (pattern and not pattern.fullmatch(value)):
+            raise self.fail(field, value, pattern.pattern if pattern else "a string")
+        return value
+
+    def exactly(self, field: str, expected: object) -> None:
+        value = self.take(field)
+        if type(value) is not type(expected) or value != expected:
+            raise self.fail(field, value, expected)
+
+    def object(self, field: str) -> Fields:
+        return Fields(self.file, self.place + field, self.take(field))
+
+    def end(self) -> None:
+        for field in self.rest:
+            raise self.fail(field, "present", "no such field in version 1")
+
+
+def read_capped(path: Path, file: str, max_bytes: int) -> bytes:
+    """The file's bytes, of which there may be at most `max_bytes`: its size is asked for first."""
+    try:
+        with path.open("rb") as stream:
+            size_bytes = os.fstat(stream.fileno()).st_size
+            if size_bytes > max_bytes:
+                raise SnapshotError(file, "size", size_bytes, f"at most {max_bytes}")
+            return stream.read()
+    except OSError as cause:
+        raise SnapshotError(file, "file", cause.strerror or cause, "a readable file") from cause
+
+
+def read_json(file: str, data: bytes, file_format: str) -> Fields:
+    """The top object of a JSON file, with `format` and `version` already looked at."""
+
+    def constant(name: str) -> float:
+        raise ValueError(f"{name} is not JSON")
+
+    def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        if len({name for name, _ in pairs}) != len(pairs):
+            raise ValueError("a field stands twice")
+        return dict(pairs)
+
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=constant, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as cause:
+        raise SnapshotError(file, "content", cause, "JSON in UTF-8") from cause
+    fields = Fields(file, "", value)
+    fields.exactly("format", file_format)
+    fields.exactly("version", 1)
+    return fields
+
+
+@dataclass(frozen=True)
+class Current:
+    """What CURRENT says."""
+
+    sequence: int
+    generation: int
+    manifest_size_bytes: int
+    manifest_sha256: str
+    rolled_back_from: Optional[int]
+
+    @staticmethod
+    def parse(data: bytes) -> Current:
+        fields = read_json("CURRENT", data, "rtad-current")
+        sequence, generation = fields.integer("sequence", 1), fields.integer("generation", 1)
+        size_bytes, sha256 = fields.integer("manifest_size_bytes"), fields.text("manifest_sha256", DIGEST)
+        rolled_back_from = None
+        if "rolled_back_from" in fields.rest:
+            rolled_back_from = fields.integer("rolled_back_from", generation + 1)
+        fields.end()
+        return Current(sequence, generation, size_bytes, sha256, rolled_back_from)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a manifest says of one chunk."""
+
+    digest: str
+    first_shard: int
+    shard_count: int
+    keys: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a generation consists of; the fields that are for people are checked and dropped."""
+
+    kind: str
+    hashes: int
+    millibits_per_key: int
+    keys: int
+    size_bytes: int
+    chunks: List[Entry]
+
+    @staticmethod
+    def parse(file: str, data: bytes, audience: str, generation: int) -> Manifest:
+        top = read_json(file, data, "rtad-snapshot")
+        top.exactly("audience", audience)
+        top.exactly("generation", generation)
+        top.integer("created_unix_seconds")
+        keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
+
+        filters = top.object("filter")
+        kind = filters.text("kind")
+        if kind not in KINDS:
+            raise filters.fail("kind", kind, " or ".join(sorted(KINDS)))
+        hashes = filters.integer("hashes", 1, KINDS[kind][1])
+        millibits = filters.integer("millibits_per_key", 1_000, 1_000_000)
+        filters.fraction("target_fpr")
+        filters.fraction("expected_fpr")
+        fill = filters.object("fill_ratio")
+        for name in ("min", "mean", "max"):
+            fill.fraction(name)
+
+        build = top.object("build")
+        build.text("tool")
+        for name in ("rows", "duplicates", "rejected"):
+            build.integer(name)
+
+        entries = top.take("chunks")
+        if not isinstance(entries, list):
+            raise top.fail("chunks", type(entries).__name__, "an array")
+        chunks = list(Manifest._entries(file, entries))
+        for rest in (fill, filters, build, top):
+            rest.end()
+        for field, total, parts in (
+            ("keys", keys, sum(chunk.keys for chunk in chunks)),
+            ("size_bytes", size_bytes, sum(chunk.size_bytes for chunk in chunks)),
+        ):
+            if total != parts:
+                raise top.fail(field, total, f"{parts}, the sum over the chunks")
+        return Manifest(kind, hashes, millibits, keys, size_bytes, chunks)
+
+    @staticmethod
+    def _entries(file: str, entries: List[Any]) -> Iterator[Entry]:
+        next_shard = 0
+        for index, value in enumerate(entries):
+            fields = Fields(file, f"chunks[{index}]", value)
+            digest = fields.text("digest", DIGEST)
+            first = fields.integer("first_shard", next_shard, SHARDS - 1)
+            count = fields.integer("shard_count", 1, SHARDS - first)
+            keys, size_bytes = fields.integer("keys", 1), fields.integer("size_bytes", body_start(count) + 8)
+            yield Entry(digest, first, count, keys, size_bytes)
+            fields.end()
+            next_shard = first + count
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The filters of a run of neighbouring shards, in order; b"" for a shard without keys."""
+
+    first_shard: int
+    filters: List[bytes]
+
+    @staticmethod
+    def parse(file: str, data: bytes, manifest: Manifest, entry: Entry) -> Chunk:
+        def same(field: str, found: object, expected: object) -> None:
+            if found != expected:
+                raise SnapshotError(file, field, found, expected)
+
+        same("size", len(data), entry.size_bytes)
+        header = HEADER.unpack_from(data)
+        magic, version, kind, hashes, millibits, first, count, keys, body_bytes, reserved = header
+        same("magic", magic, b"RTADCHNK")
+        same("version", version, 1)
+        same("filter kind", kind, KINDS[manifest.kind][0])
+        same("hashes", hashes, manifest.hashes)
+        same("millibits per key", millibits, manifest.millibits_per_key)
+        same("first shard", first, entry.first_shard)
+        same("shard count", count, entry.shard_count)
+        same("keys", keys, entry.keys)
+        same("reserved", reserved, bytes(16))
+
+        counts_end, start = HEADER.size + 4 * count, body_start(count)
+        same("body bytes", body_bytes, len(data) - start)
+        counts = struct.unpack_from(f"<{count}I", data, HEADER.size)
+        same("key counts", sum(counts), keys)
+        sizes = [filter_size_bytes(manifest.kind, n, manifest.millibits_per_key) for n in counts]
+        same("body bytes", body_bytes, sum(sizes))
+        same("padding", data[counts_end:start], bytes(start - counts_end))
+        same("digest", hashlib.sha256(data).hexdigest(), entry.digest)
+
+        filters, at = [], start
+        for size_bytes in sizes:
+            filters.append(data[at : at + size_bytes])
+            at += size_bytes
+        return Chunk(first, filters)
+
+
+class Snapshot:
+    """One generation of one audience, read whole and verified whole."""
+
+    def __init__(self, generation: int, manifest: Manifest, chunks: List[Chunk]) -> None:
+        self.generation, self.manifest, self.chunks = generation, manifest, chunks
+        self._firsts = [chunk.first_shard for chunk in chunks]
+
+    @staticmethod
+    def open(store_dir: str | Path, audience: str, generation: Optional[int] = None) -> Snapshot:
+        """The live generation; or the one that is named, whose manifest then nothing vouches for."""
+        if not AUDIENCE.fullmatch(audience):
+            raise SnapshotError("", "audience", audience, AUDIENCE.pattern)
+        root = Path(store_dir) / audience
+        current = None
+        if generation is None:
+            current = Current.parse(read_capped(root / "CURRENT", "CURRENT", CURRENT_MAX_BYTES))
+            generation = current.generation
+
+        file = f"manifests/{generation}.json"
+        data = read_capped(root / file, file, MANIFEST_MAX_BYTES)
+        if current:
+            if len(data) != current.manifest_size_bytes:
+                raise SnapshotError(file, "size", len(data), current.manifest_size_bytes)
+            digest = hashlib.sha256(data).hexdigest()
+            if digest != current.manifest_sha256:
+                raise SnapshotError(file, "digest", digest, current.manifest_sha256)
+        manifest = Manifest.parse(file, data, audience, generation)
+
+        chunks = []
+        for entry in manifest.chunks:
+            file = f"chunks/{entry.digest}.chunk"
+            data = read_capped(root / file, file, entry.size_bytes)
+            chunks.append(Chunk.parse(file, data, manifest, entry))
+        return Snapshot(generation, manifest, chunks)
+
+    def contains(self, key: bytes) -> bool:
+        """Whether the 16-byte key is in the snapshot, give or take the filter's false positives."""
+        shard = int.from_bytes(key[:2], "big")
+        at = bisect_right(self._firsts, shard) - 1
+        if at < 0 or shard - self._firsts[at] >= len(self.chunks[at].filters):
+            return False
+        bits = self.chunks[at].filters[shard - self._firsts[at]]
+        if not bits:
+            return False
+        positions = bit_positions(self.manifest.kind, self.manifest.hashes, key, len(bits))
+        return all(bits[bit // 8] >> bit % 8 & 1 for bit in positions)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="read an rtad snapshot by docs/snapshot-format.md")
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("audience", metavar="AUDIENCE")
+    parser.add_argument("--check", action="store_true", help="verify everything, print the totals and stop")
+    arguments = parser.parse_args()
+    try:
+        snapshot = Snapshot.open(arguments.store, arguments.audience)
+    except SnapshotError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if arguments.check:
+        held = snapshot.manifest
+        print(
+            f"{arguments.audience}: generation {snapshot.generation}, {held.kind}, {held.keys} keys, "
+            f"{len(held.chunks)} chunks, {held.size_bytes} bytes"
+        )
+        return 0
+    for number, line in enumerate(sys.stdin, 1):
+        text = line.strip()
+        if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
+            print(f"line {number}: expected a key of 32 hex digits", file=sys.stderr)
+            return 1
+        print(int(snapshot.contains(bytes.fromhex(text))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
