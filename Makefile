@@ -1,0 +1,36 @@
+# The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
+.PHONY: demo test test-all lint doc bench golden
+
+# Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
+demo:
+	cargo build --release --bin rtad
+	./target/release/rtad demo
+
+# Every test but the long ones.
+test:
+	cargo test --workspace
+	cargo check --lib --no-default-features
+	bash tests/openapi/run.sh
+	bash tests/readme.sh
+
+# The long ones too: 20 million ids end to end, in release.
+test-all: test
+	bash tests/full_size.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	if command -v cargo-deny >/dev/null; then cargo deny check bans licenses sources; fi
+
+doc:
+	cargo doc --workspace --no-deps --open
+
+# Filters and decisions at 1.5 billion keys: some fifteen minutes and 9 GB. The tables of docs/performance.md.
+bench:
+	cargo bench --bench filter
+	cargo bench --bench decision
+
+# The files of a format version are made once; this refuses to overwrite those that are there.
+golden:
+	python3 tests/golden/make_golden.py tests/golden/v1

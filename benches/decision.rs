@@ -1,0 +1,264 @@
+//! One decision in process, with an audience of full size in memory, beside the floor of one random memory read.
+//!
+//! The audience goes the whole way: keys → chunk files → verified chunks → snapshot → catalog. What is measured is what a
+//! request does between its bytes and its answer's. Takes some three minutes and 9 GB at 1.5 billion keys.
+//!
+//! ```text
+//! cargo bench --bench decision                       # 1.5 billion keys
+//! cargo bench --bench decision -- --keys 100000000   # fewer
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rtad::catalog::{Audience, Catalog, Serving};
+use rtad::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::memory::{Pages, Region};
+use rtad::platform::{IdReader, api};
+use rtad::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, Chunk, ChunkDecoder, ManifestBuilder, Snapshot, shards_per_chunk,
+};
+use rtad::strategy::{Outcome, Strategy};
+use rtad::telemetry::Telemetry;
+
+/// Decisions per figure; each figure is the best of three rounds.
+const DECISIONS: u64 = 2_000_000;
+
+fn main() {
+    let keys = argument("--keys").unwrap_or(1_500_000_000);
+    let per_shard = keys / SHARDS as u64;
+    let begun = Instant::now();
+    let snapshot = Arc::new(build(keys, per_shard));
+    let manifest = snapshot.manifest();
+    println!(
+        "{} keys, {:.2} GB of filters, expected fpr {:.2e}; built and verified in {:.0} s on two threads\n",
+        manifest.keys(),
+        snapshot.filter_bytes() as f64 / 1e9,
+        manifest.expected_fpr(),
+        begun.elapsed().as_secs_f64()
+    );
+    let telemetry = Telemetry::default();
+    let ids = IdReader::new(KeyMaker::default(), &telemetry);
+    let audience = Audience {
+        snapshot: Some(Arc::clone(&snapshot)),
+        ..Audience::unloaded("old_users".parse().expect("a valid name"), true, None)
+    };
+    let strategy = Strategy {
+        name: "new-users".to_owned(),
+        exclude: vec![0],
+        include: Vec::new(),
+        no_device: Outcome::NoBid,
+        unavailable: Outcome::NoBid,
+    };
+    let serving = Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], &telemetry));
+    let probe = Probe { per_shard };
+
+    let (independent_read, dependent_read) = memory_floor(snapshot.filter_bytes());
+    println!("| one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n|---|---|---|");
+    let row = |name: &str, run: &dyn Fn(bool, u64) -> f64| {
+        let [hit, miss] = [true, false].map(|hit| best_of_three(|salt| run(hit, salt)));
+        println!("| {name} | {hit:.0} | {miss:.0} |");
+    };
+    println!("| floor: one random read, independent | {independent_read:.0} | |");
+    println!("| floor: one random read, each place given by the last | {dependent_read:.0} | |");
+    row("look-up, independent", &|hit, salt| {
+        loop_over(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
+    });
+    row("look-up, each key given by the last answer", &|hit, salt| {
+        chain(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
+    });
+    row("look-up in batches of 10,000, per key", &|hit, salt| batched(&snapshot, &probe, hit, salt));
+    row("decision on 1 md5: hex → key → strategy → counters, dependent", &|hit, salt| {
+        chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)]))
+    });
+    row("decision on 3 md5s, the last one known or none, dependent", &|hit, salt| {
+        chain(salt, |i| {
+            decide(
+                &serving,
+                &ids,
+                &[probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)],
+            )
+        })
+    });
+    row("body of /v1/decide with 3 md5s to its answer's bytes, dependent", &|hit, salt| {
+        chain(salt, |i| {
+            let [a, b, c] = [probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)];
+            let text = |hex: &[u8; 32]| String::from_utf8_lossy(hex).into_owned();
+            let body = format!(
+                r#"{{"request_id":"r1","strategies":["new-users"],"device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#,
+                text(&a),
+                text(&b),
+                text(&c)
+            );
+            api_round_trip(&serving, &ids, body.as_bytes())
+        })
+    });
+    let making = best_of_three(|salt| loop_over(salt, |i| u64::from(probe.hex(i, true)[0])));
+    println!("\nMaking an md5's hex digits, which every decision above includes once per id: {making:.0} ns");
+}
+
+fn argument(name: &str) -> Option<u64> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name);
+    arguments.nth(1).map(|value| value.parse().expect("a number"))
+}
+
+/// A bijection on 64 bits whose output passes for random (SplitMix64's finaliser).
+fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Key `index` of a shard, as uniform as an md5.
+fn key(shard: usize, index: u64) -> DeviceKey {
+    let seed = mix((shard as u64) << 40 | index).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&mix(seed).to_le_bytes());
+    bytes[8..].copy_from_slice(&mix(seed ^ 0x5851_f42d_4c95_7f2d).to_le_bytes());
+    bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
+    DeviceKey::from_bytes(bytes)
+}
+
+/// Members and strangers by a random number.
+struct Probe {
+    per_shard: u64,
+}
+
+impl Probe {
+    fn key(&self, random: u64, hit: bool) -> DeviceKey {
+        let random = mix(random);
+        let index = (random & 0xffff_ffff) % self.per_shard;
+        key((random >> 48) as usize, if hit { index } else { index | 1 << 39 })
+    }
+
+    fn hex(&self, random: u64, hit: bool) -> [u8; 32] {
+        let mut hex = [0; 32];
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for (pair, byte) in hex.as_chunks_mut::<2>().0.iter_mut().zip(self.key(random, hit).as_bytes()) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        hex
+    }
+}
+
+/// Builds each chunk's file, reads it back as a pod would, and puts the snapshot together.
+fn build(keys: u64, per_shard: u64) -> Snapshot {
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
+    let run = shards_per_chunk(&spec, keys) as usize;
+    let next = AtomicUsize::new(0);
+    let built = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let first = next.fetch_add(run, Ordering::Relaxed);
+                    if first >= SHARDS {
+                        return;
+                    }
+                    let mut keys = Vec::with_capacity(run * per_shard as usize);
+                    for shard in first..first + run {
+                        let start = keys.len();
+                        keys.extend((0..per_shard).map(|index| key(shard, index)));
+                        keys[start..].sort_unstable();
+                    }
+                    let mut chunk = BuiltChunk::build(&spec, &keys);
+                    drop(keys);
+                    let mut one = ManifestBuilder::new(spec, 1e-4);
+                    one.add(&chunk);
+                    let manifest = one.finish(name(), 1, 0, BuildReport::default());
+                    let mut decoder = ChunkDecoder::new(&manifest, &chunk.entry);
+                    decoder.feed(&chunk.bytes).expect("a good chunk");
+                    let read = decoder.finish().expect("a good chunk");
+                    chunk.bytes = Vec::new();
+                    built.lock().expect("no thread panicked").push((chunk, Arc::new(read)));
+                }
+            });
+        }
+    });
+    let mut built = built.into_inner().expect("no thread panicked");
+    built.sort_by_key(|(chunk, _)| chunk.entry.first_shard);
+    let mut manifest = ManifestBuilder::new(spec, 1e-4);
+    let mut chunks: Vec<Arc<Chunk>> = Vec::with_capacity(built.len());
+    for (described, chunk) in built {
+        manifest.add(&described);
+        chunks.push(chunk);
+    }
+    Snapshot::assemble(manifest.finish(name(), 1, 0, BuildReport::default()), chunks)
+}
+
+fn name() -> AudienceName {
+    "old_users".parse().expect("a valid name")
+}
+
+fn best_of_three(round: impl Fn(u64) -> f64) -> f64 {
+    (1..=3).map(round).fold(f64::INFINITY, f64::min)
+}
+
+/// Work that knows nothing of what came before.
+fn loop_over(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
+    let begun = Instant::now();
+    let sum = (0..DECISIONS).fold(0_u64, |sum, i| sum.wrapping_add(work(i ^ salt << 40)));
+    black_box(sum);
+    begun.elapsed().as_nanos() as f64 / DECISIONS as f64
+}
+
+/// Work whose place is given by the answer before it: the latency of one, as one request after another sees it.
+fn chain(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
+    let begun = Instant::now();
+    let mut state = salt << 40;
+    for _ in 0..DECISIONS {
+        state = state.wrapping_add(1 + work(state));
+    }
+    black_box(state);
+    begun.elapsed().as_nanos() as f64 / DECISIONS as f64
+}
+
+fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
+    let mut nanoseconds = 0;
+    let mut members = vec![false; 10_000];
+    for batch in 0..DECISIONS / 10_000 {
+        let keys: Vec<DeviceKey> =
+            (0..10_000).map(|i| probe.key((batch * 10_000 + i) ^ salt << 40, hit)).collect();
+        let begun = Instant::now();
+        snapshot.contains_many(&keys, &mut members);
+        nanoseconds += begun.elapsed().as_nanos();
+        black_box(&members);
+    }
+    nanoseconds as f64 / DECISIONS as f64
+}
+
+fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]]) -> u64 {
+    let mut keys = [const { None }; 3];
+    for (slot, hex) in keys.iter_mut().zip(hex) {
+        *slot = ids.key(IdKind::Md5 as usize, hex);
+    }
+    let keys: Vec<DeviceKey> = keys.into_iter().flatten().collect();
+    let catalog = serving.load();
+    catalog.decide(0, &keys).reason as u64
+}
+
+fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
+    let request = api::decode(body, ids).expect("a good body");
+    let catalog = serving.load();
+    let decisions: Vec<_> = request
+        .strategies
+        .iter()
+        .filter_map(|name| catalog.strategy_place(name))
+        .map(|place| (catalog.strategies()[place].name.as_str(), catalog.decide(place, &request.keys)))
+        .collect();
+    api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64
+}
+
+/// Reading one byte at a random place of as much memory, independent and dependent.
+fn memory_floor(bytes: u64) -> (f64, f64) {
+    let mut memory = Region::zeroed(bytes as usize, Pages::Large).expect("memory for the floor");
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    let read =
+        |random: u64| u64::from(memory[((u128::from(mix(random)) * u128::from(bytes)) >> 64) as usize]);
+    (best_of_three(|salt| loop_over(salt, read)), best_of_three(|salt| chain(salt, read)))
+}
