@@ -230,16 +230,24 @@ impl Sync {
                 command = commands.recv() => match command {
                     None => return,
                     Some(Command::Look(done)) => {
-                        self.seen.values_mut().for_each(|seen| seen.refused = None);
-                        self.look_at_all().await;
+                        self.look_again().await;
                         let _ = done.send(());
                     }
                     Some(Command::Reload(plan, done)) => {
-                        let _ = done.send(self.reload(*plan).await);
+                        let reloaded = self.reload(*plan).await;
+                        // Whoever reloads wants what there is, not what there was: also what was refused before.
+                        self.look_again().await;
+                        let _ = done.send(reloaded);
                     }
                 },
             }
         }
+    }
+
+    /// Looks at every audience, also at what was refused and would not yet be tried again.
+    async fn look_again(&mut self) {
+        self.seen.values_mut().for_each(|seen| seen.refused = None);
+        self.look_at_all().await;
     }
 
     /// Looks at every audience once, one after the other, so that no more than one is loaded beside what is served.
