@@ -58,8 +58,8 @@ pub(crate) enum InputError {
     Column { input: String, column: String, found: String },
     #[error("input {input}: has more than one column {column:?}")]
     ColumnTwice { input: String, column: String },
-    #[error("input {input}: the row at line {line} is longer than {limit} bytes; is a quote left open?")]
-    RowWithoutEnd { input: String, line: u64, limit: u64 },
+    #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
+    RowWithoutEnd { input: String, line: u64 },
 }
 
 /// A column and the kind of id in it.

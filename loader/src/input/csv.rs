@@ -13,74 +13,127 @@ use super::{BLOCK_BYTES, Block, Column, InputError, MAX_ROW_BYTES, Opened, Pool,
 /// Longer than any row that somebody means; memory for a row stays under a few times this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// Ends the reading of a row that does not end.
+/// How far the reader is in a row.
+#[derive(Default)]
+struct Place {
+    /// Where the row begins, or the empty lines before it.
+    line: Cell<u64>,
+    since_row: Cell<u64>,
+    ended: Cell<bool>,
+}
+
+/// Ends the reading of a row that does not end, and gives the last row its line end if it has none: so every row has one, and
+/// a row that goes on to the end of the file is known to be open.
 struct Bounded<'a> {
     inner: &'a mut Opened,
-    since_row: &'a Cell<u64>,
+    place: &'a Place,
+    last: u8,
 }
 
 impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.since_row.get() > MAX_RECORD_BYTES {
+        let since_row = self.place.since_row.get();
+        if since_row > MAX_RECORD_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let count = self.inner.read(buffer)?;
-        self.since_row.set(self.since_row.get() + count as u64);
+        let mut count = self.inner.read(buffer)?;
+        if count == 0 {
+            let Some(first) = buffer.first_mut().filter(|_| self.last != b'\n') else {
+                self.place.ended.set(true);
+                return Ok(0);
+            };
+            *first = b'\n';
+            count = 1;
+        }
+        self.last = buffer[count - 1];
+        self.place.since_row.set(since_row + count as u64);
         Ok(count)
     }
 }
 
 /// Reads all rows, handing over blocks of the cells of `columns`. Stops early, without an error, if `send` says that nobody
-/// wants more.
+/// wants more. Empty lines are no rows.
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
     (columns, delimiter): (&[Column], u8),
     pool: &Pool,
-    mut send: impl FnMut(Block) -> bool,
+    send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
-    let since_row = Cell::new(0);
+    let place = Place::default();
+    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other; to take both for line ends
+    // would make the line numbers of such files wrong by one.
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
+        .terminator(csv::Terminator::Any(b'\n'))
         .flexible(true)
         .buffer_capacity(64 << 10)
-        .from_reader(Bounded { inner: input, since_row: &since_row });
-    let mut row_line = 1;
-    let outcome = (|| {
-        let places = find_columns(&name, reader.byte_headers()?, columns);
-        let places = match places {
-            Ok(places) => places,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut record = csv::ByteRecord::new();
-        let mut cells = Cells::new(pool);
-        loop {
-            since_row.set(0);
-            row_line = reader.position().line();
-            if !reader.read_byte_record(&mut record)? {
-                break;
-            }
-            let line = record.position().map_or(row_line, csv::Position::line);
-            cells.add_row(&record, line, &places);
-            if cells.is_full() && !send(std::mem::replace(&mut cells, Cells::new(pool)).into_block(source)) {
-                return Ok(Ok(()));
-            }
-        }
-        send(cells.into_block(source));
-        Ok(Ok(()))
-    })();
+        .from_reader(Bounded { inner: input, place: &place, last: b'\n' });
+    let read = read_rows(&mut reader, &place, (&name, source), columns, pool, send);
+    let line = place.line.get();
     drop(reader);
-    outcome.unwrap_or_else(|error: csv::Error| {
-        Err(match error.into_kind() {
+    read.map_err(|error| match error {
+        ReadError::Input(error) => error,
+        ReadError::Csv(error) => match error.into_kind() {
             csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                InputError::RowWithoutEnd { input: name, line: row_line, limit: MAX_RECORD_BYTES }
+                InputError::RowWithoutEnd { input: name, line }
             }
             csv::ErrorKind::Io(error) => input.failed(error),
             // Bytes are read, of rows of any length: nothing else can be wrong with them.
             _ => input.failed(io::ErrorKind::InvalidData.into()),
-        })
+        },
     })
+}
+
+enum ReadError {
+    Input(InputError),
+    Csv(csv::Error),
+}
+
+impl From<csv::Error> for ReadError {
+    fn from(error: csv::Error) -> Self {
+        Self::Csv(error)
+    }
+}
+
+fn read_rows(
+    reader: &mut csv::Reader<Bounded<'_>>,
+    place: &Place,
+    (name, source): (&str, usize),
+    columns: &[Column],
+    pool: &Pool,
+    mut send: impl FnMut(Block) -> bool,
+) -> Result<(), ReadError> {
+    let places = find_columns(name, reader.byte_headers()?, columns).map_err(ReadError::Input)?;
+    let mut record = csv::ByteRecord::new();
+    let mut cells = Cells::new(pool);
+    loop {
+        place.line.set(reader.position().line());
+        place.since_row.set(0);
+        place.ended.set(false);
+        if !reader.read_byte_record(&mut record)? {
+            break;
+        }
+        // Counted from its end: the reader skips empty lines before a row.
+        let inner = record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let line = reader.position().line().saturating_sub(1 + inner);
+        if place.ended.get() {
+            return Err(ReadError::Input(InputError::RowWithoutEnd {
+                input: name.to_owned(),
+                line: line + 1,
+            }));
+        }
+        if record.len() == 1 && &record[0] == b"\r" {
+            continue;
+        }
+        cells.add_row(&record, line, &places);
+        if cells.is_full() && !send(std::mem::replace(&mut cells, Cells::new(pool)).into_block(source)) {
+            return Ok(());
+        }
+    }
+    send(cells.into_block(source));
+    Ok(())
 }
 
 fn find_columns(name: &str, header: &csv::ByteRecord, columns: &[Column]) -> Result<Vec<usize>, InputError> {
