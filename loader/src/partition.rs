@@ -38,7 +38,7 @@ impl Partition {
     /// Sorts and removes what came twice, by way of `scratch`. Returns how many are left.
     fn sort_and_dedup(&mut self, scratch: &mut Vec<DeviceKey>) -> u64 {
         scratch.clear();
-        scratch.reserve_exact(self.segments.iter().map(Vec::len).sum());
+        scratch.reserve_exact(self.len());
         for segment in &self.segments {
             scratch.extend_from_slice(segment);
         }
@@ -52,6 +52,11 @@ impl Partition {
             sorted.next().inspect(|keys| segment.extend_from_slice(keys)).is_some()
         });
         scratch.len() as u64
+    }
+
+    /// How many keys it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.segments.iter().map(Vec::len).sum()
     }
 
     /// Moves the keys to the end of `keys`, in their order.
@@ -91,7 +96,6 @@ impl Partitions {
                 into.segments.append(&mut from.segments);
             }
         }
-        // A parser's last segment may be half full: only the last of all may be pushed to, and nothing is pushed any more.
         merged
     }
 

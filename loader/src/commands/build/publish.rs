@@ -17,7 +17,7 @@ use rtad::snapshot::{
 use rtad::store::{Base, Store, StoreError};
 
 use crate::input::Counts;
-use crate::partition::{PARTITIONS, Partitions, next};
+use crate::partition::{PARTITIONS, Partition, Partitions, next};
 use crate::progress::Progress;
 
 /// Finished chunks that may wait to be written.
@@ -95,6 +95,7 @@ impl Plan {
             let mut sorted = Vec::new();
             while let Some(group) = next(&queue) {
                 sorted.clear();
+                sorted.reserve_exact(group.iter().map(Partition::len).sum());
                 group.iter_mut().for_each(|partition| partition.drain_into(&mut sorted));
                 for run in chunk_runs(&sorted, per_chunk) {
                     // Nobody listens any more once a chunk could not be written.
@@ -129,5 +130,41 @@ impl Plan {
             rejected: self.counts.rejected.iter().sum(),
         };
         chunks.finish(audience, generation, now, build)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad::device::DeviceKey;
+    use rtad::filter::FilterKind;
+
+    use super::*;
+    use crate::input::KeySink;
+
+    /// From chunks that span sixteen partitions to sixteen chunks in one partition.
+    #[test]
+    fn chunks_are_those_of_all_keys_cut_at_once() {
+        let mut keys: Vec<_> = (0..5000_u32).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        let mut cuts = Vec::new();
+        // The number of keys is all that decides where chunks are cut.
+        for claimed in [5000, 100_000_000, 200_000_000, 400_000_000, 1_500_000_000, 20_000_000_000] {
+            let mut partitions = Partitions::default();
+            partitions.take(&keys);
+            partitions.sort_and_dedup(2, |_| {});
+            let counts = Counts { keys: claimed, ..Counts::default() };
+            let plan = Plan { filter, target_fpr: 0.0001, keys: claimed, counts, threads: 3 };
+            let audience: AudienceName = "a".parse().unwrap();
+            let done = plan.pretend(&mut partitions, &audience, &Progress::new(false));
+
+            keys.sort();
+            let per_chunk = shards_per_chunk(&filter, claimed);
+            let expected: Vec<_> =
+                chunk_runs(&keys, per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect();
+            assert_eq!(done.manifest.chunks(), expected, "{per_chunk} shards per chunk");
+            cuts.push(per_chunk);
+        }
+        assert_eq!((cuts[0], cuts[5]), (4096, 16));
+        assert!(cuts.contains(&512) && cuts.contains(&256), "{cuts:?}");
     }
 }
