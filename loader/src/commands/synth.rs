@@ -19,7 +19,7 @@ const WAITING_BATCHES: usize = 2;
 
 /// Write synthetic device ids, one per line: for demos, tests and load. The same arguments give the same ids.
 ///
-/// Kind md5 gives the md5s of the IDFAs of the same seed.
+/// Kind md5 gives the md5s of the IDFAs of the same seed. --json changes nothing here: the ids are the data.
 #[derive(Debug, Args)]
 pub(super) struct SynthArgs {
     /// How many
