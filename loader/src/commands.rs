@@ -1,4 +1,5 @@
-//! The commands, one file each, and what they share: flags, output, errors, and finding a generation in the store.
+//! The commands, one file each, and what they share: flags, output, errors, and finding a generation in the
+//! store.
 
 mod build;
 mod input_args;
@@ -34,8 +35,8 @@ pub(crate) struct Cli {
     output: Output,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad input over the threshold · 4 verification failed · \
-    5 store or network · 6 somebody else published meanwhile";
+const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad input over the threshold · \
+    4 verification failed · 5 store or network · 6 somebody else published meanwhile";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -161,12 +162,13 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Verify(#[from] verify::VerifyError),
     #[error(
-        "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; nothing was \
-         published; keep them with --rejects FILE to look into them"
+        "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
+         nothing was published; keep them with --rejects FILE to look into them"
     )]
     TooManyRejects { malformed: u64, values: u64, max_ratio: f64 },
     #[error(
-        "no usable id in {rows} rows; nothing was published; --allow-empty publishes an audience without devices"
+        "no usable id in {rows} rows; nothing was published; \
+         --allow-empty publishes an audience without devices"
     )]
     Empty { rows: u64 },
     #[error("nothing is published for audience {audience}")]

@@ -1,7 +1,8 @@
 //! What the process tells its caller: one number, and one line on stderr.
 //!
 //! The numbers are part of the interface (scripts branch on them) and stand here only. Errors are written by
-//! [`write_error`] only: the causes once each, joined by `: `. No message holds a device id, so none is looked for here.
+//! [`write_error`] only: the causes once each, joined by `: `. No message holds a device id, so none is
+//! looked for here.
 
 use std::error::Error;
 use std::io::Write;

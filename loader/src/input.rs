@@ -4,10 +4,12 @@
 //! readers ── blocks of about 1 MiB, cut at row ends ──▶ parsers ── keys ──▶ one sink per parser
 //! ```
 //!
-//! A row that gives no key is counted by its reason and never fatal: [`Counts`] says how many there were, the caller
-//! decides what is too many. What cannot be read at all is an [`InputError`]. Memory is bounded by the number of threads.
+//! A row that gives no key is counted by its reason and never fatal: [`Counts`] says how many there were, the
+//! caller decides what is too many. What cannot be read at all is an [`InputError`]. Memory is bounded by the
+//! number of threads.
 //!
-//! Ids are personal data: the only place that a row's text goes to is the rejects file, which its owner asked for.
+//! Ids are personal data: the only place that a row's text goes to is the rejects file, which its owner asked
+//! for.
 
 mod csv;
 mod lines;

@@ -1,7 +1,8 @@
-//! `rtad-loader`: turns device-id dumps into rtad snapshots, publishes them, and looks into what was published.
+//! `rtad-loader`: turns device-id dumps into rtad snapshots, publishes them, and looks into what was
+//! published.
 //!
-//! The commands stand in `commands/`, one file each. Data goes to stdout, progress and errors to stderr; the exit codes stand
-//! in `exit.rs`. A device id, hashed or not, is written to neither.
+//! The commands stand in `commands/`, one file each. Data goes to stdout, progress and errors to stderr; the
+//! exit codes stand in `exit.rs`. A device id, hashed or not, is written to neither.
 
 mod commands;
 mod exit;

@@ -1,8 +1,9 @@
 //! All keys of a build, in memory: scattered by first byte as they come, sorted and made distinct at the end.
 //!
-//! Kept in segments of a fixed size that are never copied to grow, so 16 bytes per key is all there is, besides one
-//! half-filled segment per partition and thread (about 4 MiB a thread) and, while sorting, one partition per thread. The
-//! order of the input, its duplicates and the number of threads leave no trace in what comes out.
+//! Kept in segments of a fixed size that are never copied to grow, so 16 bytes per key is all there is,
+//! besides one half-filled segment per partition and thread (about 4 MiB a thread) and, while sorting, one
+//! partition per thread. The order of the input, its duplicates and the number of threads leave no trace in
+//! what comes out.
 //!
 //! Does *not* know about filters, nor about disks: what does not fit memory does not fit this module.
 

@@ -1,6 +1,7 @@
 //! What a person at a terminal sees while it works: one line on stderr, gone when the work is done.
 //!
-//! Nothing is drawn when stderr is not a terminal, or with `--quiet` or `--no-progress`. Shows counts only, never a row.
+//! Nothing is drawn when stderr is not a terminal, or with `--quiet` or `--no-progress`. Shows counts only,
+//! never a row.
 
 use std::io::IsTerminal;
 use std::time::Duration;

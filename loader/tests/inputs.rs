@@ -138,7 +138,8 @@ fn a_csv_with_two_columns_of_different_kinds() {
     // A column's name with quotes and spaces cannot go through the helper's splitting.
     let mut command = support::command(
         sandbox.path(),
-        "build --store {}/s --audience a --json --format csv --id-kind idfa --column idfa --max-reject-ratio 0.02",
+        "build --store {}/s --audience a --json --format csv --id-kind idfa --column idfa \
+         --max-reject-ratio 0.02",
     );
     command.args(["--column", "imei \"raw\"=imei", "--rejects"]).arg(sandbox.path().join("rejects"));
     let built = support::outcome(support::spawn(command.arg(sandbox.path().join("dump.csv")))).json();
@@ -171,7 +172,8 @@ fn csv_faults_name_the_file_and_no_id() {
     build("other.csv").fails(3, "has no column \"id\"; columns found: when, device");
     build("twice.csv").fails(3, "more than one column \"id\"");
     build("open.csv").fails(3, "open.csv: the row at line 3 does not end; is a quote left open?");
-    // Also if little is left of the file, and if the quote stands in another column: the rows in it would be lost.
+    // Also if little is left of the file, and if the quote stands in another column: the rows in it would be
+    // lost.
     sandbox.file("open.csv", format!("id,note\n{},\n\r\n\n{},\"\n{},\n", all[0], all[1], all[2]));
     build("open.csv").fails(3, "line 5 does not end; is a quote left open?");
     let headless = build("headless.csv");

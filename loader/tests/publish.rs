@@ -187,7 +187,8 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
     assert_eq!(chunks(&sandbox.store()).len(), named.len());
 }
 
-/// The base is read before the input: who publishes while another still reads makes that one a loser, every time.
+/// The base is read before the input: who publishes while another still reads makes that one a loser, every
+/// time.
 #[test]
 fn a_publish_during_a_build_makes_that_build_fail() {
     let sandbox = Sandbox::new();
@@ -226,7 +227,8 @@ fn a_build_killed_while_reading_has_changed_nothing() {
     assert_eq!(sandbox.store(), before);
 }
 
-/// `kill -9` all over a build and its publish: readers see the old generation or the new one, and each is whole.
+/// `kill -9` all over a build and its publish: readers see the old generation or the new one, and each is
+/// whole.
 #[test]
 fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
     let sandbox = Sandbox::new();
@@ -245,7 +247,8 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
         let next = if live == "even" { "odd" } else { "even" };
         let arguments = format!("build --store {{}}/s --audience a {{}}/{next}");
         let mut child = spawn(&mut command(sandbox.path(), &arguments));
-        // Steps of a fortieth, in an order that spreads them; beyond the whole run if it takes longer each time.
+        // Steps of a fortieth, in an order that spreads them; beyond the whole run if it takes longer each
+        // time.
         std::thread::sleep(whole * ((kills + survivors) * 17 % 50) / 40);
         let survived = child.try_wait().unwrap().is_some();
         let _ = child.kill();

@@ -1,8 +1,8 @@
 //! `build`: dumps in, a new generation out.
 //!
-//! What is live is noted before the input is read, and the store is written to only when all input was read and found
-//! good enough: a build that fails, or that comes second, changes nothing. The bytes of the chunks depend on the set of
-//! keys only.
+//! What is live is noted before the input is read, and the store is written to only when all input was read
+//! and found good enough: a build that fails, or that comes second, changes nothing. The bytes of the chunks
+//! depend on the set of keys only.
 
 mod publish;
 mod report;
@@ -24,15 +24,17 @@ use report::BuildSummary;
 
 /// Build an audience from dumps of device ids and publish it.
 ///
-/// Reads files, globs and stdin (`-`); .gz and .zst are told by content. Rows without a usable id are counted by reason and left
-/// out: `blank` ones say "no id" (empty, zeros, null, an unexpanded macro, or the md5 of one), `malformed` ones cannot be of
-/// their kind. Only malformed ones count towards --max-reject-ratio, as exports with many empty ids are normal. A line
-/// longer than 64 KiB is one malformed row. Duplicates are harmless.
+/// Reads files, globs and stdin (`-`); .gz and .zst are told by content. Rows without a usable id are counted
+/// by reason and left out: `blank` ones say "no id" (empty, zeros, null, an unexpanded macro, or the md5 of
+/// one), `malformed` ones cannot be of their kind. Only malformed ones count towards --max-reject-ratio, as
+/// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
+/// harmless.
 ///
-/// All keys are held in memory: 16 bytes per usable id (duplicates included), and some 200 MB besides; 1.8 GB were measured
-/// for 100 million.
+/// All keys are held in memory: 16 bytes per usable id (duplicates included), and some 200 MB besides; 1.8 GB
+/// were measured for 100 million.
 ///
-/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates or the number of threads.
+/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates or the
+/// number of threads.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct BuildArgs {
@@ -46,8 +48,8 @@ pub(super) struct BuildArgs {
     /// Kind of filter: block512 (one cache line per look-up), classic (smallest)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs; readable by its
-    /// owner only; written in a dry run too
+    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
+    /// readable by its owner only; written in a dry run too
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count

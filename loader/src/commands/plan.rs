@@ -1,7 +1,8 @@
 //! `plan`: what an audience will cost, computed before anything is built.
 //!
-//! A shard's size is a step function of its key count, and key counts are Poisson distributed: the sizes here are means over
-//! that distribution, so that small audiences, whose shards are mostly rounding, come out right too.
+//! A shard's size is a step function of its key count, and key counts are Poisson distributed: the sizes here
+//! are means over that distribution, so that small audiences, whose shards are mostly rounding, come out
+//! right too.
 
 use std::io::{self, Write};
 
@@ -111,7 +112,8 @@ fn mean_filter_bytes(spec: &FilterSpec, mean: f64) -> f64 {
     sum / weights
 }
 
-/// ln of `mean^k / k!`, the factorial by Stirling's series, which is good to 1e-9 from 10 on and exact sums below.
+/// ln of `mean^k / k!`, the factorial by Stirling's series, which is good to 1e-9 from 10 on and exact sums
+/// below.
 fn poisson_ln(mean: f64, k: f64) -> f64 {
     let ln_factorial = if k < 10.0 {
         (1..=k as u32).map(|i| f64::from(i).ln()).sum()

@@ -1,7 +1,7 @@
 //! `query`: whether given devices are members, asked of the store itself.
 //!
-//! Reads the few chunks that hold the ids' shards. The answers are numbered and do not repeat the ids: what is written may end in a
-//! log.
+//! Reads the few chunks that hold the ids' shards. The answers are numbered and do not repeat the ids: what
+//! is written may end in a log.
 
 use std::io::{self, Write};
 

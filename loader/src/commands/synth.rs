@@ -1,6 +1,7 @@
 //! `synth`: synthetic device ids on stdout, the same ones each time.
 //!
-//! Threads make batches in turn, and they are written in that order: what comes out does not depend on their number.
+//! Threads make batches in turn, and they are written in that order: what comes out does not depend on their
+//! number.
 
 use std::io::{self, Write};
 use std::sync::mpsc;

@@ -1,7 +1,7 @@
 //! `verify`: whether a generation is what it says it is.
 //!
-//! Three questions, of the files as they lie in the store: is every file whole (digests, fields, totals, fill); is every id
-//! that should be a member one; are no more strangers members than promised.
+//! Three questions, of the files as they lie in the store: is every file whole (digests, fields, totals,
+//! fill); is every id that should be a member one; are no more strangers members than promised.
 
 mod fill;
 mod probe;
@@ -28,12 +28,14 @@ use probe::MeasuredFpr;
 
 /// A measured rate is refused when its whole interval lies above the expected one by more than this factor.
 const MAX_EXCESS: f64 = 1.1;
-/// Fewer false positives prove nothing: of a small audience, whose rate is far below the target, a single one may be chance.
+/// Fewer false positives prove nothing: of a small audience, whose rate is far below the target, a single one
+/// may be chance.
 const MIN_POSITIVES: u64 = 100;
 /// Sums of floating-point numbers in another order differ in the last places only.
 const TOLERANCE: f64 = 1e-6;
 
-/// Verify a generation: every digest and field of all its files, no false negative, the false-positive rate measured.
+/// Verify a generation: every digest and field of all its files, no false negative, the false-positive rate
+/// measured.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
@@ -59,15 +61,18 @@ pub(crate) enum VerifyError {
     #[error("verification failed")]
     File(#[source] StoreError),
     #[error(
-        "verification failed: {field} is {found} by the chunks, the manifest says {stated}; rebuild with `rtad-loader build`"
+        "verification failed: {field} is {found} by the chunks, the manifest says {stated}; \
+         rebuild with `rtad-loader build`"
     )]
     Statistics { field: &'static str, found: f64, stated: f64 },
     #[error(
-        "verification failed: {missing} of {checked} ids are not members; were they in the build, and read with the same flags?"
+        "verification failed: {missing} of {checked} ids are not members; \
+         were they in the build, and read with the same flags?"
     )]
     FalseNegatives { missing: u64, checked: u64 },
     #[error(
-        "verification failed: measured fpr {} ({} to {}, 95 %) is more than 10 % above the expected {expected}",
+        "verification failed: measured fpr {} ({} to {}, 95 %) \
+         is more than 10 % above the expected {expected}",
         measured.measured_fpr, measured.low, measured.high
     )]
     Fpr { measured: MeasuredFpr, expected: f64 },
@@ -134,7 +139,8 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
 }
 
-/// Reads all files of the generation; a fault in one is a verification that failed, a store that fails is not.
+/// Reads all files of the generation; a fault in one is a verification that failed, a store that fails is
+/// not.
 async fn load(
     args: &VerifyArgs,
     store: &Store,

@@ -1,9 +1,11 @@
-//! Columns of a CSV file with a header row: RFC 4180, with quoted fields that may hold delimiters and line ends.
+//! Columns of a CSV file with a header row: RFC 4180, with quoted fields that may hold delimiters and line
+//! ends.
 //!
-//! Quotes decide where a row ends, so one thread reads a file's rows and hands on the cells that were asked for. A quote that
-//! is never closed would make one row of the rest of the file; a row is therefore bounded.
+//! Quotes decide where a row ends, so one thread reads a file's rows and hands on the cells that were asked
+//! for. A quote that is never closed would make one row of the rest of the file; a row is therefore bounded.
 //!
-//! Does *not* look at ids, and does not repeat a header's name that could be one: a file without a header begins with ids.
+//! Does *not* look at ids, and does not repeat a header's name that could be one: a file without a header
+//! begins with ids.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -22,8 +24,8 @@ struct Place {
     ended: Cell<bool>,
 }
 
-/// Ends the reading of a row that does not end, and gives the last row its line end if it has none: so every row has one, and
-/// a row that goes on to the end of the file is known to be open.
+/// Ends the reading of a row that does not end, and gives the last row its line end if it has none: so every
+/// row has one, and a row that goes on to the end of the file is known to be open.
 struct Bounded<'a> {
     inner: &'a mut Opened,
     place: &'a Place,
@@ -51,8 +53,8 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// Reads all rows, handing over blocks of the cells of `columns`. Stops early, without an error, if `send` says that nobody
-/// wants more. Empty lines are no rows.
+/// Reads all rows, handing over blocks of the cells of `columns`. Stops early, without an error, if `send`
+/// says that nobody wants more. Empty lines are no rows.
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
@@ -62,8 +64,8 @@ pub(super) fn read_blocks(
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
     let place = Place::default();
-    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other; to take both for line ends
-    // would make the line numbers of such files wrong by one.
+    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other; to take both for
+    // line ends would make the line numbers of such files wrong by one.
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .terminator(csv::Terminator::Any(b'\n'))

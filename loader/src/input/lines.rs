@@ -1,7 +1,7 @@
 //! One id per line: cuts bytes into blocks at line ends, so that many threads can parse them.
 //!
-//! Nothing is assumed of a line: no encoding, no length, no final line end. Of a line that is longer than a block only the
-//! beginning is kept, enough to be refused as too long; memory does not depend on the input.
+//! Nothing is assumed of a line: no encoding, no length, no final line end. Of a line that is longer than a
+//! block only the beginning is kept, enough to be refused as too long; memory does not depend on the input.
 //!
 //! Does *not* look at ids.
 
@@ -9,8 +9,8 @@ use std::io::{self, Read};
 
 use super::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
 
-/// Reads all of `reader`, handing over blocks of whole lines. Stops early, without an error, if `send` says that nobody
-/// wants more.
+/// Reads all of `reader`, handing over blocks of whole lines. Stops early, without an error, if `send` says
+/// that nobody wants more.
 pub(super) fn read_blocks(
     reader: &mut impl Read,
     source: usize,

@@ -1,7 +1,8 @@
 //! From what was written on the command line to bytes: globs, stdin, decompression.
 //!
-//! What a file is compressed with is told by its first bytes, never by its name. Memory is bounded whatever the file says
-//! of itself: gzip has a window of 32 KiB, and a zstd frame that asks for more than 128 MiB is refused.
+//! What a file is compressed with is told by its first bytes, never by its name. Memory is bounded whatever
+//! the file says of itself: gzip has a window of 32 KiB, and a zstd frame that asks for more than 128 MiB is
+//! refused.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -110,7 +111,8 @@ impl Opened {
         reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
         let encoding = match magic[..] {
             [0x1f, 0x8b, ..] => Encoding::Gzip,
-            // A frame, or one of the sixteen magics of a skippable frame, with which parallel compressors begin.
+            // A frame, or one of the sixteen magics of a skippable frame, with which parallel compressors
+            // begin.
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Encoding::Zstd,
             _ => Encoding::Plain,
         };

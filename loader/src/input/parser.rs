@@ -1,7 +1,7 @@
 //! From blocks of rows to keys; what gives none is counted, and kept if somebody asked for it.
 //!
-//! One parser per thread; its keys and rejects gather in memory that is used again for the next block, so that a row costs no
-//! allocation. A row's text goes nowhere but into the rejects file.
+//! One parser per thread; its keys and rejects gather in memory that is used again for the next block, so
+//! that a row costs no allocation. A row's text goes nowhere but into the rejects file.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;

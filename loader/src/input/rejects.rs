@@ -1,8 +1,9 @@
 //! The rejects file: the rows that gave no key, for the owner of the dump to look into.
 //!
-//! One row per line: input, line number, reason, text, separated by tabs; a tab, line end or backslash in the text is
-//! escaped by a backslash, other bytes are as they came, and a long text is cut. It holds what may be device ids, so
-//! only its owner can read it. The rows of one input are in order within a block of about 1 MiB only.
+//! One row per line: input, line number, reason, text, separated by tabs; a tab, line end or backslash in the
+//! text is escaped by a backslash, other bytes are as they came, and a long text is cut. It holds what may be
+//! device ids, so only its owner can read it. The rows of one input are in order within a block of about 1
+//! MiB only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -104,7 +105,8 @@ fn open_private(path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     #[cfg(unix)]
     if file.metadata()?.is_file() {
-        // A file that was there already keeps its mode otherwise. A pipe or /dev/stdout is not ours to change.
+        // A file that was there already keeps its mode otherwise. A pipe or /dev/stdout is not ours to
+        // change.
         use std::os::unix::fs::PermissionsExt;
         file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     }

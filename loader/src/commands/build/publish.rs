@@ -1,7 +1,7 @@
 //! From sorted keys to chunks, on all cores, and from there to the store, one at a time.
 //!
-//! Builders take groups of partitions off a queue; what they build waits in a short channel, so that memory holds a few chunks
-//! whatever the disk is doing.
+//! Builders take groups of partitions off a queue; what they build waits in a short channel, so that memory
+//! holds a few chunks whatever the disk is doing.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
