@@ -126,6 +126,11 @@ fn lock_and_sweep(folder: &std::path::Path) -> io::Result<Option<File>> {
 }
 
 impl Publication<'_> {
+    /// The audience that is published.
+    pub const fn audience(&self) -> &AudienceName {
+        &self.base.audience
+    }
+
     /// The generation that this publication makes.
     pub const fn generation(&self) -> u64 {
         self.generation

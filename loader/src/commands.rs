@@ -1,0 +1,213 @@
+//! The commands, one file each, and what they share: flags, output, errors, and finding a generation in the
+//! store.
+
+mod build;
+mod input_args;
+mod inspect;
+mod list;
+mod plan;
+mod query;
+mod rollback;
+mod synth;
+mod verify;
+
+use std::io::{self, Write};
+
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use rtad::filter::SizingError;
+use rtad::snapshot::{AudienceName, Manifest};
+use rtad::store::{Store, StoreError};
+
+use crate::exit::ExitStatus;
+use crate::input::{InputError, RejectError};
+use crate::progress::Progress;
+
+/// Turns device-id dumps into rtad snapshots and publishes them.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    output: Output,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad input over the threshold · \
+    4 verification failed · 5 store or network · 6 somebody else published meanwhile";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Build(build::BuildArgs),
+    Plan(plan::PlanArgs),
+    List(list::ListArgs),
+    Inspect(inspect::InspectArgs),
+    Verify(verify::VerifyArgs),
+    Query(query::QueryArgs),
+    Rollback(rollback::RollbackArgs),
+    Synth(synth::SynthArgs),
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
+    let output = &cli.output;
+    match cli.command {
+        Command::Build(args) => build::run(args, output),
+        Command::Plan(args) => plan::run(&args, output),
+        Command::List(args) => list::run(args, output),
+        Command::Inspect(args) => inspect::run(args, output),
+        Command::Verify(args) => verify::run(args, output),
+        Command::Query(args) => query::run(args, output),
+        Command::Rollback(args) => rollback::run(args, output),
+        Command::Synth(args) => synth::run(&args),
+    }
+}
+
+/// How a command's result is written.
+#[derive(Debug, Args)]
+struct Output {
+    /// Write one JSON object on stdout, and nothing else
+    #[arg(long, global = true)]
+    json: bool,
+    /// Write nothing but data and errors: no report of what was done, no progress
+    #[arg(long, global = true)]
+    quiet: bool,
+    /// Draw no progress (there is none either when stderr is not a terminal)
+    #[arg(long, global = true)]
+    no_progress: bool,
+}
+
+impl Output {
+    fn progress(&self) -> Progress {
+        Progress::new(!self.quiet && !self.no_progress)
+    }
+
+    /// Writes what was asked for: as JSON, or as text by `text`.
+    fn data<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), CommandError> {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let written = if self.json {
+            serde_json::to_writer(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
+        } else {
+            text(value, &mut out)
+        };
+        written.and_then(|()| out.flush()).map_err(CommandError::Output)
+    }
+
+    /// Writes what was done, which `--quiet` leaves out.
+    fn report<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), CommandError> {
+        if self.quiet && !self.json { Ok(()) } else { self.data(value, text) }
+    }
+}
+
+/// Where a command finds its audience.
+#[derive(Debug, Args)]
+struct Target {
+    /// Where snapshots are published: a directory, or file:///directory
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// The audience's name: 1 to 64 of a-z, 0-9, _ and -
+    #[arg(long, value_name = "NAME")]
+    audience: AudienceName,
+}
+
+impl Target {
+    fn open(&self) -> Result<Store, CommandError> {
+        Ok(Store::open(&self.store)?)
+    }
+
+    /// The manifest of `generation`, or of the live one; that one is checked against `CURRENT`.
+    async fn manifest(&self, store: &Store, generation: Option<u64>) -> Result<Manifest, CommandError> {
+        if let Some(generation) = generation {
+            return Ok(store.manifest_of(&self.audience, generation).await?.0);
+        }
+        let live = store.live(&self.audience).await?;
+        let live = live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
+        Ok(store.manifest(&self.audience, &live.current).await?)
+    }
+}
+
+fn runtime() -> Result<Runtime, CommandError> {
+    tokio::runtime::Builder::new_current_thread().build().map_err(CommandError::Runtime)
+}
+
+/// How many threads to use when nothing is said.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A command that did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CommandError {
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Rejects(#[from] RejectError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    #[error(transparent)]
+    Verify(#[from] verify::VerifyError),
+    #[error(
+        "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
+         nothing was published; keep them with --rejects FILE to look into them"
+    )]
+    TooManyRejects { malformed: u64, values: u64, max_ratio: f64 },
+    #[error(
+        "no usable id in {rows} rows; nothing was published; \
+         --allow-empty publishes an audience without devices"
+    )]
+    Empty { rows: u64 },
+    #[error("nothing is published for audience {audience}")]
+    NotPublished { audience: AudienceName },
+    #[error("audience {audience} has no generation older than {live} to go back to")]
+    NoOlderGeneration { audience: AudienceName, live: u64 },
+    #[error("could not write to stdout")]
+    Output(#[source] io::Error),
+    #[error("could not start")]
+    Runtime(#[source] io::Error),
+}
+
+/// A command line that contradicts itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum UsageError {
+    #[error("--format csv needs --column NAME[=KIND]")]
+    NoColumn,
+    #[error("--column is for --format csv")]
+    ColumnOfLines,
+    #[error("--fpr")]
+    Fpr(#[source] SizingError),
+    #[error("generation {generation} of {audience} is live already")]
+    LiveAlready { audience: AudienceName, generation: u64 },
+}
+
+impl CommandError {
+    /// The exit code of it.
+    pub(crate) const fn status(&self) -> ExitStatus {
+        match self {
+            Self::Input(InputError::StdinTwice | InputError::Remote { .. } | InputError::Pattern { .. })
+            | Self::Rejects(RejectError::IsInput { .. })
+            | Self::Usage(_)
+            | Self::Store(StoreError::Url { .. }) => ExitStatus::Usage,
+            Self::Input(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => ExitStatus::BadInput,
+            Self::Verify(_) => ExitStatus::VerificationFailed,
+            Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
+            Self::Store(_) | Self::NotPublished { .. } | Self::NoOlderGeneration { .. } => ExitStatus::Store,
+            Self::Rejects(_) | Self::Output(_) | Self::Runtime(_) => ExitStatus::Unexpected,
+        }
+    }
+}

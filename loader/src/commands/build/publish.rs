@@ -1,0 +1,170 @@
+//! From sorted keys to chunks, on all cores, and from there to the store, one at a time.
+//!
+//! Builders take groups of partitions off a queue; what they build waits in a short channel, so that memory
+//! holds a few chunks whatever the disk is doing.
+
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::Runtime;
+
+use rtad::device::SHARDS;
+use rtad::filter::FilterSpec;
+use rtad::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+};
+use rtad::store::{Base, Store, StoreError};
+
+use crate::input::Counts;
+use crate::partition::{PARTITIONS, Partition, Partitions, next};
+use crate::progress::Progress;
+
+/// Finished chunks that may wait to be written.
+const WAITING_CHUNKS: usize = 2;
+/// A dry run makes no generation; its manifest is never written.
+const NO_GENERATION: u64 = 0;
+
+/// What is to be built.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) filter: FilterSpec,
+    pub(super) target_fpr: f64,
+    /// Distinct keys.
+    pub(super) keys: u64,
+    pub(super) counts: Counts,
+    pub(super) threads: usize,
+}
+
+/// What was built.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) manifest: Manifest,
+    /// Chunks that the store did not hold already.
+    pub(super) chunks_written: u64,
+}
+
+impl Plan {
+    /// Builds and publishes.
+    pub(super) fn publish(
+        &self,
+        keys: &mut Partitions,
+        store: &Store,
+        base: Base,
+        runtime: &Runtime,
+        progress: &Progress,
+    ) -> Result<Done, StoreError> {
+        let mut chunks_written = 0;
+        let publication = runtime.block_on(store.publish(base))?;
+        let chunks = self.chunks(keys, progress, |chunk| {
+            chunks_written += u64::from(runtime.block_on(publication.put_chunk(chunk))?);
+            Ok(())
+        })?;
+        let audience = publication.audience().clone();
+        let manifest = self.manifest(chunks, audience, publication.generation());
+        runtime.block_on(publication.commit(&manifest))?;
+        Ok(Done { manifest, chunks_written })
+    }
+
+    /// Builds only.
+    pub(super) fn pretend(
+        &self,
+        keys: &mut Partitions,
+        audience: &AudienceName,
+        progress: &Progress,
+    ) -> Done {
+        let chunks = self
+            .chunks(keys, progress, |_| Ok::<_, std::convert::Infallible>(()))
+            .unwrap_or_else(|never| match never {});
+        Done { manifest: self.manifest(chunks, audience.clone(), NO_GENERATION), chunks_written: 0 }
+    }
+
+    /// Builds all chunks and hands each to `put`, on this thread. Stops at its first error.
+    fn chunks<E>(
+        &self,
+        keys: &mut Partitions,
+        progress: &Progress,
+        mut put: impl FnMut(BuiltChunk) -> Result<(), E>,
+    ) -> Result<ManifestBuilder, E> {
+        // Of the distinct keys: duplicates must not change where chunks are cut.
+        let per_chunk = shards_per_chunk(&self.filter, self.keys);
+        let group = (per_chunk as usize / (SHARDS / PARTITIONS)).max(1);
+        let queue = Mutex::new(keys.groups(group));
+        let (sender, receiver) = mpsc::sync_channel(WAITING_CHUNKS);
+        let build = |sender: mpsc::SyncSender<BuiltChunk>| {
+            let mut sorted = Vec::new();
+            while let Some(group) = next(&queue) {
+                sorted.clear();
+                sorted.reserve_exact(group.iter().map(Partition::len).sum());
+                group.iter_mut().for_each(|partition| partition.drain_into(&mut sorted));
+                for run in chunk_runs(&sorted, per_chunk) {
+                    // Nobody listens any more once a chunk could not be written.
+                    if sender.send(BuiltChunk::build(&self.filter, run)).is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        let mut manifest = ManifestBuilder::new(self.filter, self.target_fpr);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                let sender = sender.clone();
+                scope.spawn(|| build(sender));
+            }
+            drop(sender);
+            for chunk in receiver {
+                progress.add(1);
+                manifest.add(&chunk);
+                put(chunk)?;
+            }
+            Ok(manifest)
+        })
+    }
+
+    fn manifest(&self, chunks: ManifestBuilder, audience: AudienceName, generation: u64) -> Manifest {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let build = BuildReport {
+            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
+            rows: self.counts.rows,
+            duplicates: self.counts.keys - self.keys,
+            rejected: self.counts.rejected.iter().sum(),
+        };
+        chunks.finish(audience, generation, now, build)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad::device::DeviceKey;
+    use rtad::filter::FilterKind;
+
+    use super::*;
+    use crate::input::KeySink;
+
+    /// From chunks that span sixteen partitions to sixteen chunks in one partition.
+    #[test]
+    fn chunks_are_those_of_all_keys_cut_at_once() {
+        let mut keys: Vec<_> = (0..5000_u32).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        let mut cuts = Vec::new();
+        // The number of keys is all that decides where chunks are cut.
+        for claimed in [5000, 100_000_000, 200_000_000, 400_000_000, 1_500_000_000, 20_000_000_000] {
+            let mut partitions = Partitions::default();
+            partitions.take(&keys);
+            partitions.sort_and_dedup(2, |_| {});
+            let counts = Counts { keys: claimed, ..Counts::default() };
+            let plan = Plan { filter, target_fpr: 0.0001, keys: claimed, counts, threads: 3 };
+            let audience: AudienceName = "a".parse().unwrap();
+            let done = plan.pretend(&mut partitions, &audience, &Progress::new(false));
+
+            keys.sort();
+            let per_chunk = shards_per_chunk(&filter, claimed);
+            let expected: Vec<_> =
+                chunk_runs(&keys, per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect();
+            assert_eq!(done.manifest.chunks(), expected, "{per_chunk} shards per chunk");
+            cuts.push(per_chunk);
+        }
+        assert_eq!((cuts[0], cuts[5]), (4096, 16));
+        assert!(cuts.contains(&512) && cuts.contains(&256), "{cuts:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! What `build` says it did.
+
+use std::io::{self, Write};
+
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::filter::FilterKind;
+use rtad::snapshot::FillRatio;
+
+use super::publish::Done;
+use crate::input::{Counts, Reason};
+
+/// The JSON object of `build --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct BuildSummary {
+    audience: String,
+    /// None of a dry run.
+    generation: Option<u64>,
+    dry_run: bool,
+    keys: u64,
+    rows: u64,
+    values: u64,
+    usable: u64,
+    duplicates: u64,
+    blank: u64,
+    rejected: Rejected,
+    filter: FilterKind,
+    hashes: u32,
+    millibits_per_key: u32,
+    target_fpr: f64,
+    expected_fpr: f64,
+    fill_ratio: FillRatio,
+    size_bytes: u64,
+    chunks: usize,
+    chunks_written: u64,
+    read_seconds: f64,
+    total_seconds: f64,
+}
+
+/// Values that are broken, by reason.
+#[derive(Debug, Serialize)]
+struct Rejected {
+    total: u64,
+    malformed: u64,
+    too_long: u64,
+    missing_column: u64,
+}
+
+impl BuildSummary {
+    pub(super) fn new(done: &Done, counts: &Counts, dry_run: bool, seconds: (f64, f64)) -> Self {
+        let manifest = &done.manifest;
+        let filter = manifest.filter();
+        Self {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: (!dry_run).then_some(manifest.generation()),
+            dry_run,
+            keys: manifest.keys(),
+            rows: counts.rows,
+            values: counts.values,
+            usable: counts.keys,
+            duplicates: manifest.build().duplicates,
+            blank: counts.of(Reason::Blank),
+            rejected: Rejected {
+                total: counts.malformed(),
+                malformed: counts.of(Reason::Malformed),
+                too_long: counts.of(Reason::TooLong),
+                missing_column: counts.of(Reason::MissingColumn),
+            },
+            filter: filter.kind(),
+            hashes: filter.hashes(),
+            millibits_per_key: filter.millibits_per_key(),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+            fill_ratio: manifest.fill_ratio(),
+            size_bytes: manifest.size_bytes(),
+            chunks: manifest.chunks().len(),
+            chunks_written: done.chunks_written,
+            read_seconds: seconds.0,
+            total_seconds: seconds.1,
+        }
+    }
+
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.generation {
+            Some(generation) => writeln!(out, "published {} generation {generation}", self.audience)?,
+            None => writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?,
+        }
+        let Rejected { malformed, too_long, missing_column, .. } = self.rejected;
+        writeln!(out, "  rows        {}", HumanCount(self.rows))?;
+        writeln!(
+            out,
+            "  keys        {} ({} duplicates)",
+            HumanCount(self.keys),
+            HumanCount(self.duplicates)
+        )?;
+        writeln!(out, "  blank       {}", HumanCount(self.blank))?;
+        writeln!(out, "  malformed   {malformed}, too long {too_long}, column missing {missing_column}")?;
+        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
+        let Self { target_fpr, expected_fpr, .. } = self;
+        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} asked for")?;
+        writeln!(out, "  time        {:.1} s, of it reading {:.1} s", self.total_seconds, self.read_seconds)
+    }
+}

@@ -1,0 +1,98 @@
+//! The flags that say how inputs are read: the same for every command that reads any.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use rtad::device::{Case, IdKind, KeyMaker, ParseKindError};
+
+use super::{CommandError, UsageError, default_threads};
+use crate::input::{Column, Input, Layout, expand};
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// One id per line
+    Lines,
+    /// A header row, then rows; ids in the columns named by --column
+    Csv,
+}
+
+/// `NAME` or `NAME=KIND`.
+#[derive(Debug, Clone)]
+struct ColumnArg {
+    name: String,
+    kind: Option<IdKind>,
+}
+
+impl FromStr for ColumnArg {
+    type Err = ParseKindError;
+
+    fn from_str(text: &str) -> Result<Self, ParseKindError> {
+        let (name, kind) = match text.rsplit_once('=') {
+            Some((name, kind)) => (name, Some(kind.parse()?)),
+            None => (text, None),
+        };
+        Ok(Self { name: name.to_owned(), kind })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct InputArgs {
+    /// What the ids are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
+    #[arg(long, value_name = "KIND", default_value = "md5")]
+    id_kind: IdKind,
+    /// How rows are told apart
+    #[arg(long, value_enum, default_value = "lines")]
+    format: Format,
+    /// csv: a column that holds ids, and their kind if it is not --id-kind; may be given several times
+    #[arg(long = "column", value_name = "NAME[=KIND]")]
+    columns: Vec<ColumnArg>,
+    /// csv: what separates cells
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
+    delimiter: u8,
+    /// The case ids are brought into before md5, instead of their kind's own: as-is, lower, upper, all
+    /// (all adds each spelling as a key of its own)
+    #[arg(long)]
+    case: Option<Case>,
+    /// Another id that stands for "no id", besides those built in; may be given several times
+    #[arg(long = "blank", value_name = "ID")]
+    blanks: Vec<String>,
+    /// Threads that parse and build [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl InputArgs {
+    pub(super) fn threads(&self) -> usize {
+        self.threads.map_or_else(default_threads, NonZeroUsize::get)
+    }
+
+    /// What the flags and `inputs` say is to be read.
+    pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+        let layout = match self.format {
+            Format::Lines if !self.columns.is_empty() => return Err(UsageError::ColumnOfLines.into()),
+            Format::Lines => Layout::Lines { kind: self.id_kind },
+            Format::Csv if self.columns.is_empty() => return Err(UsageError::NoColumn.into()),
+            Format::Csv => {
+                let column = |column: &ColumnArg| Column {
+                    name: column.name.clone(),
+                    kind: column.kind.unwrap_or(self.id_kind),
+                };
+                Layout::Csv { columns: self.columns.iter().map(column).collect(), delimiter: self.delimiter }
+            }
+        };
+        let keys = KeyMaker::with_extra_blanks(&self.blanks);
+        Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys })
+    }
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, &'static str> {
+    match text.as_bytes() {
+        b"\\t" | b"tab" => Ok(b'\t'),
+        [b'"' | b'\n' | b'\r'] => Err("quotes and line ends cannot separate cells"),
+        [byte] => Ok(*byte),
+        _ => Err("accepted: one ASCII character, or \\t"),
+    }
+}

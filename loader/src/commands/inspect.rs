@@ -1,0 +1,100 @@
+//! `inspect`: what a generation consists of, and how full its filters are.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Manifest};
+
+use super::verify::FillSurvey;
+use super::{CommandError, Output, Target, default_threads, runtime};
+
+/// Show what a generation consists of: its manifest, and the fill of its filters as read from its chunks.
+#[derive(Debug, Args)]
+pub(super) struct InspectArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Not the live generation but this one
+    #[arg(long, value_name = "G")]
+    generation: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct InspectReport {
+    audience: String,
+    generation: u64,
+    created_unix_seconds: u64,
+    keys: u64,
+    size_bytes: u64,
+    filter: &'static str,
+    hashes: u32,
+    millibits_per_key: u32,
+    target_fpr: f64,
+    expected_fpr: f64,
+    fill_ratio: FillRatio,
+    build: BuildReport,
+    /// As read from the chunks, over the shards that have keys.
+    survey: FillSurvey,
+    chunks: Vec<ChunkEntry>,
+}
+
+pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
+    let store = args.target.open()?;
+    let progress = output.progress();
+    progress.phase("reading chunks");
+    let (manifest, survey) = runtime()?.block_on(async {
+        let manifest = args.target.manifest(&store, args.generation).await?;
+        let mut survey = FillSurvey::default();
+        let arrived = |_: &ChunkEntry, chunk| {
+            survey.add(manifest.filter(), &chunk);
+            progress.add(1);
+        };
+        let audience = &args.target.audience;
+        store.chunks(audience, &manifest, manifest.chunks(), default_threads(), arrived).await?;
+        Ok::<_, CommandError>((manifest, survey))
+    })?;
+    drop(progress);
+    output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
+}
+
+impl InspectReport {
+    fn new(manifest: &Manifest, survey: FillSurvey) -> Self {
+        Self {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: manifest.generation(),
+            created_unix_seconds: manifest.created_unix_seconds(),
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            filter: manifest.filter().kind().as_str(),
+            hashes: manifest.filter().hashes(),
+            millibits_per_key: manifest.filter().millibits_per_key(),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+            fill_ratio: manifest.fill_ratio(),
+            build: manifest.build().clone(),
+            survey,
+            chunks: manifest.chunks().to_vec(),
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let BuildReport { tool, rows, duplicates, rejected } = &self.build;
+        let bits = f64::from(self.millibits_per_key) / 1000.0;
+        let FillSurvey { shards, fill, expected_fpr } = &self.survey;
+        writeln!(out, "{} generation {}", self.audience, self.generation)?;
+        writeln!(out, "  created     {} (seconds since 1970 UTC)", self.created_unix_seconds)?;
+        writeln!(
+            out,
+            "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable id"
+        )?;
+        writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
+        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks.len())?;
+        writeln!(out, "  filter      {}, {} hashes, {bits} bits per key", self.filter, self.hashes)?;
+        writeln!(out, "  fill        min {:.4}  mean {:.4}  max {:.4}", fill.min, fill.mean, fill.max)?;
+        let fpr = expected_fpr;
+        writeln!(out, "  shards' fpr min {:.3e}  mean {:.3e}  max {:.3e}", fpr.min, fpr.mean, fpr.max)?;
+        writeln!(out, "  fpr         {:.3e} by fill, {:.3e} asked for", self.expected_fpr, self.target_fpr)
+    }
+}

@@ -1,0 +1,146 @@
+//! `list`: which generations there are, and which is live.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use serde::Serialize;
+
+use rtad::snapshot::{AudienceName, Manifest};
+use rtad::store::{Store, StoreError};
+
+use super::{CommandError, Output, runtime};
+
+/// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Where snapshots are published: a directory, or file:///directory
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// Only this audience
+    #[arg(long, value_name = "NAME")]
+    audience: Option<AudienceName>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListReport {
+    audiences: Vec<Audience>,
+}
+
+#[derive(Debug, Serialize)]
+struct Audience {
+    audience: AudienceName,
+    live_generation: Option<u64>,
+    rolled_back_from: Option<u64>,
+    generations: Vec<Generation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Generation {
+    generation: u64,
+    live: bool,
+    /// Why the rest cannot be said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<&'static str>,
+    #[serde(flatten)]
+    facts: Option<Facts>,
+}
+
+#[derive(Debug, Serialize)]
+struct Facts {
+    created_unix_seconds: u64,
+    age_seconds: u64,
+    keys: u64,
+    size_bytes: u64,
+    chunks: usize,
+    filter: &'static str,
+    target_fpr: f64,
+    expected_fpr: f64,
+}
+
+pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
+    let store = Store::open(&args.store)?;
+    let report = runtime()?.block_on(async {
+        let names = match &args.audience {
+            Some(name) => vec![name.clone()],
+            None => store.audiences().await?,
+        };
+        let mut audiences = Vec::new();
+        for name in names {
+            let audience = look_at(&store, name).await?;
+            if audience.live_generation.is_none() && args.audience.is_some() {
+                return Err(CommandError::NotPublished { audience: audience.audience });
+            }
+            audiences.push(audience);
+        }
+        Ok(ListReport { audiences })
+    })?;
+    output.data(&report, ListReport::write_text)
+}
+
+async fn look_at(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
+    let live = store.live(&audience).await?;
+    let live_generation = live.as_ref().map(|live| live.current.generation);
+    let mut generations = Vec::new();
+    for generation in store.generations(&audience).await? {
+        let live = live_generation == Some(generation);
+        // A broken manifest is told, and does not hide the others.
+        let (fault, facts) = match store.manifest_of(&audience, generation).await {
+            Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
+            Err(error) => (Some(error.cause()), None),
+        };
+        generations.push(Generation { generation, live, fault, facts });
+    }
+    let rolled_back_from = live.and_then(|live| live.current.rolled_back_from);
+    Ok(Audience { audience, live_generation, rolled_back_from, generations })
+}
+
+impl Facts {
+    fn of(manifest: &Manifest) -> Self {
+        let created = UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds().min(u32::MAX.into()));
+        let age = SystemTime::now().duration_since(created).unwrap_or_default();
+        Self {
+            created_unix_seconds: manifest.created_unix_seconds(),
+            age_seconds: age.as_secs(),
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            chunks: manifest.chunks().len(),
+            filter: manifest.filter().kind().as_str(),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+        }
+    }
+}
+
+impl ListReport {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.audiences.is_empty() {
+            return writeln!(out, "no audiences");
+        }
+        for Audience { audience, rolled_back_from, generations, .. } in &self.audiences {
+            write!(out, "{audience}")?;
+            match rolled_back_from {
+                Some(from) => writeln!(out, " (rolled back from {from})")?,
+                None => writeln!(out)?,
+            }
+            for Generation { generation, live, fault, facts } in generations {
+                let live = if *live { "live" } else { "" };
+                write!(out, "  {generation:>6} {live:<4} ")?;
+                match facts {
+                    Some(facts) => writeln!(
+                        out,
+                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} old",
+                        HumanCount(facts.keys).to_string(),
+                        HumanBytes(facts.size_bytes).to_string(),
+                        facts.filter,
+                        facts.expected_fpr,
+                        HumanDuration(Duration::from_secs(facts.age_seconds))
+                    )?,
+                    None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! `plan`: what an audience will cost, computed before anything is built.
+//!
+//! A shard's size is a step function of its key count, and key counts are Poisson distributed: the sizes here
+//! are means over that distribution, so that small audiences, whose shards are mostly rounding, come out
+//! right too.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::device::SHARDS;
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::shards_per_chunk;
+
+use super::{CommandError, Output, UsageError};
+
+/// What one core decides per second, at least; the figure that the service is built for.
+const DECISIONS_PER_CORE: u64 = 100_000;
+const PEAK_QPS: u64 = 300_000;
+
+/// Compute what an audience will cost: memory, disk, pods. Reads and writes nothing.
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// Distinct keys
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    keys: u64,
+    /// False-positive rate, a fraction
+    #[arg(long, value_name = "P", default_value_t = 0.0001)]
+    fpr: f64,
+    /// Only this kind of filter: block512, classic [default: both]
+    #[arg(long, value_name = "KIND")]
+    filter: Option<FilterKind>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanReport {
+    keys: u64,
+    target_fpr: f64,
+    filters: Vec<FilterPlan>,
+    build_memory_bytes: u64,
+    qps: u64,
+    decisions_per_core_per_second: u64,
+    one_core_pods: u64,
+    note: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct FilterPlan {
+    filter: FilterKind,
+    hashes: u32,
+    bits_per_key: f64,
+    memory_bytes: u64,
+    swap_memory_bytes: u64,
+    chunks: u64,
+    disk_bytes: u64,
+}
+
+pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
+    let kinds = match args.filter {
+        Some(kind) => vec![kind],
+        None => vec![FilterKind::Block512, FilterKind::Classic],
+    };
+    let filters = kinds.into_iter().map(|kind| FilterPlan::new(kind, args.keys, args.fpr));
+    let report = PlanReport {
+        keys: args.keys,
+        target_fpr: args.fpr,
+        filters: filters.collect::<Result<_, _>>()?,
+        build_memory_bytes: args.keys * 16,
+        qps: PEAK_QPS,
+        decisions_per_core_per_second: DECISIONS_PER_CORE,
+        one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
+        note: "computed, not measured; a swap holds the old and the new snapshot at once",
+    };
+    output.data(&report, PlanReport::write_text)
+}
+
+impl FilterPlan {
+    fn new(kind: FilterKind, keys: u64, fpr: f64) -> Result<Self, UsageError> {
+        let spec = FilterSpec::for_fpr(kind, fpr).map_err(UsageError::Fpr)?;
+        let memory = mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64;
+        let per_chunk = u64::from(shards_per_chunk(&spec, keys));
+        // With few keys some chunks are empty; one key is in one chunk.
+        let chunks = (SHARDS as u64 / per_chunk).min(keys);
+        let headers = chunks * (64 + 4 * per_chunk);
+        Ok(Self {
+            filter: kind,
+            hashes: spec.hashes(),
+            bits_per_key: memory * 8.0 / keys as f64,
+            memory_bytes: memory as u64,
+            swap_memory_bytes: 2 * memory as u64,
+            chunks,
+            disk_bytes: memory as u64 + headers,
+        })
+    }
+}
+
+/// The mean size of a shard's filter when the shards have `mean` keys on average.
+fn mean_filter_bytes(spec: &FilterSpec, mean: f64) -> f64 {
+    // Ten standard deviations either way leave out less than 1e-20.
+    let reach = 10.0 * mean.sqrt() + 20.0;
+    let (first, last) = ((mean - reach).max(0.0) as u32, (mean + reach) as u32);
+    // Relative to the first term, in logarithms: e^-mean itself is zero for large means.
+    let peak = poisson_ln(mean, mean.floor());
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for keys in first..=last {
+        let weight = (poisson_ln(mean, f64::from(keys)) - peak).exp();
+        sum += weight * spec.filter_bytes(keys) as f64;
+        weights += weight;
+    }
+    sum / weights
+}
+
+/// ln of `mean^k / k!`, the factorial by Stirling's series, which is good to 1e-9 from 10 on and exact sums
+/// below.
+fn poisson_ln(mean: f64, k: f64) -> f64 {
+    let ln_factorial = if k < 10.0 {
+        (1..=k as u32).map(|i| f64::from(i).ln()).sum()
+    } else {
+        k * k.ln() - k + 0.5 * (std::f64::consts::TAU * k).ln() + 1.0 / (12.0 * k) - 1.0 / (360.0 * k.powi(3))
+    };
+    k * mean.ln() - ln_factorial
+}
+
+impl PlanReport {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} keys at a false-positive rate of {}", HumanCount(self.keys), self.target_fpr)?;
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:<10} {:>6} {:>9} {:>12} {:>12} {:>7} {:>12}",
+            "filter", "hashes", "bits/key", "memory", "in a swap", "chunks", "disk"
+        )?;
+        for plan in &self.filters {
+            writeln!(
+                out,
+                "{:<10} {:>6} {:>9.3} {:>12} {:>12} {:>7} {:>12}",
+                plan.filter.as_str(),
+                plan.hashes,
+                plan.bits_per_key,
+                HumanBytes(plan.memory_bytes).to_string(),
+                HumanBytes(plan.swap_memory_bytes).to_string(),
+                plan.chunks,
+                HumanBytes(plan.disk_bytes).to_string()
+            )?;
+        }
+        writeln!(out)?;
+        writeln!(out, "building holds about {} of keys in memory", HumanBytes(self.build_memory_bytes))?;
+        writeln!(
+            out,
+            "pods: {} of one core for {} requests/s at {} decisions/s per core, plus spares",
+            self.one_core_pods,
+            HumanCount(self.qps),
+            HumanCount(self.decisions_per_core_per_second)
+        )?;
+        writeln!(out, "{}", self.note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_a_linear_size_is_the_size_of_the_mean() {
+        let spec = FilterSpec::for_fpr(FilterKind::Classic, 0.0001).unwrap();
+        for mean in [0.01, 3.0, 500.0, 23_000.0] {
+            let linear = mean * f64::from(spec.millibits_per_key()) / 8000.0;
+            let found = mean_filter_bytes(&spec, mean);
+            // Rounding up to 8 bytes adds half a word, or a word for each shard that has any key.
+            assert!(found >= linear && found <= linear + 8.0, "{mean}: {found} for {linear}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `query`: whether given devices are members, asked of the store itself.
+//!
+//! Reads the few chunks that hold the ids' shards. The answers are numbered and do not repeat the ids: what
+//! is written may end in a log.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde::Serialize;
+
+use rtad::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad::snapshot::{Chunk, ChunkEntry, Manifest};
+
+use super::{CommandError, Output, Target, default_threads, runtime};
+
+/// Ask whether devices are members. One line per id: its place on the command line, and the answer.
+#[derive(Debug, Args)]
+pub(super) struct QueryArgs {
+    #[command(flatten)]
+    target: Target,
+    /// What the ids are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
+    #[arg(long, value_name = "KIND", default_value = "md5")]
+    id_kind: IdKind,
+    /// Not the live generation but this one
+    #[arg(long, value_name = "G")]
+    generation: Option<u64>,
+    /// Ids; the first is number 1 of the answers
+    #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct QueryReport {
+    audience: String,
+    generation: u64,
+    answers: Vec<&'static str>,
+}
+
+pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
+    let key_maker = KeyMaker::default();
+    let keys: Vec<_> = args.ids.iter().map(|id| key_maker.key(args.id_kind, id.as_bytes())).collect();
+    let store = args.target.open()?;
+    let report = runtime()?.block_on(async {
+        let manifest = args.target.manifest(&store, args.generation).await?;
+        let usable: Vec<_> = keys.iter().flatten().copied().collect();
+        let holds = |entry: &&ChunkEntry| {
+            let shards = entry.first_shard..entry.first_shard + entry.shard_count;
+            usable.iter().any(|key| shards.contains(&key.shard().into()))
+        };
+        let needed: Vec<_> = manifest.chunks().iter().filter(holds).cloned().collect();
+        let mut members = vec![false; keys.len()];
+        let arrived = |_: &ChunkEntry, chunk: Chunk| {
+            for (member, key) in members.iter_mut().zip(&keys) {
+                *member |= key.is_ok_and(|key| contains(&manifest, &chunk, &key));
+            }
+        };
+        store.chunks(&args.target.audience, &manifest, &needed, default_threads(), arrived).await?;
+        let answer = |(key, member): (&Result<DeviceKey, Unusable>, bool)| match key {
+            Ok(_) if member => "member",
+            Ok(_) => "not_member",
+            Err(unusable) => unusable.as_str(),
+        };
+        Ok::<_, CommandError>(QueryReport {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: manifest.generation(),
+            answers: keys.iter().zip(members).map(answer).collect(),
+        })
+    })?;
+    output.data(&report, QueryReport::write_text)
+}
+
+fn contains(manifest: &Manifest, chunk: &Chunk, key: &DeviceKey) -> bool {
+    let filter = chunk.shards().find(|(shard, _)| *shard == key.shard());
+    filter.is_some_and(|(_, range)| manifest.filter().contains(&chunk.filters()[range], key))
+}
+
+impl QueryReport {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (index, answer) in self.answers.iter().enumerate() {
+            writeln!(out, "{}\t{answer}", index + 1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! `rollback`: makes an older generation live again.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{CommandError, Output, Target, UsageError, runtime};
+
+/// Make an older generation live again: by default the newest that is older than the live one.
+#[derive(Debug, Args)]
+pub(super) struct RollbackArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The generation to make live; also a newer one, to undo a rollback
+    #[arg(long, value_name = "G")]
+    to: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RollbackReport {
+    audience: String,
+    generation: u64,
+    previous_generation: u64,
+}
+
+pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
+    let Target { audience, .. } = &args.target;
+    let store = args.target.open()?;
+    let report = runtime()?.block_on(async {
+        let base = store.base(audience).await?;
+        let live = base.current().map(|current| current.generation);
+        let live = live.ok_or_else(|| CommandError::NotPublished { audience: audience.clone() })?;
+        let to = match args.to {
+            Some(generation) if generation == live => {
+                return Err(UsageError::LiveAlready { audience: audience.clone(), generation }.into());
+            }
+            Some(generation) => generation,
+            None => {
+                let older = store.generations(audience).await?.into_iter().rfind(|found| *found < live);
+                older.ok_or_else(|| CommandError::NoOlderGeneration { audience: audience.clone(), live })?
+            }
+        };
+        store.publish(base).await?.roll_back(to).await?;
+        Ok::<_, CommandError>(RollbackReport {
+            audience: audience.as_str().to_owned(),
+            generation: to,
+            previous_generation: live,
+        })
+    })?;
+    output.report(&report, |report, out| {
+        let RollbackReport { audience, generation, previous_generation } = report;
+        writeln!(out, "{audience}: generation {generation} is live, it was {previous_generation}")
+    })
+}

@@ -1,0 +1,238 @@
+//! `verify`: whether a generation is what it says it is.
+//!
+//! Three questions, of the files as they lie in the store: is every file whole (digests, fields, totals,
+//! fill); is every id that should be a member one; are no more strangers members than promised.
+
+mod fill;
+mod probe;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
+use rtad::store::{Store, StoreError};
+
+use super::input_args::InputArgs;
+use super::{CommandError, Output, Target, runtime};
+use crate::input::{self, KeySink};
+use crate::progress::Progress;
+pub(super) use fill::FillSurvey;
+use probe::MeasuredFpr;
+
+/// A measured rate is refused when its whole interval lies above the expected one by more than this factor.
+const MAX_EXCESS: f64 = 1.1;
+/// Fewer false positives prove nothing: of a small audience, whose rate is far below the target, a single one
+/// may be chance.
+const MIN_POSITIVES: u64 = 100;
+/// Sums of floating-point numbers in another order differ in the last places only.
+const TOLERANCE: f64 = 1e-6;
+
+/// Verify a generation: every digest and field of all its files, no false negative, the false-positive rate
+/// measured.
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Not the live generation but this one
+    #[arg(long, value_name = "G")]
+    generation: Option<u64>,
+    /// Inputs whose every usable id must be a member: paths, globs, or `-` for stdin
+    #[arg(long, value_name = "INPUT", num_args = 1..)]
+    against: Vec<OsString>,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Random keys to measure the false-positive rate with
+    /// [default: enough for 10,000 false positives, at most 200 million]
+    #[arg(long, value_name = "N")]
+    probes: Option<u64>,
+}
+
+/// A generation that is not what it says it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum VerifyError {
+    #[error("verification failed")]
+    File(#[source] StoreError),
+    #[error(
+        "verification failed: {field} is {found} by the chunks, the manifest says {stated}; \
+         rebuild with `rtad-loader build`"
+    )]
+    Statistics { field: &'static str, found: f64, stated: f64 },
+    #[error(
+        "verification failed: {missing} of {checked} ids are not members; \
+         were they in the build, and read with the same flags?"
+    )]
+    FalseNegatives { missing: u64, checked: u64 },
+    #[error(
+        "verification failed: measured fpr {} ({} to {}, 95 %) \
+         is more than 10 % above the expected {expected}",
+        measured.measured_fpr, measured.low, measured.high
+    )]
+    Fpr { measured: MeasuredFpr, expected: f64 },
+}
+
+#[derive(Debug, Serialize)]
+struct VerifyReport {
+    audience: String,
+    generation: u64,
+    keys: u64,
+    size_bytes: u64,
+    chunks: usize,
+    against: Option<Against>,
+    #[serde(flatten)]
+    measured: MeasuredFpr,
+    expected_fpr: f64,
+    target_fpr: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Against {
+    rows: u64,
+    checked: u64,
+    blank_or_malformed: u64,
+    false_negatives: u64,
+}
+
+pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
+    let against = (!args.against.is_empty()).then(|| args.input.resolve(&args.against)).transpose()?;
+    let store = args.target.open()?;
+    let threads = args.input.threads();
+    let progress = output.progress();
+    progress.phase("reading chunks");
+    let snapshot = runtime()?.block_on(load(&args, &store, threads, &progress))?;
+    let manifest = snapshot.manifest();
+
+    let against = match against {
+        Some(input) => {
+            progress.phase("looking up rows");
+            let mut lookups: Vec<_> = (0..threads).map(|_| Lookup::new(&snapshot)).collect();
+            let counts = input::read(&input, &mut lookups, None, &progress)?;
+            let missing = lookups.iter().map(|lookup| lookup.missing).sum();
+            if missing > 0 {
+                return Err(VerifyError::FalseNegatives { missing, checked: counts.keys }.into());
+            }
+            Some(Against {
+                rows: counts.rows,
+                checked: counts.keys,
+                blank_or_malformed: counts.rejected.iter().sum(),
+                false_negatives: missing,
+            })
+        }
+        None => None,
+    };
+
+    progress.phase("asking for random keys");
+    let expected = manifest.expected_fpr();
+    let probes = args.probes.unwrap_or_else(|| probe::default_probes(expected));
+    let measured = probe::measure(&snapshot, probes, threads, &progress);
+    if measured.false_positives >= MIN_POSITIVES && measured.low > expected * MAX_EXCESS {
+        return Err(VerifyError::Fpr { measured, expected }.into());
+    }
+    drop(progress);
+    output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
+}
+
+/// Reads all files of the generation; a fault in one is a verification that failed, a store that fails is
+/// not.
+async fn load(
+    args: &VerifyArgs,
+    store: &Store,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Snapshot, CommandError> {
+    let fault = |error| match error {
+        CommandError::Store(
+            error @ (StoreError::Manifest { .. } | StoreError::Chunk { .. } | StoreError::NotFound { .. }),
+        ) => VerifyError::File(error).into(),
+        error => error,
+    };
+    let manifest = args.target.manifest(store, args.generation).await.map_err(fault)?;
+    let mut survey = FillSurvey::default();
+    let mut chunks = HashMap::new();
+    let arrived = |entry: &ChunkEntry, chunk: Chunk| {
+        survey.add(manifest.filter(), &chunk);
+        chunks.insert(entry.first_shard, Arc::new(chunk));
+        progress.add(1);
+    };
+    let read = store.chunks(&args.target.audience, &manifest, manifest.chunks(), threads, arrived).await;
+    read.map_err(|error| fault(error.into()))?;
+    check_statistics(&manifest, &survey)?;
+    let in_order = |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");
+    let chunks = manifest.chunks().iter().map(in_order).collect();
+    Ok(Snapshot::assemble(manifest, chunks))
+}
+
+fn check_statistics(manifest: &Manifest, survey: &FillSurvey) -> Result<(), VerifyError> {
+    let stated_fill = manifest.fill_ratio();
+    for (field, found, stated) in [
+        ("filter.expected_fpr", survey.overall_fpr(), manifest.expected_fpr()),
+        ("filter.fill_ratio.min", survey.fill.min, stated_fill.min),
+        ("filter.fill_ratio.mean", survey.fill.mean, stated_fill.mean),
+        ("filter.fill_ratio.max", survey.fill.max, stated_fill.max),
+    ] {
+        if (found - stated).abs() > TOLERANCE * found.max(stated) {
+            return Err(VerifyError::Statistics { field, found, stated });
+        }
+    }
+    Ok(())
+}
+
+/// Counts keys that are not members.
+struct Lookup<'a> {
+    snapshot: &'a Snapshot,
+    members: Vec<bool>,
+    missing: u64,
+}
+
+impl<'a> Lookup<'a> {
+    const fn new(snapshot: &'a Snapshot) -> Self {
+        Self { snapshot, members: Vec::new(), missing: 0 }
+    }
+}
+
+impl KeySink for Lookup<'_> {
+    fn take(&mut self, keys: &[DeviceKey]) {
+        self.members.resize(keys.len(), false);
+        self.snapshot.contains_many(keys, &mut self.members);
+        self.missing += self.members.iter().filter(|member| !**member).count() as u64;
+    }
+}
+
+impl VerifyReport {
+    fn new(manifest: &Manifest, against: Option<Against>, measured: MeasuredFpr) -> Self {
+        Self {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: manifest.generation(),
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            chunks: manifest.chunks().len(),
+            against,
+            measured,
+            expected_fpr: manifest.expected_fpr(),
+            target_fpr: manifest.target_fpr(),
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} generation {} is whole", self.audience, self.generation)?;
+        writeln!(out, "  keys        {}", HumanCount(self.keys))?;
+        writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        if let Some(Against { rows, checked, blank_or_malformed, .. }) = self.against {
+            writeln!(
+                out,
+                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a usable id)"
+            )?;
+        }
+        let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
+        writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
+        writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
+        writeln!(out, "  expected    {:.3e} by fill, {:.3e} asked for", self.expected_fpr, self.target_fpr)
+    }
+}

@@ -1,0 +1,54 @@
+//! How full the filters are, read from the chunks themselves.
+
+use serde::Serialize;
+
+use rtad::device::SHARDS;
+use rtad::filter::{FilterSpec, fill_ratio};
+use rtad::snapshot::Chunk;
+
+/// Minimum, mean and maximum of a figure over the shards that have keys; all 0 if none has.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) min: f64,
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// With one figure more, the `count`th.
+    fn add(&mut self, figure: f64, count: u32) {
+        self.min = if count == 1 { figure } else { self.min.min(figure) };
+        self.max = self.max.max(figure);
+        self.mean += (figure - self.mean) / f64::from(count);
+    }
+}
+
+/// What chunks say of themselves.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct FillSurvey {
+    /// Shards that have keys.
+    pub(crate) shards: u32,
+    /// The fraction of bits set.
+    pub(crate) fill: Spread,
+    /// The false-positive rate that follows from it.
+    pub(crate) expected_fpr: Spread,
+}
+
+impl FillSurvey {
+    /// Adds a chunk's shards.
+    pub(crate) fn add(&mut self, spec: &FilterSpec, chunk: &Chunk) {
+        for (_, range) in chunk.shards() {
+            let filter = &chunk.filters()[range];
+            if !filter.is_empty() {
+                self.shards += 1;
+                self.fill.add(fill_ratio(filter), self.shards);
+                self.expected_fpr.add(spec.expected_fpr(filter), self.shards);
+            }
+        }
+    }
+
+    /// The false-positive rate of a random key: shards without keys have none.
+    pub(crate) fn overall_fpr(&self) -> f64 {
+        self.expected_fpr.mean * f64::from(self.shards) / SHARDS as f64
+    }
+}

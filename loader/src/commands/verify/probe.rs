@@ -1,0 +1,125 @@
+//! Measures the false-positive rate: random keys, none of which is a member but by an accident of 2⁻¹²⁸.
+//!
+//! The keys depend on nothing but their number, so a measurement can be repeated, on any number of threads.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::Snapshot;
+
+use crate::partition::next;
+use crate::progress::Progress;
+
+/// False positives that a default measurement expects: enough for an interval of 2 % either way.
+const WANTED_POSITIVES: f64 = 10_000.0;
+const MAX_DEFAULT_PROBES: u64 = 200_000_000;
+const BATCH_KEYS: usize = 4096;
+const BATCHES_PER_TURN: u64 = 256;
+/// The normal distribution's 97.5th percentile: two-sided 95 %.
+const Z: f64 = 1.959_963_985;
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct MeasuredFpr {
+    pub(super) probes: u64,
+    pub(super) false_positives: u64,
+    pub(super) measured_fpr: f64,
+    /// 95 % interval (Wilson 1927).
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+/// How many keys to ask for when nothing is said.
+pub(super) fn default_probes(expected_fpr: f64) -> u64 {
+    // A snapshot without keys expects none, however many are asked for.
+    if expected_fpr <= 0.0 {
+        return 1_000_000;
+    }
+    ((WANTED_POSITIVES / expected_fpr).ceil() as u64).min(MAX_DEFAULT_PROBES)
+}
+
+/// Asks `snapshot` for `probes` keys that it should not have.
+pub(super) fn measure(snapshot: &Snapshot, probes: u64, threads: usize, progress: &Progress) -> MeasuredFpr {
+    let turn = BATCHES_PER_TURN * BATCH_KEYS as u64;
+    let turns = (0..probes.div_ceil(turn)).map(|index| index * turn..probes.min((index + 1) * turn));
+    let queue = Mutex::new(turns);
+    let work = || {
+        let mut found = 0;
+        while let Some(turn) = next(&queue) {
+            progress.add(turn.end - turn.start);
+            found += ask(snapshot, turn);
+        }
+        found
+    };
+    let false_positives = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, u64>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).sum()
+    });
+    let (low, high) = wilson(false_positives, probes);
+    let measured_fpr = if probes == 0 { 0.0 } else { false_positives as f64 / probes as f64 };
+    MeasuredFpr { probes, false_positives, measured_fpr, low, high }
+}
+
+fn ask(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
+    let mut keys = Vec::with_capacity(BATCH_KEYS);
+    let mut members = vec![false; BATCH_KEYS];
+    let mut found = 0;
+    while !indices.is_empty() {
+        keys.clear();
+        keys.extend(indices.by_ref().take(BATCH_KEYS).map(random_key));
+        snapshot.contains_many(&keys, &mut members);
+        found += members[..keys.len()].iter().filter(|member| **member).count() as u64;
+    }
+    found
+}
+
+/// Two steps of SplitMix64 (Steele, Lea and Flood 2014) from a seed of its own for each index.
+fn random_key(index: u64) -> DeviceKey {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |n: u64| {
+        let z = n.wrapping_mul(STEP).wrapping_add(0x7261_6e64_6f6d_6b65);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let (high, low) = (step(2 * index), step(2 * index + 1));
+    DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+}
+
+fn wilson(positives: u64, probes: u64) -> (f64, f64) {
+    if probes == 0 {
+        return (0.0, 1.0);
+    }
+    let (n, p) = (probes as f64, positives as f64 / probes as f64);
+    let centre = p + Z * Z / (2.0 * n);
+    let reach = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    (((centre - reach) / scale).max(0.0), (centre + reach) / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_wilsons() {
+        // 10 of 100: 0.0552 to 0.1744, as tables have it.
+        let (low, high) = wilson(10, 100);
+        assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
+        assert_eq!(wilson(0, 1000).0, 0.0);
+        assert_eq!(wilson(0, 0), (0.0, 1.0));
+    }
+
+    #[test]
+    fn enough_is_asked_by_default_and_not_too_much() {
+        assert_eq!(default_probes(0.0001), 100_000_000);
+        assert_eq!(default_probes(1e-7), MAX_DEFAULT_PROBES);
+        assert_eq!(default_probes(0.0), 1_000_000);
+    }
+}

@@ -1,0 +1,244 @@
+//! From dumps of device ids to device keys, on all cores.
+//!
+//! ```text
+//! readers ── blocks of about 1 MiB, cut at row ends ──▶ parsers ── keys ──▶ one sink per parser
+//! ```
+//!
+//! A row that gives no key is counted by its reason and never fatal: [`Counts`] says how many there were, the
+//! caller decides what is too many. What cannot be read at all is an [`InputError`]. Memory is bounded by the
+//! number of threads.
+//!
+//! Ids are personal data: the only place that a row's text goes to is the rejects file, which its owner asked
+//! for.
+
+mod csv;
+mod lines;
+mod open;
+mod parser;
+mod rejects;
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+
+use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
+
+pub(crate) use open::{Opened, Source, expand};
+use parser::Parser;
+pub(crate) use rejects::{Reason, RejectError, Rejects};
+
+use crate::progress::Progress;
+
+const BLOCK_BYTES: usize = 1 << 20;
+/// A longer row is no id, nor a line of ids.
+const MAX_ROW_BYTES: usize = 64 << 10;
+/// More readers would only wait for the parsers.
+const MAX_READERS: usize = 4;
+/// What the number of the next source is set to when reading has failed.
+const FAILED: usize = usize::MAX / 2;
+
+/// An input that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum InputError {
+    #[error("input {input}: there is no such file, and none matches it as a pattern")]
+    Missing { input: String },
+    #[error("input {input}: this build reads files and stdin only; fetch it and pipe it to `-`")]
+    Remote { input: String },
+    #[error("input -: stdin can be read only once")]
+    StdinTwice,
+    #[error("input {input}: not a pattern")]
+    Pattern { input: String, source: glob::PatternError },
+    #[error("input {input}: could not open it")]
+    Open { input: String, source: io::Error },
+    #[error("input {input}: is a directory; name its files, as in {input}/*")]
+    Directory { input: String },
+    #[error("input {input}: could not read it after byte {offset}")]
+    Read { input: String, offset: u64, source: io::Error },
+    #[error("input {input}: {encoding} data is cut short or corrupt after {offset} bytes of text")]
+    Corrupt { input: String, encoding: &'static str, offset: u64, source: io::Error },
+    #[error("input {input}: has no column {column:?}; columns found: {found}")]
+    Column { input: String, column: String, found: String },
+    #[error("input {input}: has more than one column {column:?}")]
+    ColumnTwice { input: String, column: String },
+    #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
+    RowWithoutEnd { input: String, line: u64 },
+}
+
+/// A column and the kind of id in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: IdKind,
+}
+
+/// How rows are told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One id per line.
+    Lines { kind: IdKind },
+    /// A header row, then rows of cells.
+    Csv { columns: Vec<Column>, delimiter: u8 },
+}
+
+/// What is to be read, and how.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) layout: Layout,
+    /// Overrides the kinds' canonical case.
+    pub(crate) case: Option<Case>,
+    pub(crate) keys: KeyMaker,
+}
+
+/// Where a parser's keys go. Each parser has its own, so no key waits for a lock.
+pub(crate) trait KeySink: Send {
+    fn take(&mut self, keys: &[DeviceKey]);
+}
+
+/// What was read. A value is what one row holds in one column; with one column there are as many as rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) rows: u64,
+    pub(crate) values: u64,
+    /// Keys handed to the sinks, those that came up before included.
+    pub(crate) keys: u64,
+    pub(crate) rejected: [u64; Reason::ALL.len()],
+}
+
+impl Counts {
+    pub(crate) const fn of(&self, reason: Reason) -> u64 {
+        self.rejected[reason as usize]
+    }
+
+    /// Values that are broken, as distinct from those that say "no id".
+    pub(crate) fn malformed(&self) -> u64 {
+        self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.values += other.values;
+        self.keys += other.keys;
+        for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
+            *sum += count;
+        }
+    }
+}
+
+/// A cell of a block: it starts where the one before it ends.
+#[derive(Debug)]
+struct Value {
+    line: u64,
+    column: usize,
+    end: usize,
+    /// The row ends before this column.
+    missing: bool,
+}
+
+#[derive(Debug)]
+enum Rows {
+    Lines { first: u64 },
+    Cells { values: Vec<Value>, rows: u64 },
+}
+
+/// Some whole rows of one input.
+#[derive(Debug)]
+struct Block {
+    source: usize,
+    bytes: Vec<u8>,
+    len: usize,
+    rows: Rows,
+}
+
+/// Blocks' memory, used again.
+#[derive(Debug, Default)]
+struct Pool(Mutex<Vec<Vec<u8>>>);
+
+impl Pool {
+    fn take(&self, len: usize) -> Vec<u8> {
+        let mut bytes = self.0.lock().expect("nothing panics under this lock").pop().unwrap_or_default();
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        bytes
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.0.lock().expect("nothing panics under this lock").push(bytes);
+    }
+}
+
+/// Reads all inputs into `sinks`, one parser thread for each.
+///
+/// # Errors
+///
+/// The first input that cannot be read; what the sinks hold is then of no use.
+pub(crate) fn read<S: KeySink>(
+    input: &Input,
+    sinks: &mut [S],
+    rejects: Option<&Rejects>,
+    progress: &Progress,
+) -> Result<Counts, InputError> {
+    let pool = Pool::default();
+    let next_source = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
+    let blocks = Mutex::new(receiver);
+    let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
+    std::thread::scope(|scope| {
+        let (pool, blocks) = (&pool, &blocks);
+        let next_source = &next_source;
+        let readers: Vec<_> = (0..readers)
+            .map(|_| {
+                let sender = sender.clone();
+                scope.spawn(move || read_sources(input, next_source, pool, sender))
+            })
+            .collect();
+        drop(sender);
+        let parsers: Vec<_> = sinks
+            .iter_mut()
+            .map(|sink| {
+                let mut parser = Parser::new(input, rejects);
+                scope.spawn(move || {
+                    parser.run(blocks, pool, sink, progress);
+                    parser.counts
+                })
+            })
+            .collect();
+        let mut counts = Counts::default();
+        for parser in parsers {
+            counts.add(&parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        for reader in readers {
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(counts)
+    })
+}
+
+/// Takes sources until there are none; after an error the other readers stop too.
+fn read_sources(
+    input: &Input,
+    next: &AtomicUsize,
+    pool: &Pool,
+    sender: SyncSender<Block>,
+) -> Result<(), InputError> {
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(source) = input.sources.get(index) else { return Ok(()) };
+        let send = |block| next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok();
+        let read = Opened::open(source).and_then(|mut opened| match &input.layout {
+            Layout::Lines { .. } => {
+                lines::read_blocks(&mut opened, index, pool, send).map_err(|error| opened.failed(error))
+            }
+            Layout::Csv { columns, delimiter } => {
+                csv::read_blocks(&mut opened, index, (columns, *delimiter), pool, send)
+            }
+        });
+        if read.is_err() {
+            next.store(FAILED, Ordering::Relaxed);
+            return read;
+        }
+    }
+}

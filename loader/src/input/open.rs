@@ -1,0 +1,185 @@
+//! From what was written on the command line to bytes: globs, stdin, decompression.
+//!
+//! What a file is compressed with is told by its first bytes, never by its name. Memory is bounded whatever
+//! the file says of itself: gzip has a window of 32 KiB, and a zstd frame that asks for more than 128 MiB is
+//! refused.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::PathBuf;
+
+use flate2::read::MultiGzDecoder;
+
+use super::InputError;
+
+/// What `zstd` itself writes and reads without being asked for more (`--long=27`).
+const MAX_WINDOW_LOG: u32 = 27;
+const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// One thing to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Stdin,
+    File(PathBuf),
+}
+
+impl Source {
+    /// Its name in messages and in the rejects file.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Stdin => "-".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// The files that the arguments name: a file of that very name first, else what matches as a pattern, sorted.
+pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
+    let mut sources = Vec::new();
+    for input in inputs {
+        let path = PathBuf::from(input);
+        if input == "-" {
+            if sources.contains(&Source::Stdin) {
+                return Err(InputError::StdinTwice);
+            }
+            sources.push(Source::Stdin);
+            continue;
+        }
+        if path.exists() {
+            sources.push(Source::File(path));
+            continue;
+        }
+        let shown = path.display().to_string();
+        if shown.contains("://") {
+            return Err(InputError::Remote { input: shown });
+        }
+        let pattern = input.to_str().filter(|text| text.contains(['*', '?', '[']));
+        let Some(pattern) = pattern else {
+            return Err(InputError::Missing { input: shown });
+        };
+        let matches =
+            glob::glob(pattern).map_err(|source| InputError::Pattern { input: shown.clone(), source })?;
+        let before = sources.len();
+        for found in matches {
+            let found = found.map_err(|error| InputError::Open {
+                input: error.path().display().to_string(),
+                source: error.into(),
+            })?;
+            if !found.is_dir() {
+                sources.push(Source::File(found));
+            }
+        }
+        if sources.len() == before {
+            return Err(InputError::Missing { input: shown });
+        }
+    }
+    Ok(sources)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+/// An input being read: text, whatever it was compressed with.
+pub(crate) struct Opened {
+    name: String,
+    reader: Box<dyn Read + Send>,
+    encoding: Encoding,
+    text_bytes: u64,
+}
+
+impl Opened {
+    /// Opens a source and looks at its first bytes.
+    pub(crate) fn open(source: &Source) -> Result<Self, InputError> {
+        let name = source.name();
+        let failed = |source| InputError::Open { input: name.clone(), source };
+        let mut reader: Box<dyn Read + Send> = match source {
+            Source::Stdin => Box::new(io::stdin()),
+            Source::File(path) => {
+                let file = File::open(path).map_err(failed)?;
+                if file.metadata().map_err(failed)?.is_dir() {
+                    return Err(InputError::Directory { input: name });
+                }
+                Box::new(file)
+            }
+        };
+        let mut magic = Vec::with_capacity(4);
+        reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
+        let encoding = match magic[..] {
+            [0x1f, 0x8b, ..] => Encoding::Gzip,
+            // A frame, or one of the sixteen magics of a skippable frame, with which parallel compressors
+            // begin.
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Encoding::Zstd,
+            _ => Encoding::Plain,
+        };
+        let whole = Cursor::new(magic).chain(reader);
+        let reader: Box<dyn Read + Send> = match encoding {
+            Encoding::Plain => Box::new(whole),
+            Encoding::Gzip => {
+                Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_AHEAD_BYTES, whole)))
+            }
+            Encoding::Zstd => {
+                let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
+                decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
+                Box::new(decoder)
+            }
+        };
+        Ok(Self { name, reader, encoding, text_bytes: 0 })
+    }
+
+    /// Its name in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Says where reading failed.
+    pub(crate) fn failed(&self, source: io::Error) -> InputError {
+        let (input, offset) = (self.name.clone(), self.text_bytes);
+        match self.encoding {
+            Encoding::Plain => InputError::Read { input, offset, source },
+            Encoding::Gzip => InputError::Corrupt { input, encoding: "gzip", offset, source },
+            Encoding::Zstd => InputError::Corrupt { input, encoding: "zstd", offset, source },
+        }
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.reader.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(count) => {
+                    self.text_bytes += count as u64;
+                    return Ok(count);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_that_very_name_comes_before_a_pattern() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a[1].txt", "a1.txt", "b.txt", "a.txt"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let expanded = |name: &str| -> Vec<String> {
+            let sources = expand(&[folder.path().join(name).into()]).unwrap();
+            sources.iter().map(|s| s.name().rsplit('/').next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(expanded("a[1].txt"), ["a[1].txt"]);
+        assert_eq!(expanded("[ab].txt"), ["a.txt", "b.txt"]);
+        assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
+        assert!(matches!(expand(&["-".into(), "-".into()]), Err(InputError::StdinTwice)));
+        assert!(matches!(expand(&["https://host/dump".into()]), Err(InputError::Remote { .. })));
+    }
+}

@@ -1,0 +1,109 @@
+//! From blocks of rows to keys; what gives none is counted, and kept if somebody asked for it.
+//!
+//! One parser per thread; its keys and rejects gather in memory that is used again for the next block, so
+//! that a row costs no allocation. A row's text goes nowhere but into the rejects file.
+
+use std::sync::Mutex;
+use std::sync::mpsc::Receiver;
+
+use rtad::device::{DeviceKey, IdKind, Unusable};
+
+use super::rejects::{self, Reason, Rejects};
+use super::{Block, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines};
+use crate::progress::Progress;
+
+/// One parser thread's state.
+#[derive(Debug)]
+pub(super) struct Parser<'a> {
+    input: &'a Input,
+    rejects: Option<&'a Rejects>,
+    names: Vec<String>,
+    pub(super) counts: Counts,
+    keys: Vec<DeviceKey>,
+    rejected: Vec<u8>,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(input: &'a Input, rejects: Option<&'a Rejects>) -> Self {
+        let names = input.sources.iter().map(Source::name).collect();
+        Self { input, rejects, names, counts: Counts::default(), keys: Vec::new(), rejected: Vec::new() }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        blocks: &Mutex<Receiver<Block>>,
+        pool: &Pool,
+        sink: &mut impl KeySink,
+        progress: &Progress,
+    ) {
+        loop {
+            // Held while waiting: whoever holds it gets the next block, the others could get none either.
+            let block = blocks.lock().expect("nothing panics under this lock").recv();
+            let Ok(block) = block else { return };
+            let rows_before = self.counts.rows;
+            self.parse(&block);
+            sink.take(&self.keys);
+            self.counts.keys += self.keys.len() as u64;
+            self.keys.clear();
+            if let Some(rejects) = self.rejects {
+                rejects.write(&mut self.rejected);
+            }
+            progress.add(self.counts.rows - rows_before);
+            pool.give_back(block.bytes);
+        }
+    }
+
+    fn parse(&mut self, block: &Block) {
+        let bytes = &block.bytes[..block.len];
+        match (&block.rows, &self.input.layout) {
+            (Rows::Lines { first }, Layout::Lines { kind }) => {
+                let text = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
+                let mut row = *first;
+                for line in lines::lines(text) {
+                    self.value(block.source, row, *kind, line);
+                    row += 1;
+                }
+                self.counts.rows += row - first;
+            }
+            (Rows::Cells { values, rows }, Layout::Csv { columns, .. }) => {
+                let mut start = 0;
+                for value in values {
+                    let text = &bytes[start..value.end];
+                    start = value.end;
+                    if value.missing {
+                        self.reject(block.source, value.line, Reason::MissingColumn, text);
+                    } else {
+                        self.value(block.source, value.line, columns[value.column].kind, text);
+                    }
+                }
+                self.counts.rows += rows;
+                self.counts.values += values.iter().filter(|value| value.missing).count() as u64;
+            }
+            _ => unreachable!("a layout's reader makes the layout's blocks"),
+        }
+    }
+
+    #[inline]
+    fn value(&mut self, source: usize, line: u64, kind: IdKind, text: &[u8]) {
+        self.counts.values += 1;
+        let reason = if text.len() > MAX_ROW_BYTES {
+            Reason::TooLong
+        } else {
+            let case = self.input.case.unwrap_or(kind.canonical_case());
+            match self.input.keys.keys(kind, case, text, &mut self.keys) {
+                Ok(()) => return,
+                Err(Unusable::Blank) => Reason::Blank,
+                Err(Unusable::Malformed) => Reason::Malformed,
+            }
+        };
+        self.reject(source, line, reason, text);
+    }
+
+    #[cold]
+    fn reject(&mut self, source: usize, line: u64, reason: Reason, text: &[u8]) {
+        self.counts.rejected[reason as usize] += 1;
+        if self.rejects.is_some() {
+            rejects::append_row(&mut self.rejected, &self.names[source], line, reason, text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a person at a terminal sees while it works: one line on stderr, gone when the work is done.
+//!
+//! Nothing is drawn when stderr is not a terminal, or with `--quiet` or `--no-progress`. Shows counts only,
+//! never a row.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A spinner with a phase and a counter; nothing at all when progress is off. Shared by all threads.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Draws if `wanted` and stderr is a terminal.
+    pub(crate) fn new(wanted: bool) -> Self {
+        if !wanted || !std::io::stderr().is_terminal() {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos} ({per_sec}, {elapsed})")
+            .expect("the template is a constant that parses");
+        let bar = ProgressBar::new_spinner().with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar }
+    }
+
+    /// Starts the count again, under another name.
+    pub(crate) fn phase(&self, name: &'static str) {
+        self.bar.reset();
+        self.bar.set_message(name);
+    }
+
+    /// Counts what was done. Called per block or chunk, never per row.
+    pub(crate) fn add(&self, count: u64) {
+        self.bar.inc(count);
+    }
+}
+
+/// Takes the line away, however the work ended, so that a report or an error stands alone.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
