@@ -18,9 +18,9 @@ mod parser;
 mod rejects;
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex};
 
 use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
 
@@ -184,11 +184,11 @@ pub(crate) fn read<S: KeySink>(
     let pool = Pool::default();
     let next_source = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
-    let blocks = Mutex::new(receiver);
+    // Owned by the parsers alone: should all of them panic, the readers find nobody to send to and end too.
+    let blocks = Arc::new(Mutex::new(receiver));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
-        let (pool, blocks) = (&pool, &blocks);
-        let next_source = &next_source;
+        let (pool, next_source) = (&pool, &next_source);
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
@@ -200,12 +200,14 @@ pub(crate) fn read<S: KeySink>(
             .iter_mut()
             .map(|sink| {
                 let mut parser = Parser::new(input, rejects);
+                let blocks = Arc::clone(&blocks);
                 scope.spawn(move || {
-                    parser.run(blocks, pool, sink, progress);
+                    parser.run(&blocks, pool, sink, progress);
                     parser.counts
                 })
             })
             .collect();
+        drop(blocks);
         let mut counts = Counts::default();
         for parser in parsers {
             counts.add(&parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
