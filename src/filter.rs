@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`; Kirsch and Mitzenmacher, *Less
-//!   hashing, same performance* (2006), show that two hashes make as good a filter as k. Each probe is a cache line.
+//!   hashing, same performance* (2006), show that two hashes make as good a filter as k, if it is large: see [`FilterSpec::min_keys`]. Each probe is a cache line.
 //! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, so one cache line holds all probes of a key; Putze, Sanders and
 //!   Singler, *Cache-, hash- and space-efficient Bloom filters* (2007). Probe i of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512`
 //!   of the block for i < 5, and `(h1 >> 9·(i - 5)) mod 512` for i ≥ 5. The probes share no bits with each other and, as

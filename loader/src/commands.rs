@@ -191,6 +191,11 @@ pub(crate) enum UsageError {
     ColumnOfLines,
     #[error("--fpr")]
     Fpr(#[source] SizingError),
+    #[error(
+        "--filter classic keeps an fpr of {fpr} from {min_keys} keys on and there are {keys}; \
+         take --filter block512, which keeps it at any size"
+    )]
+    TooFewKeys { fpr: f64, keys: u64, min_keys: u64 },
     #[error("generation {generation} of {audience} is live already")]
     LiveAlready { audience: AudienceName, generation: u64 },
 }

@@ -25,34 +25,39 @@ fn the_same_set_gives_the_same_chunks() {
     sandbox.file("half1", lines(&all[..30_000]));
     sandbox.file("half2", lines(&all[30_000..]));
     sandbox.file("table", format!("id\n{plain}"));
-    for filter in ["block512", "classic"] {
-        let name = format!("s-{filter}");
-        let mut expected = None;
-        for how in [
-            "--threads 1 {}/plain",
-            "--threads 2 {}/plain",
-            "--threads 8 {}/plain",
-            "--threads 8 {}/backwards",
-            "--threads 2 {}/thrice",
-            "--threads 3 {}/packed",
-            "--threads 4 {}/half2 {}/half1",
-            "--threads 2 --format csv --column id {}/table",
-        ] {
-            let build = format!("build --store {{}}/{name} --audience a --json --filter {filter} {how}");
-            let built = sandbox.run(&build).json();
-            let store = files(&sandbox.path().join(&name));
-            let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
-            assert_eq!(built["keys"], 60_000, "{how}");
-            match &expected {
-                None => assert_eq!(built["chunks_written"], names.len()),
-                Some(expected) => {
-                    assert_eq!(built["chunks_written"], 0, "{how}");
-                    assert_eq!(&names, expected, "{how}");
-                }
+    let mut expected = None;
+    for how in [
+        "--threads 1 {}/plain",
+        "--threads 2 {}/plain",
+        "--threads 8 {}/plain",
+        "--threads 8 {}/backwards",
+        "--threads 2 {}/thrice",
+        "--threads 3 {}/packed",
+        "--threads 4 {}/half2 {}/half1",
+        "--threads 2 --format csv --column id {}/table",
+    ] {
+        let built = sandbox.run(&format!("build --store {{}}/s --audience a --json {how}")).json();
+        let store = files(&sandbox.path().join("s"));
+        let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
+        assert_eq!(built["keys"], 60_000, "{how}");
+        match &expected {
+            None => assert_eq!(built["chunks_written"], names.len()),
+            Some(expected) => {
+                assert_eq!(built["chunks_written"], 0, "{how}");
+                assert_eq!(&names, expected, "{how}");
             }
-            expected = Some(names);
         }
+        expected = Some(names);
     }
+}
+
+#[test]
+fn a_filter_that_cannot_keep_its_rate_is_not_built() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
+    let build = "build --store {}/s --audience a --filter classic {}/ids";
+    sandbox.run(build).fails(2, "from 327680000 keys on and there are 1000");
+    assert!(files(&sandbox.path().join("s")).is_empty(), "nothing was published");
 }
 
 #[test]

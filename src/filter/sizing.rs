@@ -9,6 +9,7 @@
 //! thousandth and kept as an integer, so that every build sizes a shard alike whatever its floating-point library.
 
 use super::{BLOCK_BITS, FilterKind};
+use crate::device::SHARDS;
 
 /// The kind of a filter and its two numbers. Small, `Copy`, and the same for all shards of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +132,18 @@ impl FilterSpec {
                 };
                 blocks * BLOCK_BITS as u64 / 8
             }
+        }
+    }
+
+    /// How many keys an audience must have for its filters to keep `fpr`; 0 if any number will do.
+    ///
+    /// Double hashing knows fewer patterns the fewer bits a classic filter has: two keys whose h1 and h2 agree in their
+    /// leading bits share one. That adds a rate of 0.01 to 0.03 / keys per shard (measured, see `docs/performance.md`): a third
+    /// of 1e-4 at 300 keys per shard. This many keys hold it at about a twentieth of `fpr` or less.
+    pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
+        match kind {
+            FilterKind::Classic => (SHARDS as f64 * (0.5 / fpr).max(500.0)).ceil() as u64,
+            FilterKind::Block512 => 0,
         }
     }
 

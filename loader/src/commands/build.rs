@@ -45,7 +45,8 @@ pub(super) struct BuildArgs {
     /// False-positive rate to size the filters for, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512 (one cache line per look-up), classic (smallest)
+    /// Kind of filter: block512 (one cache line per look-up, any size), classic (an eighth smaller, from 328 million
+    /// keys on at the default rate)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
@@ -87,6 +88,10 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     progress.phase("sorting keys");
     let mut keys = Partitions::merge(parsers);
     let distinct = keys.sort_and_dedup(threads, |keys| progress.add(keys));
+    let min_keys = FilterSpec::min_keys(args.filter, args.fpr);
+    if distinct > 0 && distinct < min_keys {
+        return Err(UsageError::TooFewKeys { fpr: args.fpr, keys: distinct, min_keys }.into());
+    }
     let plan = Plan { filter, target_fpr: args.fpr, keys: distinct, counts, threads };
     progress.phase("building chunks");
     let done = match args.dry_run {
