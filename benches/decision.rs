@@ -171,7 +171,7 @@ fn build(keys: u64, per_shard: u64) -> Snapshot {
                     let mut one = ManifestBuilder::new(spec, 1e-4);
                     one.add(&chunk);
                     let manifest = one.finish(name(), 1, 0, BuildReport::default());
-                    let mut decoder = ChunkDecoder::new(&manifest, &chunk.entry);
+                    let mut decoder = ChunkDecoder::new(manifest.filter(), &chunk.entry);
                     decoder.feed(&chunk.bytes).expect("a good chunk");
                     let read = decoder.finish().expect("a good chunk");
                     chunk.bytes = Vec::new();

@@ -44,7 +44,7 @@
 //! let manifest = manifest.finish("old_users".parse()?, 1, 0, BuildReport::default());
 //!
 //! // What a pod does with the file: every field and the digest are checked.
-//! let mut decoder = ChunkDecoder::new(&manifest, &built.entry);
+//! let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
 //! decoder.feed(&built.bytes)?;
 //! let snapshot = Snapshot::assemble(manifest, vec![Arc::new(decoder.finish()?)]);
 //!

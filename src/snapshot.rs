@@ -12,17 +12,19 @@
 
 mod builder;
 mod chunk;
+mod current;
+mod json;
 mod manifest;
-mod object;
+mod name;
 
 use std::sync::Arc;
 
 pub use builder::{BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
-pub use chunk::{Chunk, ChunkDecoder, ChunkError};
-pub use manifest::{
-    AudienceName, BuildReport, ChunkEntry, Current, Digest, FillRatio, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES,
-    Manifest, ManifestError, NameError,
-};
+pub use chunk::{Chunk, ChunkDecoder, ChunkEntry, ChunkError};
+pub use current::Current;
+pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
+pub use manifest::{BuildReport, FillRatio, Manifest};
+pub use name::{AudienceName, Digest, NameError};
 
 use crate::device::{DeviceKey, SHARDS};
 

@@ -296,7 +296,7 @@ impl Store {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path)?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
-        let mut decoder = ChunkDecoder::new(manifest, entry);
+        let mut decoder = ChunkDecoder::new(manifest.filter(), entry);
         let mut offset = 0;
         while offset < entry.size_bytes {
             let range = GetRange::Bounded(offset..entry.size_bytes.min(offset + PIECE_BYTES));

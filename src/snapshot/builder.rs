@@ -3,8 +3,9 @@
 //! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same bytes, whatever the order
 //! they were read in, the number of threads or the time of day. That is what lets unchanged chunks be shared.
 
-use super::chunk::encode_prefix;
-use super::manifest::{AudienceName, BuildReport, ChunkEntry, Description, Digest, FillRatio, Manifest};
+use super::chunk::{ChunkEntry, encode_prefix};
+use super::manifest::{BuildReport, Description, FillRatio, Manifest};
+use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
 use crate::filter::{FilterSpec, fill_ratio};
 

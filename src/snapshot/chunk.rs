@@ -25,10 +25,11 @@
 use std::io;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::manifest::{ChunkEntry, Digest};
-use super::{Fault, Manifest};
+use super::Fault;
+use super::name::Digest;
 use crate::filter::{FilterKind, FilterSpec};
 use crate::memory::{Pages, Region};
 
@@ -101,6 +102,22 @@ impl ChunkError {
             _ => Fault::Format,
         }
     }
+}
+
+/// One chunk of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChunkEntry {
+    /// SHA-256 of the file, which is also its name.
+    pub digest: Digest,
+    /// First shard whose filter it holds.
+    pub first_shard: u32,
+    /// How many neighbouring shards it holds; at least 1.
+    pub shard_count: u32,
+    /// Distinct keys in them; at least 1.
+    pub keys: u64,
+    /// Size of the file.
+    pub size_bytes: u64,
 }
 
 /// Bytes before the body: the header, the key counts, and zeros up to a multiple of 64.
@@ -196,11 +213,11 @@ struct Body {
 }
 
 impl ChunkDecoder {
-    /// A decoder of the manifest's chunk `entry`.
-    pub fn new(manifest: &Manifest, entry: &ChunkEntry) -> Self {
+    /// A decoder of the chunk that a manifest with these filters describes as `entry`.
+    pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
         let prefix_bytes = usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
         Self {
-            spec: *manifest.filter(),
+            spec: *spec,
             entry: entry.clone(),
             hasher: Sha256::new(),
             received: 0,

@@ -57,7 +57,7 @@ fn decode(
     file: &[u8],
     piece_bytes: usize,
 ) -> Result<Chunk, ChunkError> {
-    let mut decoder = ChunkDecoder::new(manifest, entry);
+    let mut decoder = ChunkDecoder::new(manifest.filter(), entry);
     for piece in file.chunks(piece_bytes) {
         decoder.feed(piece)?;
     }
