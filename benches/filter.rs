@@ -34,6 +34,14 @@ fn main() {
             }
         }
     }
+    println!(
+        "\n| keys per shard | classic, measured fpr for 1e-4 | block512, measured fpr for 1e-4 |\n|---|---|---|"
+    );
+    for per_shard in [5, 15, 76, 305, 1526, 22_888] {
+        let [classic, block] =
+            [FilterKind::Classic, FilterKind::Block512].map(|kind| fpr_of_shards(kind, per_shard));
+        println!("| {per_shard} | {classic:.2e} | {block:.2e} |");
+    }
     let making = best_of_three(|salt| {
         let begun = Instant::now();
         for i in 0..LOOKUPS {
@@ -167,6 +175,14 @@ fn false_positives(table: &Table) -> (f64, f64) {
     let overall = (0..SHARDS).map(|shard| rate(shard, 2000)).sum::<f64>() / SHARDS as f64;
     let worst = (0..16).map(|i| rate(i * 4096 + 7, 4_000_000)).fold(0.0, f64::max);
     (overall, worst)
+}
+
+/// The rate over 4,096 shards of about `mean` keys each, by 20 million strangers.
+fn fpr_of_shards(kind: FilterKind, mean: u64) -> f64 {
+    let spec = FilterSpec::for_fpr(kind, 1e-4).expect("a sensible rate");
+    let (table, _) = build(mean * SHARDS as u64, spec, Pages::Large);
+    let positives = |shard: usize| (0..5000).filter(|i| table.contains(&key(shard, i | 1 << 38))).count();
+    (0..SHARDS).step_by(16).map(positives).sum::<usize>() as f64 / (5000.0 * SHARDS as f64 / 16.0)
 }
 
 fn best_of_three(round: impl Fn(u64) -> f64) -> f64 {
