@@ -7,13 +7,12 @@ use clap::Args;
 use rtad::config::Config;
 use rtad::device::{DeviceKey, IdKind};
 use rtad::filter::{FilterKind, FilterSpec, SizingError};
-use rtad::serve::start;
 use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
 use rtad::store::{Store, StoreError};
 use rtad::sync::now_unix_seconds;
 use rtad::synth::Synth;
 
-use crate::{Failure, Ports, run_until_told};
+use crate::{Failure, Ports, Signals};
 
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
@@ -56,7 +55,10 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     let mut config = Config::read(None, |name| std::env::var(name).ok(), &flags)?;
     config.serve_all(vec![name()]);
     let unchanged = config.clone();
-    let running = start(config, Box::new(move || Ok(unchanged.clone()))).await?;
+    let mut signals = Signals::listen()?;
+    let Some(running) = signals.start(config, Box::new(move || Ok(unchanged.clone()))).await? else {
+        return Ok(());
+    };
     let (decisions, admin) = (running.decision_address, running.admin_address);
     let synth = Synth::new(IdKind::Idfa, SEED);
     let key = |index| DeviceKey::of_canonical(synth.id(index).as_bytes());
@@ -86,7 +88,7 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     );
     let _ = stdout.flush();
     drop(stdout);
-    run_until_told(running).await
+    signals.run(running).await
 }
 
 fn name() -> AudienceName {

@@ -11,7 +11,7 @@ use rtad::config::{Config, ConfigError, Flags};
 use rtad::serve::{Reread, Running, StartError, start};
 use rtad::sync::chain;
 use rtad::telemetry::{LogLevel, init_logging};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Tells an ad platform, in microseconds, whether a device is one you already know.
 #[derive(Parser)]
@@ -136,26 +136,60 @@ async fn serve(arguments: Serve) -> Result<(), Failure> {
     let config = read_config(file.as_ref(), &flags)?;
     let reread: Reread =
         Box::new(move || read_config(file.as_ref(), &flags).map_err(|failure| chain(&failure)));
-    run_until_told(start(config, reread).await?).await
+    let mut signals = Signals::listen()?;
+    match signals.start(config, reread).await? {
+        Some(running) => signals.run(running).await,
+        None => Ok(()),
+    }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains; a second one ends the process at once. SIGHUP reloads the config.
-async fn run_until_told(running: Running) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    loop {
+/// What an operator tells a process. Listened to from before the start: a SIGHUP while the first snapshots load, or a SIGTERM
+/// as soon as the port answers, would otherwise kill it.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// SIGTERM or SIGINT.
+    async fn stop(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            // What comes of it is logged.
-            _ = hang_up.recv() => { let _ = running.reload().await; }
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
-    tokio::select! {
-        () = running.drain() => {}
-        _ = terminate.recv() => tracing::warn!("told twice: stopping at once"),
-        _ = interrupt.recv() => tracing::warn!("told twice: stopping at once"),
+
+    /// Starts to serve; `None` if told to stop before that is done.
+    async fn start(&mut self, config: Config, reread: Reread) -> Result<Option<Running>, Failure> {
+        tokio::select! {
+            running = start(config, reread) => Ok(Some(running?)),
+            () = self.stop() => Ok(None),
+        }
     }
-    Ok(())
+
+    /// Serves until SIGTERM or SIGINT, then drains; a second one ends the process at once. SIGHUP reloads the config.
+    async fn run(&mut self, running: Running) -> Result<(), Failure> {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => break,
+                _ = self.interrupt.recv() => break,
+                // What comes of it is logged.
+                _ = self.hang_up.recv() => { let _ = running.reload().await; }
+            }
+        }
+        tokio::select! {
+            () = running.drain() => {}
+            () = self.stop() => tracing::warn!("told twice: stopping at once"),
+        }
+        Ok(())
+    }
 }

@@ -14,6 +14,7 @@ pub(super) struct Document<'a> {
     flags: &'a Flags,
     environment: &'a dyn Fn(&str) -> Option<String>,
     sections: BTreeMap<String, Entry>,
+    is_readable: bool,
     mistakes: Vec<String>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Section {
 }
 
 impl<'a> Document<'a> {
-    /// Parses the text. A syntax error is the only mistake then, as what follows it cannot be trusted.
+    /// Parses the text. A syntax error is the only mistake then: what is missing may only have been unreadable.
     pub(super) fn parse(
         file: &'a str,
         text: &'a str,
@@ -48,12 +49,13 @@ impl<'a> Document<'a> {
         environment: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let (sections, mistakes) = (BTreeMap::new(), Vec::new());
-        let mut document = Self { file, text, flags, environment, sections, mistakes };
+        let mut document = Self { file, text, flags, environment, sections, is_readable: true, mistakes };
         match DeTable::parse(text) {
             Ok(table) => document.sections = document.entries(table.into_inner()),
             Err(error) => {
                 let line = error.span().map(|span| document.line_of(span.start));
                 document.mistake(line, "syntax", error.message(), "TOML 1.0");
+                document.is_readable = false;
             }
         }
         document
@@ -139,6 +141,9 @@ impl<'a> Document<'a> {
 
     /// All mistakes, those of unknown tables included, in the order of the file as far as they have lines.
     pub(super) fn finish(mut self) -> Vec<String> {
+        if !self.is_readable {
+            self.mistakes.truncate(1);
+        }
         let accepted = "server, store, ids, audience, strategy";
         for (name, Entry { line, .. }) in std::mem::take(&mut self.sections) {
             self.mistake(Some(line), &name, "is not known", accepted);

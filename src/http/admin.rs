@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 
-use super::error::problem;
+use super::error::{ApiError, problem};
 use super::json;
 use crate::catalog::Serving;
 use crate::sync::{LastSync, Shared, now_unix_seconds};
@@ -57,6 +57,11 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/reload", post(reload))
+        .fallback(async || {
+            let accepted = "accepted: /, /livez, /readyz, /metrics, /v1/status, /v1/reload";
+            problem(StatusCode::NOT_FOUND, "not_found", "No such route", accepted)
+        })
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .with_state(app)
 }
 

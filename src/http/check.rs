@@ -83,10 +83,10 @@ fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
 
 /// The `kind` of a query; md5 if there is none. Other parameters are somebody else's.
 fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
-    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    match pairs.rev().find(|(name, _)| *name == "kind") {
+    let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    match pairs.rev().find(|(name, _)| decoded(name) == "kind") {
         None => Ok(IdKind::Md5),
-        Some((_, kind)) => kind.parse().map_err(|_| ApiError::UnknownKind),
+        Some((_, kind)) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
     }
 }
 
@@ -111,6 +111,10 @@ struct Batch<'a> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+    // A derived reader would take a bare list of the fields' values too.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
+    }
     let Batch { ids, kind } =
         serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
@@ -170,14 +174,16 @@ fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
     Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
 }
 
-/// serde_json's message without what it quotes from the body, which may be an id.
+/// serde_json's message without what it quotes from the body, a field's name included: any of it may be an id.
 pub(super) fn error_without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    match message.split_once("invalid type: ").or_else(|| message.split_once("invalid value: ")) {
-        Some((_, rest)) => {
-            let expected = rest.rsplit_once(", expected ").map_or(rest, |(_, expected)| expected);
-            format!("expected {expected}")
+    let quoting = [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
+    for (begins, instead) in quoting {
+        if let Some(rest) = message.strip_prefix(begins) {
+            // The last one is serde's own, whatever the quoted text holds.
+            let expected = rest.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
+            return format!("{instead}expected {expected}");
         }
-        None => message,
     }
+    message
 }

@@ -130,7 +130,6 @@ impl Connections {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.idle_timeout)
-            .pipeline_flush(true)
             .max_buf_size(64 << 10)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);

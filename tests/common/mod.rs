@@ -7,6 +7,7 @@ use rtad::snapshot::{AudienceName, Chunk, Digest, Snapshot};
 use rtad::store::Store;
 
 /// The live snapshot of an audience, read as the service reads it.
+#[allow(dead_code, reason = "each test binary has its own copy of this module, and not all of them read one")]
 pub(crate) async fn read_snapshot(store: &Store, audience: &AudienceName) -> Snapshot {
     let live = store.live(audience).await.unwrap().expect("the audience was published");
     let manifest = store.manifest(audience, &live.current).await.unwrap();
@@ -42,3 +43,13 @@ pub(crate) fn random_keys(seed: &str, count: usize) -> Vec<DeviceKey> {
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Digest::of(bytes).to_string()
 }
+
+#[cfg(feature = "server")]
+#[allow(dead_code, reason = "as above")]
+pub(crate) mod client;
+#[cfg(feature = "server")]
+#[allow(dead_code, reason = "as above")]
+pub(crate) mod process;
+#[cfg(feature = "server")]
+#[allow(dead_code, reason = "as above")]
+pub(crate) mod server;

@@ -1,0 +1,17 @@
+//! What the two ports promise, asked of the real service over real sockets.
+
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod admin;
+mod check_many;
+mod check_one;
+#[path = "../common/mod.rs"]
+mod common;
+mod decide;
+mod errors;
+mod limits;
+mod metrics;
+mod privacy;
+mod protocol;
+mod reload;
