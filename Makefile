@@ -10,7 +10,7 @@ demo:
 test:
 	cargo test --workspace
 	cargo check --lib --no-default-features
-	bash tests/openapi/run.sh
+	bash tests/openapi/run.sh target/debug/rtad
 	bash tests/readme.sh
 
 # The long ones too: 20 million ids end to end, in release.
