@@ -2,7 +2,11 @@
 //!
 //! Everything is waited for by its condition; a deadline only ends a test that would hang.
 
-#![allow(dead_code, reason = "each test binary has its own copy of this module and uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary has its own copy of this module and uses a part of it"
+)]
 
 pub(crate) mod client;
 pub(crate) mod depot;
