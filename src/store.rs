@@ -15,7 +15,7 @@
 mod publish;
 
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
@@ -126,11 +126,7 @@ pub struct Store {
 
 #[derive(Debug, Clone)]
 enum Backend {
-    /// Opened at first use: a pod may start before its volume has anything on it.
-    Directory {
-        root: PathBuf,
-        opened: Arc<OnceLock<LocalFileSystem>>,
-    },
+    Directory(PathBuf),
     Memory(Arc<InMemory>),
 }
 
@@ -151,7 +147,7 @@ impl Store {
         if path.is_empty() {
             return Err(error("it is empty"));
         }
-        Ok(Self { backend: Backend::Directory { root: path.into(), opened: Arc::default() } })
+        Ok(Self { backend: Backend::Directory(path.into()) })
     }
 
     /// A store in this process's memory: for tests of what is published and read by conditional puts.
@@ -161,25 +157,24 @@ impl Store {
 
     fn directory(&self) -> Option<&FilePath> {
         match &self.backend {
-            Backend::Directory { root, .. } => Some(root),
+            Backend::Directory(root) => Some(root),
             Backend::Memory(_) => None,
         }
     }
 
-    fn objects(&self, path: &Path) -> Result<&dyn ObjectStore, StoreError> {
+    /// A directory is opened anew each time, for a few microseconds: it may come later than the pod, and a link to it may be
+    /// swapped for a link to another, as volumes of config maps are updated.
+    fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
         match &self.backend {
-            Backend::Memory(memory) => Ok(memory.as_ref()),
-            Backend::Directory { root, opened } => {
-                if let Some(files) = opened.get() {
-                    return Ok(files);
-                }
+            Backend::Memory(memory) => Ok(Arc::clone(memory) as Arc<dyn ObjectStore>),
+            Backend::Directory(root) => {
                 if !root.exists() {
                     return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
                 }
                 let files = LocalFileSystem::new_with_prefix(root)
                     .map_err(|source| StoreError::backend("open", path, source))?
                     .with_fsync(true);
-                Ok(opened.get_or_init(|| files))
+                Ok(Arc::new(files))
             }
         }
     }
@@ -213,7 +208,7 @@ impl Store {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             objects => objects?,
         };
-        let (bytes, version) = match read_small(objects, &path, MAX_CURRENT_BYTES, "CURRENT").await {
+        let (bytes, version) = match read_small(&*objects, &path, MAX_CURRENT_BYTES, "CURRENT").await {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             read => read?,
         };
@@ -252,7 +247,7 @@ impl Store {
     }
 
     async fn manifest_bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
-        let (bytes, _) = read_small(self.objects(path)?, path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        let (bytes, _) = read_small(&*self.objects(path)?, path, MAX_MANIFEST_BYTES, "the manifest").await?;
         Ok(bytes)
     }
 

@@ -188,7 +188,8 @@ struct Seen {
 
 #[derive(Debug)]
 struct Refused {
-    sequence: u64,
+    /// All of it, not its sequence alone: a `CURRENT` that was restored by hand counts on from where it was.
+    current: Current,
     polls_to_skip: u32,
     next_skip: u32,
     result: &'static str,
@@ -301,7 +302,6 @@ impl Sync {
         let (_, snapshot) = result?;
         if let Some(snapshot) = &snapshot {
             let manifest = snapshot.manifest();
-            self.shared.telemetry.snapshot(manifest);
             tracing::info!(
                 audience = name,
                 generation = manifest.generation(),
@@ -330,7 +330,7 @@ impl Sync {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
-        if let Some(refused) = seen.refused.as_mut().filter(|refused| refused.sequence == current.sequence)
+        if let Some(refused) = seen.refused.as_mut().filter(|refused| refused.current == current)
             && refused.polls_to_skip > 0
         {
             refused.polls_to_skip -= 1;
@@ -342,10 +342,10 @@ impl Sync {
                 Ok((Look::Loaded, Some(Arc::new(snapshot))))
             }
             Err(error) => {
-                let again = seen.refused.take().filter(|refused| refused.sequence == current.sequence);
+                let again = seen.refused.take().filter(|refused| refused.current == current);
                 let skip = again.map_or(0, |refused| refused.next_skip);
                 seen.refused = Some(Refused {
-                    sequence: current.sequence,
+                    current,
                     polls_to_skip: skip,
                     next_skip: (skip * 2 + 1).min(MAX_BACKOFF_POLLS),
                     result: error.cause(),
@@ -405,6 +405,10 @@ impl Sync {
             (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
         });
         let complete = catalog.is_complete();
+        // Not when it is read: a reload may still throw it away.
+        for snapshot in catalog.audiences().iter().filter_map(|audience| audience.snapshot.as_ref()) {
+            self.shared.telemetry.snapshot(snapshot.manifest());
+        }
         let old = self.serving.swap(Arc::new(catalog));
         if complete {
             self.shared.readiness.complete();

@@ -62,7 +62,7 @@ impl Store {
         let audience = base.audience.clone();
         let lock = match &self.backend {
             Backend::Memory(_) => None,
-            Backend::Directory { root, .. } => {
+            Backend::Directory(root) => {
                 let folder = root.join(audience.as_str());
                 let locked = blocking(move || lock_and_sweep(&folder)).await;
                 let failed = |source: io::Error| StoreError::Backend {

@@ -1,0 +1,179 @@
+//! A store in a directory of the test's own, published into by [`Store`] and spoiled file by file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rtad::device::DeviceKey;
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, chunk_runs,
+};
+use rtad::store::{Base, Store, StoreError};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Files of an audience by their path below its folder.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// How snapshots are built.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) filter: FilterSpec,
+    pub(crate) shards_per_chunk: u32,
+    pub(crate) created_unix_seconds: u64,
+    /// Kept in the manifest; a test may tell generations by it.
+    pub(crate) rows: u64,
+}
+
+impl Spec {
+    /// Ordinary filters in chunks of 4,096 shards, built just now.
+    pub(crate) fn small() -> Self {
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        let created_unix_seconds = rtad::sync::now_unix_seconds();
+        Self { filter, shards_per_chunk: 4096, created_unix_seconds, rows: 0 }
+    }
+}
+
+/// A directory with a store in it.
+pub(crate) struct Depot {
+    pub(crate) store: Store,
+    pub(crate) root: PathBuf,
+    runtime: Runtime,
+    _folder: Option<TempDir>,
+}
+
+impl Depot {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut depot = Self::at(folder.path().join("store"));
+        depot._folder = Some(folder);
+        depot
+    }
+
+    /// Over a directory that is another's.
+    pub(crate) fn at(root: PathBuf) -> Self {
+        std::fs::create_dir_all(&root).unwrap();
+        let store = Store::open(root.to_str().unwrap()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { store, root, runtime, _folder: None }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.root.to_str().unwrap()
+    }
+
+    pub(crate) fn base(&self, audience: &str) -> Base {
+        self.runtime.block_on(self.store.base(&name(audience))).unwrap()
+    }
+
+    /// Publishes sorted keys; returns the generation.
+    pub(crate) fn publish(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
+        self.publish_over(self.base(audience), audience, keys, spec).unwrap()
+    }
+
+    /// Publishes what was built since `base`.
+    pub(crate) fn publish_over(
+        &self,
+        base: Base,
+        audience: &str,
+        keys: &[DeviceKey],
+        spec: &Spec,
+    ) -> Result<u64, StoreError> {
+        self.runtime.block_on(async {
+            let publication = self.store.publish(base).await?;
+            let mut builder = ManifestBuilder::new(spec.filter, 0.0001);
+            for run in chunk_runs(keys, spec.shards_per_chunk) {
+                let chunk = BuiltChunk::build(&spec.filter, run);
+                builder.add(&chunk);
+                publication.put_chunk(chunk).await?;
+            }
+            let build = BuildReport { tool: "test".to_owned(), rows: spec.rows, ..BuildReport::default() };
+            let generation = publication.generation();
+            let manifest = builder.finish(name(audience), generation, spec.created_unix_seconds, build);
+            publication.commit(&manifest).await
+        })
+    }
+
+    pub(crate) fn roll_back(&self, audience: &str, generation: u64) {
+        let base = self.base(audience);
+        self.runtime.block_on(async {
+            self.store.publish(base).await.unwrap().roll_back(generation).await.unwrap();
+        });
+    }
+
+    /// `CURRENT`, if there is one.
+    pub(crate) fn current(&self, audience: &str) -> Option<Current> {
+        self.base(audience).current().cloned()
+    }
+
+    /// The live manifest.
+    pub(crate) fn manifest(&self, audience: &str) -> Manifest {
+        let current = self.current(audience).unwrap();
+        self.runtime.block_on(self.store.manifest(&name(audience), &current)).unwrap()
+    }
+
+    /// The live snapshot, read and verified as the service does it.
+    pub(crate) fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
+        let audience = name(audience);
+        self.runtime.block_on(async {
+            let live = self.store.live(&audience).await?.expect("something is live");
+            let manifest = self.store.manifest(&audience, &live.current).await?;
+            let mut chunks = BTreeMap::new();
+            self.store
+                .chunks(&audience, &manifest, manifest.chunks(), 2, |entry, chunk| {
+                    chunks.insert(entry.first_shard, Arc::new(chunk));
+                })
+                .await?;
+            Ok(Snapshot::assemble(manifest, chunks.into_values().collect()))
+        })
+    }
+
+    /// Generations that have a manifest.
+    pub(crate) fn generations(&self, audience: &str) -> Vec<u64> {
+        self.runtime.block_on(self.store.generations(&name(audience))).unwrap()
+    }
+
+    /// Where a file of the audience lies.
+    pub(crate) fn path(&self, audience: &str, file: &str) -> PathBuf {
+        self.root.join(audience).join(file)
+    }
+
+    /// All of the audience's files but the lock.
+    pub(crate) fn files(&self, audience: &str) -> Files {
+        let folder = self.root.join(audience);
+        let mut files = Files::new();
+        collect(&folder, &folder, &mut files);
+        files.remove("LOCK");
+        files
+    }
+
+    /// Replaces a file, or removes it, in one step: a reader sees either the old one or the new one.
+    pub(crate) fn put(&self, audience: &str, file: &str, bytes: Option<&[u8]>) {
+        let path = self.path(audience, file);
+        match bytes {
+            Some(bytes) => {
+                let staged = self.root.join("staged#");
+                std::fs::write(&staged, bytes).unwrap();
+                std::fs::rename(&staged, path).unwrap();
+            }
+            None => std::fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut Files) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            files.insert(name, std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+fn name(audience: &str) -> AudienceName {
+    audience.parse().unwrap()
+}
