@@ -11,128 +11,28 @@
 //!
 //! There is one [`Sync`], and only it writes the catalog, so no two writers ever race.
 
-use std::collections::{BTreeMap, HashMap};
+mod error;
+mod shared;
+
+use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
+pub use error::{SyncError, chain};
+pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
+
 use crate::catalog::{Audience, Catalog, Serving};
 use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Snapshot};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::strategy::Strategy;
-use crate::telemetry::Telemetry;
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
 const PARALLEL_CHUNKS: usize = 2;
 /// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
 const MAX_BACKOFF_POLLS: u32 = 32;
-
-/// Why an audience could not be brought up to date.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SyncError {
-    /// The store failed, or a file in it is refused.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Nothing of this audience was ever published.
-    #[error(
-        "audience {audience} is not in the store: publish it with `rtad-loader build --audience {audience}`"
-    )]
-    NotPublished {
-        /// The audience.
-        audience: AudienceName,
-    },
-    /// `CURRENT` is older than what was read before.
-    #[error(
-        "CURRENT is stale: it names generation {found}, generation {served} is served and no rollback is recorded"
-    )]
-    Stale {
-        /// Generation that `CURRENT` names.
-        found: u64,
-        /// Generation being served.
-        served: u64,
-    },
-    /// The snapshot is larger than the config allows.
-    #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
-    TooLarge {
-        /// Its size.
-        size_bytes: u64,
-        /// The limit.
-        limit_bytes: u64,
-    },
-}
-
-impl SyncError {
-    /// The cause as `rtad_sync_total{result}` counts it.
-    pub const fn cause(&self) -> &'static str {
-        match self {
-            Self::Store(error) => error.cause(),
-            Self::NotPublished { .. } => "not_found",
-            Self::Stale { .. } => "stale",
-            Self::TooLarge { .. } => "too_large",
-        }
-    }
-}
-
-/// Whether the pod should get traffic. Rises once, when every required audience has been loaded; falls once, on draining.
-#[derive(Debug, Default)]
-pub struct Readiness {
-    complete: AtomicBool,
-    draining: AtomicBool,
-}
-
-impl Readiness {
-    /// Ready: complete and not draining. A refresh that fails does not change it.
-    pub fn is_ready(&self) -> bool {
-        self.complete.load(Ordering::Acquire) && !self.is_draining()
-    }
-
-    /// Whether the process is on its way out.
-    #[inline]
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    /// Every required audience has been loaded.
-    pub fn complete(&self) {
-        self.complete.store(true, Ordering::Release);
-    }
-
-    /// The process is on its way out.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-}
-
-/// How the last look at an audience went, for people.
-#[derive(Debug, Clone, serde::Serialize)]
-pub struct LastSync {
-    /// When, in seconds since 1970.
-    pub at_unix_seconds: u64,
-    /// `ok`, `unchanged`, or the cause of the failure.
-    pub result: &'static str,
-    /// The failure in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-/// The last look at each audience; written by sync, read by the admin port.
-#[derive(Debug, Default)]
-pub struct SyncBoard(Mutex<BTreeMap<AudienceName, LastSync>>);
-
-impl SyncBoard {
-    /// How the last look at the audience went; `None` before the first.
-    pub fn last(&self, audience: &AudienceName) -> Option<LastSync> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(audience).cloned()
-    }
-
-    fn set(&self, audience: &AudienceName, last: LastSync) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(audience.clone(), last);
-    }
-}
 
 /// What sync is told to do besides looking at the store now and then.
 #[derive(Debug)]
@@ -154,17 +54,6 @@ pub struct Plan {
     pub poll_interval: Duration,
     /// Larger snapshots are refused.
     pub max_snapshot_bytes: u64,
-}
-
-/// What others see of sync.
-#[derive(Debug, Clone, Default)]
-pub struct Shared {
-    /// All metrics.
-    pub telemetry: Arc<Telemetry>,
-    /// Whether the pod should get traffic.
-    pub readiness: Arc<Readiness>,
-    /// How the last looks went.
-    pub board: Arc<SyncBoard>,
 }
 
 /// The task that keeps the catalog current.
@@ -253,24 +142,26 @@ impl Sync {
 
     /// Looks at every audience once, one after the other, so that no more than one is loaded beside what is served.
     pub async fn look_at_all(&mut self) {
-        let audiences: Vec<Audience> = self.serving.load().audiences().to_vec();
-        for audience in audiences {
-            // A failure is counted, logged and kept for the status page; the last good generation goes on.
-            let _ = self.look_at(&audience).await;
+        let names: Vec<AudienceName> =
+            self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
+        for name in names {
+            self.look_at(&name).await;
         }
         self.mark_stale();
     }
 
-    /// Looks at one audience and serves what it finds.
-    async fn look_at(&mut self, audience: &Audience) -> Result<(), SyncError> {
-        let loaded = self.observed(audience).await?;
-        if let Some(snapshot) = loaded {
-            let name = &audience.name;
+    /// Looks at one audience and serves what it finds. A failure is counted, logged and kept for the status page; the last
+    /// good generation goes on.
+    async fn look_at(&mut self, name: &AudienceName) {
+        let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
+        let observed = self.observed(&audience).await;
+        // Before the swap: the old snapshot's last holder must be the retired catalog, not this task.
+        drop(audience);
+        if let Ok(Some(snapshot)) = observed {
             self.swap(self.serving.load().with_audiences(|old| {
                 (old.name == *name).then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
             }));
         }
-        Ok(())
     }
 
     /// What the store has that is newer than `audience`, with the attempt counted and logged.
@@ -409,7 +300,12 @@ impl Sync {
         for snapshot in catalog.audiences().iter().filter_map(|audience| audience.snapshot.as_ref()) {
             self.shared.telemetry.snapshot(snapshot.manifest());
         }
+        let kept: Vec<AudienceName> =
+            catalog.audiences().iter().map(|audience| audience.name.clone()).collect();
         let old = self.serving.swap(Arc::new(catalog));
+        for dropped in old.audiences().iter().filter(|audience| !kept.contains(&audience.name)) {
+            self.shared.telemetry.no_snapshot(dropped.name.as_str());
+        }
         if complete {
             self.shared.readiness.complete();
         }
@@ -475,23 +371,6 @@ async fn retire(old: Arc<Catalog>) {
     let _ = tokio::task::spawn_blocking(move || drop(old)).await;
 }
 
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    line
-}
-
-/// Seconds since 1970.
-pub fn now_unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// The interval give or take a tenth, so that a fleet does not ask all at once.
 fn jittered(interval: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
@@ -499,45 +378,4 @@ fn jittered(interval: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn current(sequence: u64, generation: u64, rolled_back_from: Option<u64>) -> Current {
-        Current::new(sequence, generation, b"", rolled_back_from)
-    }
-
-    #[test]
-    fn only_a_later_current_replaces_what_is_served() {
-        for (current, seen, served, expected) in [
-            (current(6, 6, None), 5, 5, true),
-            (current(5, 6, None), 5, 5, false),
-            (current(4, 4, None), 5, 5, false),
-            (current(6, 3, None), 5, 5, false),
-            (current(6, 3, Some(5)), 5, 5, true),
-            (current(6, 3, Some(4)), 5, 5, false),
-            (current(7, 5, None), 6, 3, true),
-        ] {
-            assert_eq!(
-                supersedes(&current, seen, served),
-                expected,
-                "{current:?} after {seen}, serving {served}"
-            );
-        }
-    }
-
-    #[test]
-    fn intervals_vary_by_a_tenth() {
-        for _ in 0..1000 {
-            let interval = jittered(Duration::from_secs(10));
-            assert!((Duration::from_secs(9)..=Duration::from_secs(11)).contains(&interval));
-        }
-    }
-
-    #[test]
-    fn causes_are_told_once_and_in_order() {
-        let cause = crate::snapshot::ManifestError::Version { found: 2 };
-        let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source: cause };
-        let line = chain(&SyncError::Store(error));
-        assert_eq!(line, "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad");
-    }
-}
+mod tests;

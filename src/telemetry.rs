@@ -232,15 +232,35 @@ impl Telemetry {
 
     /// States what is served of an audience.
     pub fn snapshot(&self, manifest: &Manifest) {
-        let audience = manifest.audience().as_str();
-        let set = |name: &'static str, value: f64| self.gauge(name, &[("audience", audience)]).set(value);
-        set("rtad_snapshot_generation", manifest.generation() as f64);
-        set("rtad_snapshot_keys", manifest.keys() as f64);
-        set("rtad_snapshot_size_bytes", manifest.size_bytes() as f64);
-        set("rtad_snapshot_created_timestamp_seconds", manifest.created_unix_seconds() as f64);
-        set("rtad_snapshot_expected_fpr", manifest.expected_fpr());
         let fill = manifest.fill_ratio();
-        for (stat, value) in [("min", fill.min), ("mean", fill.mean), ("max", fill.max)] {
+        let values = [
+            manifest.generation() as f64,
+            manifest.keys() as f64,
+            manifest.size_bytes() as f64,
+            manifest.created_unix_seconds() as f64,
+            manifest.expected_fpr(),
+        ];
+        self.set_snapshot(manifest.audience().as_str(), values, [fill.min, fill.mean, fill.max]);
+    }
+
+    /// States that an audience is no longer served: the exporter cannot forget a series, and no comparison with NaN holds, so
+    /// that no alert on its age goes off.
+    pub fn no_snapshot(&self, audience: &str) {
+        self.set_snapshot(audience, [f64::NAN; 5], [f64::NAN; 3]);
+    }
+
+    fn set_snapshot(&self, audience: &str, values: [f64; 5], fill: [f64; 3]) {
+        const NAMES: [&str; 5] = [
+            "rtad_snapshot_generation",
+            "rtad_snapshot_keys",
+            "rtad_snapshot_size_bytes",
+            "rtad_snapshot_created_timestamp_seconds",
+            "rtad_snapshot_expected_fpr",
+        ];
+        for (name, value) in NAMES.into_iter().zip(values) {
+            self.gauge(name, &[("audience", audience)]).set(value);
+        }
+        for (stat, value) in ["min", "mean", "max"].into_iter().zip(fill) {
             self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)]).set(value);
         }
     }

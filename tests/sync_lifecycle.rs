@@ -275,6 +275,9 @@ exclude = ["others", "old_users"]
     // Taken out, and put back: read again, as nothing of it was kept.
     server.reload(with("")).unwrap();
     assert_eq!((server.generation("others"), server.status("others")), (0, Value::Null));
+    let metrics = String::from_utf8(server.admin.get("/metrics").1).unwrap();
+    let created = "rtad_snapshot_created_timestamp_seconds{audience=\"others\"} NaN";
+    assert!(metrics.contains(created), "no alert goes off on the age of what is no longer served");
     assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
     server.reload(with(more)).unwrap();
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 2));

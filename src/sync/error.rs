@@ -1,0 +1,63 @@
+//! What keeps an audience from being brought up to date.
+
+use crate::snapshot::AudienceName;
+use crate::store::StoreError;
+
+/// Why an audience could not be brought up to date.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The store failed, or a file in it is refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing of this audience was ever published.
+    #[error(
+        "audience {audience} is not in the store: publish it with `rtad-loader build --audience {audience}`"
+    )]
+    NotPublished {
+        /// The audience.
+        audience: AudienceName,
+    },
+    /// `CURRENT` is older than what was read before.
+    #[error(
+        "CURRENT is stale: it names generation {found}, generation {served} is served and no rollback is recorded"
+    )]
+    Stale {
+        /// Generation that `CURRENT` names.
+        found: u64,
+        /// Generation being served.
+        served: u64,
+    },
+    /// The snapshot is larger than the config allows.
+    #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
+    TooLarge {
+        /// Its size.
+        size_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+}
+
+impl SyncError {
+    /// The cause as `rtad_sync_total{result}` counts it.
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.cause(),
+            Self::NotPublished { .. } => "not_found",
+            Self::Stale { .. } => "stale",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
+}
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    line
+}
