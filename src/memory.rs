@@ -43,12 +43,17 @@ impl Region {
         let address = map.as_ptr().addr();
         let start = if slack == 0 { 0 } else { address.next_multiple_of(LARGE_PAGE_BYTES) - address };
         if cfg!(target_os = "linux") && len > 0 {
-            let advice = match pages {
-                Pages::Large => Advice::HugePage,
-                Pages::Small => Advice::NoHugePage,
+            let large = match pages {
+                Pages::Large => len - len % LARGE_PAGE_BYTES,
+                Pages::Small => 0,
             };
-            // A kernel built without large pages refuses the advice; ordinary pages are then what there is.
-            let _ = map.advise(advice);
+            // Whole large pages only: one for the rest would cost up to 2 MiB of a chunk of 8 for nothing. A kernel built
+            // without large pages refuses the advice; ordinary pages are then what there is.
+            if large > 0 {
+                let _ = map.advise_range(Advice::HugePage, start, large);
+            }
+            // From a page's start, as the kernel has it; the rest of a mapping without slack is all of it.
+            let _ = map.advise_range(Advice::NoHugePage, start + large, map.len() - start - large);
         }
         Ok(Self { map, start, len })
     }

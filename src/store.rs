@@ -31,8 +31,8 @@ use crate::snapshot::{
 };
 
 /// How much of a chunk is asked for at a time: large enough that a request costs little beside it, small enough that a
-/// failed one is soon made again.
-const PIECE_BYTES: u64 = 4 << 20;
+/// failed one is soon made again and that the allocator keeps little of it for later.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// A store that does not answer, or an object in it that is refused.
 #[derive(Debug, thiserror::Error)]
