@@ -2,6 +2,7 @@
 //! figure is the process's.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
 
 use rtad::memory::{Pages, Region};
 
