@@ -12,6 +12,9 @@ fail() { echo "readme: $*" >&2; exit 1; }
 # `make test` runs this script, so it is only looked at; `make demo` is built and run with fewer devices in tests/cli.rs.
 [ "$(block '## Two commands' | cut -d'#' -f1 | sed 's/ *$//')" = $'make demo\nmake test' ] || fail "the two commands are not what they were"
 
+# Debian's smallest images have no curl; README's questions are asked with it.
+command -v curl > /dev/null || { apt-get update -qq && apt-get install -qq -y curl > /dev/null; } || fail "needs curl"
+
 work=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT

@@ -3,10 +3,11 @@
 //! Nothing is drawn when stderr is not a terminal, or with `--quiet` or `--no-progress`. Shows counts only,
 //! never a row.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 /// A spinner with a phase and a counter; nothing at all when progress is off. Shared by all threads.
 #[derive(Debug)]
@@ -20,8 +21,13 @@ impl Progress {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
-        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos} ({per_sec}, {elapsed})")
-            .expect("the template is a constant that parses");
+        // The library's own rate has four decimals.
+        let rate = |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+        };
+        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos} ({rate}, {elapsed})")
+            .expect("the template is a constant that parses")
+            .with_key("rate", rate);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar }
