@@ -219,15 +219,17 @@ fn number(range: std::ops::RangeInclusive<usize>) -> impl Fn(&str) -> Option<usi
     move |text| text.parse().ok().filter(|number| range.contains(number))
 }
 
-fn duration(least: Duration) -> impl Fn(&str) -> Option<Duration> {
-    move |text| humantime::parse_duration(text).ok().filter(|duration| *duration >= least)
+fn duration(range: std::ops::RangeInclusive<Duration>) -> impl Fn(&str) -> Option<Duration> {
+    move |text| humantime::parse_duration(text).ok().filter(|duration| range.contains(duration))
 }
 
 fn size(text: &str) -> Option<u64> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64()).filter(|size| *size > 0)
 }
 
-const DURATION: &str = "a duration of at least 1s, such as 75s, 10m or 48h";
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 const SIZE: &str = "a size, such as 64KiB or 8GiB";
 const COUNT: &str = "a number from 1 to 1000000";
 const OUTCOME: &str = "bid or no_bid";
@@ -236,7 +238,6 @@ const NAME: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digi
 fn read_all(document: &mut Document<'_>) -> Config {
     let mut section = document.section("server");
     let d = &mut *document;
-    let second = Duration::from_secs(1);
     let server = ServerConfig {
         listen: section.read(d, "listen", ADDRESS, |text| text.parse().ok()).unwrap_or(LOOPBACK_8080),
         admin_listen: section
@@ -247,14 +248,22 @@ fn read_all(document: &mut Document<'_>) -> Config {
             .unwrap_or(0),
         max_connections: section.read(d, "max_connections", COUNT, number(1..=1_000_000)).unwrap_or(20_000),
         idle_timeout: section
-            .read(d, "idle_timeout", DURATION, duration(second))
+            .read(d, "idle_timeout", "a duration from 1s to 1h, such as 75s", duration(SECOND..=HOUR))
             .unwrap_or(Duration::from_secs(75)),
         max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
         max_in_flight: section.read(d, "max_in_flight", COUNT, number(1..=1_000_000)).unwrap_or(4096),
         drain_timeout: section
-            .read(d, "drain_timeout", "a duration, such as 20s or 0s", duration(Duration::ZERO))
+            .read(
+                d,
+                "drain_timeout",
+                "a duration from 0s to 1h, such as 20s",
+                duration(Duration::ZERO..=HOUR),
+            )
             .unwrap_or(Duration::from_secs(20)),
     };
+    if server.listen == server.admin_listen && server.listen.port() != 0 {
+        d.mistake(None, "server.admin_listen", "is server.listen as well", "a port of its own");
+    }
     section.finish(d);
     let mut section = d.section("store");
     let url: Option<String> = section
@@ -262,11 +271,15 @@ fn read_all(document: &mut Document<'_>) -> Config {
     if url.is_none() && !section.had("url") {
         d.mistake(None, "store.url", "is missing", STORE);
     }
-    let tenth = Duration::from_millis(100);
     let store = StoreConfig {
         url: url.unwrap_or_default(),
         poll_interval: section
-            .read(d, "poll_interval", "a duration of at least 100ms, such as 10s", duration(tenth))
+            .read(
+                d,
+                "poll_interval",
+                "a duration from 100ms to 1h, such as 10s",
+                duration(SECOND / 10..=HOUR),
+            )
             .unwrap_or(Duration::from_secs(10)),
         max_snapshot_size: section.read(d, "max_snapshot_size", SIZE, size).unwrap_or(8 << 30),
     };
@@ -275,12 +288,16 @@ fn read_all(document: &mut Document<'_>) -> Config {
     let ids =
         IdsConfig { blank: section.read_list(d, "blank", "a list of strings", |text| Some(text.to_owned())) };
     section.finish(d);
+    let sections = d.sections("audience");
+    // Whoever misspelt an audience's name is told so once, not again for each strategy that names it.
+    let named: Vec<String> =
+        sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
     let audiences: Vec<AudienceConfig> =
-        d.sections("audience").into_iter().filter_map(|section| read_audience(d, section)).collect();
+        sections.into_iter().filter_map(|section| read_audience(d, section)).collect();
     let strategies = d
         .sections("strategy")
         .into_iter()
-        .filter_map(|section| read_strategy(d, section, &audiences))
+        .filter_map(|section| read_strategy(d, section, &named))
         .collect::<Vec<_>>();
     duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
     duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
@@ -295,25 +312,22 @@ const LOOPBACK_9090: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net:
 fn read_audience(d: &mut Document<'_>, mut section: Section) -> Option<AudienceConfig> {
     let name = section.read_required(d, "name", NAME, |text| text.parse().ok());
     let required = section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
-    let max_age = section.read(d, "max_age", DURATION, duration(Duration::from_secs(1)));
+    let max_age =
+        section.read(d, "max_age", "a duration from 1s to 365d, such as 48h", duration(SECOND..=YEAR));
     section.finish(d);
     Some(AudienceConfig { name: name?, required, max_age })
 }
 
-fn read_strategy(
-    d: &mut Document<'_>,
-    mut section: Section,
-    audiences: &[AudienceConfig],
-) -> Option<StrategyConfig> {
-    let known: Vec<&str> = audiences.iter().map(|audience| audience.name.as_str()).collect();
-    let accepted = format!("a list of audiences of this file: {}", known.join(", "));
-    let audience =
-        |text: &str| text.parse().ok().filter(|name: &AudienceName| known.contains(&name.as_str()));
+fn read_strategy(d: &mut Document<'_>, mut section: Section, named: &[String]) -> Option<StrategyConfig> {
+    let accepted = format!("a list of audiences of this file: {}", named.join(", "));
+    let audience = |text: &str| named.iter().any(|name| name == text).then(|| text.parse().ok());
     let name = section
         .read_required(d, "name", NAME, |text| text.parse().ok().map(|name: AudienceName| name.into()));
-    let exclude = section.read_list(d, "exclude", &accepted, audience);
-    let include = section.read_list(d, "include", &accepted, audience);
-    if exclude.is_empty() && include.is_empty() && !section.had("exclude") && !section.had("include") {
+    let exclude: Vec<AudienceName> =
+        section.read_list(d, "exclude", &accepted, audience).into_iter().flatten().collect();
+    let include: Vec<AudienceName> =
+        section.read_list(d, "include", &accepted, audience).into_iter().flatten().collect();
+    if !section.had("exclude") && !section.had("include") {
         d.mistake(
             section.line(),
             section.path(),

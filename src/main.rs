@@ -182,8 +182,12 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
-                // What comes of it is logged.
-                _ = self.hang_up.recv() => { let _ = running.reload().await; }
+                _ = self.hang_up.recv() => tokio::select! {
+                    // What comes of it is logged.
+                    _ = running.reload() => {}
+                    // A reload waits for the store; whoever wants to stop does not.
+                    () = self.stop() => break,
+                },
             }
         }
         tokio::select! {

@@ -3,9 +3,10 @@
 //! | thread | what runs on it |
 //! |---|---|
 //! | the caller's | signals, and the acceptor of the decision port |
-//! | `admin` | the admin port, sync, the histograms' upkeep |
+//! | `admin` | the admin port, the histograms' upkeep |
+//! | `sync` | looking at the store: a mount that hangs must not stop the probes |
 //! | `worker-N` | connections of the decision port |
-//! | the admin runtime's blocking pool | reading, hashing and freeing snapshots |
+//! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -111,6 +112,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let admin_listener = server::listen(admin_socket).map_err(admin_error)?;
     let admin_address = admin_listener.local_addr().map_err(admin_error)?;
 
+    allow_open_files(config.server.max_connections);
     let shared = Shared::default();
     let sync = Sync::new(store, config.plan(), shared.clone());
     let serving = sync.serving();
@@ -130,29 +132,21 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let admin_connections =
         Connections::new(admin_router(Arc::new(admin)), config.server.idle_timeout, never.clone());
     let telemetry = Arc::clone(&shared.telemetry);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Threads)?;
-    let admin_thread = std::thread::Builder::new().name("admin".to_owned());
-    admin_thread
-        .spawn(move || {
-            runtime.block_on(async move {
-                tokio::spawn(async move { telemetry.upkeep().await });
-                let keep_current = async {
-                    let mut sync = sync;
-                    sync.look_at_all().await;
-                    let _ = loaded.send(());
-                    sync.run(told).await;
-                };
-                let open = Arc::new(());
-                let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
-                let hand_out = |stream, place| {
-                    tokio::spawn(admin_connections.clone().serve(stream, place));
-                };
-                let accept = server::accept(admin_listener, never, admit, hand_out);
-                let _ = tokio::join!(keep_current, accept);
-            });
-        })
-        .map_err(StartError::Threads)?;
+    spawn("sync", async move || {
+        let mut sync = sync;
+        sync.look_at_all().await;
+        let _ = loaded.send(());
+        sync.run(told).await;
+    })?;
+    spawn("admin", async move || {
+        tokio::spawn(async move { telemetry.upkeep().await });
+        let open = Arc::new(());
+        let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
+        let hand_out = |stream, place| {
+            tokio::spawn(admin_connections.clone().serve(stream, place));
+        };
+        let _ = server::accept(admin_listener, never, admit, hand_out).await;
+    })?;
     tracing::info!(%admin_address, store = config.store.url, "admin port listens; loading the first snapshots");
     // Fails only if the admin thread is gone, and then there is nothing to wait for.
     let _ = first_look.await;
@@ -250,6 +244,33 @@ impl Running {
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }
+}
+
+/// Raises the limit of open files as far as it goes: a login shell's 1,024 would run out long before `max_connections`.
+fn allow_open_files(max_connections: usize) {
+    /// Files besides connections: the admin port's, the store's, the runtimes'.
+    const OTHERS: u64 = 512;
+    let wanted = max_connections as u64 + OTHERS;
+    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or(0);
+    if limit < wanted {
+        tracing::warn!(
+            limit,
+            wanted,
+            "too few open files allowed for server.max_connections: raise `ulimit -n`"
+        );
+    }
+}
+
+/// Runs `work` on a thread and a runtime of its own.
+fn spawn<F: Future<Output = ()>>(
+    name: &str,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<(), StartError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Threads)?;
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(move || runtime.block_on(work())).map_err(StartError::Threads)?;
+    Ok(())
 }
 
 /// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.

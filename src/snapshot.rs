@@ -87,7 +87,7 @@ impl Snapshot {
             let index = u16::try_from(index).expect("a manifest names at most 65,536 chunks");
             for (shard, range) in chunk.shards() {
                 let words =
-                    |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 32 GB");
+                    |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 16 GiB");
                 shards[usize::from(shard)] =
                     Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
             }

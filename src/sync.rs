@@ -16,9 +16,11 @@ mod shared;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::{SyncError, chain};
@@ -72,6 +74,8 @@ pub struct Sync {
 struct Seen {
     /// Of the newest `CURRENT` that was accepted.
     sequence: u64,
+    /// The highest generation that any accepted `CURRENT` spoke of.
+    highest: u64,
     refused: Option<Refused>,
 }
 
@@ -145,9 +149,14 @@ impl Sync {
         let names: Vec<AudienceName> =
             self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
         for name in names {
+            // Before each, as a look may take minutes.
+            self.mark_stale();
             self.look_at(&name).await;
         }
         self.mark_stale();
+        if self.serving.load().is_complete() {
+            self.shared.readiness.complete();
+        }
     }
 
     /// Looks at one audience and serves what it finds. A failure is counted, logged and kept for the status page; the last
@@ -167,7 +176,9 @@ impl Sync {
     /// What the store has that is newer than `audience`, with the attempt counted and logged.
     async fn observed(&mut self, audience: &Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
-        let result = self.newer(audience).await;
+        // A panic is a fault of this one look: it must not take the last good generation's keeper with it.
+        let looked = AssertUnwindSafe(self.newer(audience)).catch_unwind().await;
+        let result = looked.unwrap_or(Err(SyncError::Internal));
         let duration = begun.elapsed();
         let name = audience.name.as_str();
         let (word, error) = match &result {
@@ -217,7 +228,7 @@ impl Sync {
             if current.sequence == seen.sequence && current.generation == served {
                 return Ok((Look::Unchanged, None));
             }
-            if !supersedes(&current, seen.sequence, served) {
+            if !supersedes(&current, seen, served) {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
@@ -229,9 +240,12 @@ impl Sync {
         }
         match load(&self.store, audience, &current, self.max_snapshot_bytes).await {
             Ok(snapshot) => {
-                *seen = Seen { sequence: current.sequence, refused: None };
+                let highest = seen.highest.max(current.highest_generation());
+                *seen = Seen { sequence: current.sequence, highest, refused: None };
                 Ok((Look::Loaded, Some(Arc::new(snapshot))))
             }
+            // The store failed, not the snapshot: what it holds may be sound, and is asked for again at the next poll.
+            Err(error) if !error.is_refusal() => Err(error),
             Err(error) => {
                 let again = seen.refused.take().filter(|refused| refused.current == current);
                 let skip = again.map_or(0, |refused| refused.next_skip);
@@ -320,9 +334,13 @@ fn is_stale(audience: &Audience, now_unix_seconds: u64) -> bool {
 }
 
 /// Whether `current` may replace a generation that is served: it was written later, and it goes forward unless an operator
-/// went back on purpose.
-const fn supersedes(current: &Current, seen_sequence: u64, served: u64) -> bool {
-    if current.sequence <= seen_sequence {
+/// went back on purpose. A generation above all that were ever spoken of is later whatever the sequence says, as no stale copy
+/// can name it: so a `CURRENT` that was lost, and with it the count, is made good by the next publish.
+const fn supersedes(current: &Current, seen: &Seen, served: u64) -> bool {
+    if current.generation > seen.highest {
+        return true;
+    }
+    if current.sequence <= seen.sequence {
         return false;
     }
     let went_back = match current.rolled_back_from {

@@ -223,6 +223,36 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
 }
 
 #[test]
+fn a_current_that_was_lost_is_made_good_by_the_next_publish() {
+    let depot = Depot::new();
+    for seed in 1..=3 {
+        depot.publish(AUDIENCE, &members(seed), &Spec::small());
+    }
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    depot.put(AUDIENCE, "CURRENT", None);
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0), (3, "not_found".to_owned()));
+
+    // The count of writes begins anew; the generations go on, and the pod with them.
+    assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
+    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 1);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 4);
+    depot.roll_back(AUDIENCE, 2);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 2);
+}
+
+#[test]
+fn a_pod_that_needs_no_audience_is_ready_without_any() {
+    let depot = Depot::new();
+    let optional = format!("{CONFIG}\n").replace("max_age", "required = false\nmax_age");
+    let mut server = Server::start(config(depot.url(), &optional, NEVER));
+    assert!(server.is_ready());
+    assert_unavailable(&mut server.client(), &members(1)[0]);
+}
+
+#[test]
 fn a_reload_keeps_what_is_loaded_and_one_that_is_refused_changes_nothing() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());

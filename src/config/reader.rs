@@ -179,6 +179,14 @@ impl Section {
         &self.path
     }
 
+    /// A scalar that has not been read yet, as it stands.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        match &self.entries.get(key)?.value {
+            Value::Scalar(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether the key was given, well or badly.
     pub(super) fn had(&self, key: &str) -> bool {
         self.had.contains(&key)

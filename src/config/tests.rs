@@ -114,10 +114,18 @@ fn every_kind_of_mistake_has_its_message() {
             "[[audience]]\nname=\"a\"\n[[strategy]]\nname=\"s\"\nexclude=\"a\"",
             "strategy[0].exclude is not a list",
         ),
+        (
+            "[server]\nidle_timeout=\"10h\"",
+            "server.idle_timeout is \"10h\"; accepted: a duration from 1s to 1h",
+        ),
+        (
+            "[server]\nlisten=\"127.0.0.1:1\"\nadmin_listen=\"127.0.0.1:1\"",
+            "server.admin_listen is server.listen as well",
+        ),
         ("[server]\nmax_body=\"0\"", "server.max_body is \"0\"; accepted: a size"),
         (
             "[store]\npoll_interval=\"0s\"",
-            "store.poll_interval is \"0s\"; accepted: a duration of at least 100ms",
+            "store.poll_interval is \"0s\"; accepted: a duration from 100ms to 1h",
         ),
         ("[server\n", "rtad.toml:1: syntax "),
     ] {
@@ -168,4 +176,12 @@ fn what_a_reload_cannot_change_is_told() {
     new.server.workers = 3;
     new.store.url = "/elsewhere".to_owned();
     assert_eq!(new.needs_restart(&old), ["server", "store.url"]);
+}
+
+#[test]
+fn a_misspelt_audience_is_one_mistake() {
+    let text = "[store]\nurl=\"/d\"\n[[audience]]\nname=\"Old\"\n[[strategy]]\nname=\"s\"\nexclude=[\"Old\"]";
+    let mistakes = read(text).unwrap_err().mistakes;
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(mistakes[0].contains("audience[0].name is \"Old\""), "{mistakes:?}");
 }

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -29,8 +30,8 @@ const BACKLOG: i32 = 4096;
 /// Told to a connection over the limit, so that its end is no mystery.
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Takes an address without listening on it: a second process on the same port fails at once, and clients are refused
-/// rather than kept waiting while the first snapshots load.
+/// Takes an address without listening on it: a port that another process listens on fails at once, before any snapshot is
+/// loaded, and clients are refused rather than kept waiting while they load.
 ///
 /// # Errors
 ///
@@ -80,7 +81,15 @@ pub async fn accept<P>(
     let listener = TcpListener::from_std(listener)?;
     loop {
         let accepted = tokio::select! {
-            () = closing(&mut phase) => return Ok(()),
+            () = closing(&mut phase) => {
+                // Those that the kernel has already shaken hands with: closing the listener would reset them.
+                while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+                    if let (Some(place), Ok(stream)) = (admit(), stream.into_std()) {
+                        hand_out(stream, place);
+                    }
+                }
+                return Ok(());
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -134,7 +143,9 @@ impl Connections {
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // How a connection ends is its client's business: a reset or a time-out is no event of ours.
+        // It goes first: the request of a connection accepted last may be in its socket already.
         tokio::select! {
+            biased;
             _ = connection.as_mut() => {}
             () = closing(&mut self.phase) => {
                 connection.as_mut().graceful_shutdown();
@@ -148,9 +159,10 @@ impl Connections {
         stream.set_nodelay(true)?;
         let socket = socket2::SockRef::from(&stream);
         // A peer that vanished, or that never reads its answers, must not keep its place for ever.
+        // A kernel that refuses leaves such a peer to hyper's time-out, which sees all but the stuck answer.
         #[cfg(target_os = "linux")]
-        socket.set_tcp_user_timeout(Some(self.idle_timeout))?;
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.idle_timeout))?;
+        let _ = socket.set_tcp_user_timeout(Some(self.idle_timeout));
+        let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.idle_timeout));
         stream.set_nonblocking(true)?;
         TcpStream::from_std(stream)
     }

@@ -16,6 +16,11 @@ use super::{DecisionRequest, IdField, IdReader};
 use crate::device::DeviceKey;
 use crate::strategy::{Decision, Outcome, Reason};
 
+/// Strategies that one request may ask about, and usable ids that its device may have. Each strategy looks each id up, and a
+/// worker answers nobody else meanwhile: the limits keep one request at the cost of some thousand look-ups.
+const MAX_STRATEGIES: usize = 64;
+const MAX_KEYS: usize = 64;
+
 /// Reads a request. Costs a pass over the body, an md5 per raw id and the lists of strategies and keys.
 ///
 /// # Errors
@@ -93,6 +98,9 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                 }
                 "strategies" => {
                     let names: Option<Vec<Text<'de>>> = map.next_value()?;
+                    if names.as_ref().is_some_and(|names| names.len() > MAX_STRATEGIES) {
+                        return Err(A::Error::custom(format_args!("more than {MAX_STRATEGIES} strategies")));
+                    }
                     request.strategies = names.unwrap_or_default().into_iter().map(|text| text.0).collect();
                 }
                 "device" => map.next_value_seed(DeviceSeed(self.0, &mut request.keys))?,
@@ -134,6 +142,9 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                 )));
             };
             map.next_value_seed(IdsSeed { reader: self.0, field, keys: self.1 })?;
+            if self.1.len() > MAX_KEYS {
+                return Err(A::Error::custom(format_args!("more than {MAX_KEYS} usable ids")));
+            }
         }
         Ok(())
     }
@@ -244,6 +255,22 @@ mod tests {
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("868049039501257"), "{error}");
         }
+    }
+
+    #[test]
+    fn one_request_is_not_let_do_the_work_of_thousands() {
+        let reader = reader();
+        let names = |count| format!(r#"{{"strategies":[{}]}}"#, vec![r#""a""#; count].join(","));
+        assert_eq!(decode(names(64).as_bytes(), &reader).unwrap().strategies.len(), 64);
+        let error = decode(names(65).as_bytes(), &reader).unwrap_err().to_string();
+        assert!(error.contains("more than 64 strategies"), "{error}");
+        let ids = |count: usize| {
+            let list: Vec<String> = (0..count).map(|n| format!("\"id-number-{n}\"")).collect();
+            format!(r#"{{"device":{{"openid":[{}]}}}}"#, list.join(","))
+        };
+        assert_eq!(decode(ids(64).as_bytes(), &reader).unwrap().keys.len(), 64);
+        let error = decode(ids(65).as_bytes(), &reader).unwrap_err().to_string();
+        assert!(error.contains("more than 64 usable ids"), "{error}");
     }
 
     #[test]

@@ -37,6 +37,8 @@ const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const ALIGNMENT: u64 = 64;
+/// A thousand times what a builder cuts, and half of what a shard's place in memory can name.
+const MAX_BODY_BYTES: u64 = 16 << 30;
 
 /// A chunk file that is refused.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,14 @@ pub enum ChunkError {
         /// Digest in the manifest.
         expected: Digest,
     },
+    /// More than a chunk may hold.
+    #[error("has {bytes} bytes of filters, the limit is {limit}")]
+    TooLarge {
+        /// What it says it holds.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// No memory for the filters.
     #[error("no memory for {bytes} bytes of filters")]
     Memory {
@@ -98,7 +108,7 @@ impl ChunkError {
         match self {
             Self::Digest { .. } => Fault::Digest,
             Self::Length { .. } => Fault::Truncated,
-            Self::Memory { .. } => Fault::TooLarge,
+            Self::TooLarge { .. } | Self::Memory { .. } => Fault::TooLarge,
             _ => Fault::Format,
         }
     }
@@ -312,6 +322,9 @@ impl ChunkDecoder {
         }
         check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
+        if body_bytes > MAX_BODY_BYTES {
+            return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
+        }
         let filters = Region::zeroed(body_bytes as usize, Pages::Large)
             .map_err(|source| ChunkError::Memory { bytes: body_bytes, source })?;
         Ok(Body { ends: ends.into_boxed_slice(), filters, filled: 0 })

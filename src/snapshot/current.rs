@@ -70,6 +70,11 @@ impl Current {
         Ok(current)
     }
 
+    /// The highest generation that any reader of it, or of one before it, may hold.
+    pub fn highest_generation(&self) -> u64 {
+        self.rolled_back_from.unwrap_or(self.generation)
+    }
+
     /// The file's bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)

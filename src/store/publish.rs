@@ -88,21 +88,20 @@ impl Store {
         }
         // Past every manifest, also one left behind by a publish that was killed, and past what was rolled back from.
         let published = self.generations(&audience).await?.last().copied().unwrap_or(0);
-        let named = live.as_ref().map_or(0, |live| highest(&live.current));
+        let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
         // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
         let generation = published.max(named).saturating_add(1);
         Ok(Publication { store: self, base: Base { audience, live }, generation, _lock: lock })
     }
 }
 
-/// The highest generation that any reader may hold.
-fn highest(current: &Current) -> u64 {
-    current.rolled_back_from.unwrap_or(current.generation)
-}
-
 /// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
 fn lock_and_sweep(folder: &std::path::Path) -> io::Result<Option<File>> {
     std::fs::create_dir_all(folder)?;
+    // object_store syncs what it makes below; that the folder is there at all is ours to make sure of.
+    for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
+        File::open(parent)?.sync_all()?;
+    }
     let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join("LOCK"))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -142,12 +141,15 @@ impl Publication<'_> {
     ///
     /// The store's own.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
+        let path = chunk_path(&self.base.audience, &chunk.entry);
         match self.store.chunk_size(&self.base.audience, &chunk.entry).await {
-            Ok(size) if size == chunk.entry.size_bytes => return Ok(false),
+            // Compared and not believed: a file that has rotted is made good by the next build.
+            Ok(size) if size == chunk.entry.size_bytes && self.holds(&path, &chunk.bytes).await? => {
+                return Ok(false);
+            }
             Ok(_) | Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let path = chunk_path(&self.base.audience, &chunk.entry);
         self.put(&path, chunk.bytes, PutMode::Overwrite).await?;
         Ok(true)
     }
@@ -200,8 +202,16 @@ impl Publication<'_> {
         }
         // A reader may still hold what was live before an earlier rollback, so that stays the mark. Only going forward again,
         // to what was rolled back from, is no rollback.
-        let from = self.base.current().map(highest).filter(|from| *from > generation);
+        let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
         self.point_at(generation, &bytes, from).await
+    }
+
+    /// Whether the object is these bytes.
+    async fn holds(&self, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+        let failed = |source| StoreError::backend("read", path, source);
+        let held =
+            self.store.objects(path)?.get(path).await.map_err(failed)?.bytes().await.map_err(failed)?;
+        Ok(held == bytes)
     }
 
     async fn point_at(

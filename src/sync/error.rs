@@ -28,6 +28,9 @@ pub enum SyncError {
         /// Generation being served.
         served: u64,
     },
+    /// A fault of rtad's own.
+    #[error("a fault of rtad's own; the log has its place")]
+    Internal,
     /// The snapshot is larger than the config allows.
     #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
     TooLarge {
@@ -46,6 +49,16 @@ impl SyncError {
             Self::NotPublished { .. } => "not_found",
             Self::Stale { .. } => "stale",
             Self::TooLarge { .. } => "too_large",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Whether it is the snapshot that is at fault, so that reading it again soon would come to the same.
+    pub const fn is_refusal(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error, StoreError::Manifest { .. } | StoreError::Chunk { .. }),
+            Self::TooLarge { .. } | Self::Internal => true,
+            Self::NotPublished { .. } | Self::Stale { .. } => false,
         }
     }
 }

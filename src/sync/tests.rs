@@ -7,19 +7,24 @@ fn current(sequence: u64, generation: u64, rolled_back_from: Option<u64>) -> Cur
 
 #[test]
 fn only_a_later_current_replaces_what_is_served() {
-    for (current, seen, served, expected) in [
-        (current(6, 6, None), 5, 5, true),
-        (current(5, 6, None), 5, 5, false),
-        (current(4, 4, None), 5, 5, false),
-        (current(6, 3, None), 5, 5, false),
-        (current(6, 3, Some(5)), 5, 5, true),
-        (current(6, 3, Some(4)), 5, 5, false),
-        (current(7, 5, None), 6, 3, true),
+    for (current, (sequence, highest), served, expected) in [
+        (current(6, 6, None), (5, 5), 5, true),
+        (current(5, 5, None), (5, 5), 5, false),
+        (current(4, 4, None), (5, 5), 5, false),
+        (current(6, 3, None), (5, 5), 5, false),
+        (current(6, 3, Some(5)), (5, 5), 5, true),
+        (current(6, 3, Some(4)), (5, 5), 5, false),
+        (current(7, 5, None), (6, 5), 3, true),
+        (current(5, 5, None), (6, 5), 3, false),
+        // `CURRENT` was lost and with it the count; the next publish goes above all the same.
+        (current(1, 6, None), (9, 5), 5, true),
+        (current(1, 5, None), (9, 5), 3, false),
     ] {
+        let seen = Seen { sequence, highest, refused: None };
         assert_eq!(
-            supersedes(&current, seen, served),
+            supersedes(&current, &seen, served),
             expected,
-            "{current:?} after {seen}, serving {served}"
+            "{current:?} after {seen:?}, serving {served}"
         );
     }
 }

@@ -43,6 +43,11 @@ async fn chunks_that_did_not_change_are_not_written_again() {
         place.write(chunk_path(&audience(), entry).as_ref(), vec![0; 100]).await;
         assert_eq!(place.publish(&members).await.unwrap(), (4, 1));
         place.assert_serves(4, &members).await;
+
+        // Nor is one believed that has the right size: a file that has rotted is made good.
+        place.write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize]).await;
+        assert_eq!(place.publish(&members).await.unwrap(), (5, 1));
+        place.assert_serves(5, &members).await;
     }
 }
 
