@@ -26,6 +26,8 @@ use crate::telemetry::ConnectionPlace;
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
+/// A body comes with its head or soon after; one that trickles holds a place among the requests in flight.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most so long after SIGTERM new connections are still answered, while load balancers learn of it.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 
@@ -157,7 +159,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         telemetry: Arc::clone(&shared.telemetry),
         readiness: Arc::clone(&shared.readiness),
         max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
-        body_timeout: config.server.idle_timeout,
+        body_timeout: config.server.idle_timeout.min(BODY_TIMEOUT),
         max_in_flight: config.server.max_in_flight,
     };
     let connections = Connections::new(router(Arc::new(app)), config.server.idle_timeout, phases.clone());

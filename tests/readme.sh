@@ -4,16 +4,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-# The commands of the fenced block under a heading.
-block() { awk -v heading="$1" '$0 == heading { on = 1 } on && /^```$/ { exit } on && fenced { print } on && /^```sh$/ { fenced = 1 }' README.md; }
+# The commands of a heading's fenced block; of its second one, given 2.
+block() {
+    awk -v heading="$1" -v wanted="${2:-1}" '
+        $0 == heading { on = 1; next } on && /^## / { exit }
+        on && /^```sh$/ { fence += 1; next } /^```$/ { if (on && fence == wanted) exit; next }
+        on && fence == wanted { print }' README.md
+}
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 fail() { echo "readme: $*" >&2; exit 1; }
 
 # `make test` runs this script, so it is only looked at; `make demo` is built and run with fewer devices in tests/cli.rs.
 [ "$(block '## Two commands' | cut -d'#' -f1 | sed 's/ *$//')" = $'make demo\nmake test' ] || fail "the two commands are not what they were"
-
-# Debian's smallest images have no curl; README's questions are asked with it.
-command -v curl > /dev/null || { apt-get update -qq && apt-get install -qq -y curl > /dev/null; } || fail "needs curl"
 
 work=$(mktemp -d)
 server=
@@ -23,13 +25,30 @@ trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EX
 cargo build --workspace --quiet
 mkdir -p "$work/target"
 ln -s "$root/target/debug" "$work/target/release"
-printf '%s\n' 8d3ebd3654fb46a2832296669cf1b536 83e9158a4fb54c0e1ef0b238639a23ae > "$work/ids.txt"
+
+# Debian's smallest images have no curl: enough of it for README's questions.
+if ! command -v curl > /dev/null; then
+    mkdir "$work/bin"
+    cat > "$work/bin/curl" <<'PYTHON'
+#!/usr/bin/env python3
+import sys, urllib.request
+words = [word for word in sys.argv[1:] if word not in ("-s", "-fs")]
+data = words.pop(words.index("-d") + 1).encode() if "-d" in words else None
+url = next(word for word in words if word != "-d")
+sys.stdout.write(urllib.request.urlopen(url, data).read().decode())
+PYTHON
+    chmod +x "$work/bin/curl"
+    export PATH="$work/bin:$PATH"
+fi
 
 port=$(free_port) admin=$(free_port)
-mapfile -t commands < <(block '## Your own list, in three commands')
+own='## Your own list, in three commands'
+mapfile -t commands < <(block "$own" 2)
 [ "${#commands[@]}" = 3 ] || fail "expected three commands, found ${#commands[@]}"
 [ "${commands[0]}" = "cargo build --release --workspace" ] || fail "the first command builds"
+ids=$(block "$own" 1)
 cd "$work"
+bash -c "$ids"
 bash -c "${commands[1]}"
 RTAD_LISTEN=127.0.0.1:$port RTAD_ADMIN_LISTEN=127.0.0.1:$admin bash -c "exec ${commands[2]}" 2> server.log &
 server=$!

@@ -84,7 +84,7 @@ impl ApiError {
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout",
                 "Body too slow",
-                "the body did not arrive within server.idle_timeout".to_owned(),
+                "the body did not arrive within 5 s, or server.idle_timeout if that is less".to_owned(),
             ),
             Self::TooLarge(detail) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large", detail),
             Self::NotLoaded => (
