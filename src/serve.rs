@@ -283,6 +283,7 @@ fn reloader(started_with: Config, reread: Reread, commands: mpsc::Sender<Command
         let (reread, started_with, commands) =
             (Arc::clone(&reread), Arc::clone(&started_with), commands.clone());
         Box::pin(async move {
+            tracing::info!("reloading the config");
             let result = async {
                 let mut config = reread()?;
                 if config.audiences.is_empty() && config.strategies.is_empty() {

@@ -48,6 +48,41 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
     assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
 }
 
+/// Makes a store that can be held: whoever opens this `CURRENT` waits for a writer that never comes.
+fn hang(store: &TestStore) {
+    let current = store.path().join("old_users/CURRENT");
+    std::fs::remove_file(&current).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&current).status().unwrap().success());
+}
+
+#[test]
+fn sigterm_is_heard_while_a_reload_waits_for_the_store() {
+    let store = TestStore::with_everything();
+    let rtad = Rtad::serve(&store.config_file("", RULES), &[]);
+    hang(&store);
+    rtad.signal("HUP");
+    rtad.log("reloading the config", 1);
+    assert_eq!(rtad.connect_admin().get("/livez").text(), "ok\n", "probes do not wait for the store");
+    assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
+    rtad.signal("TERM");
+    let (status, stderr) = rtad.wait();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+}
+
+#[test]
+fn signals_are_heard_while_the_first_snapshots_load() {
+    let store = TestStore::with_everything();
+    hang(&store);
+    let file = store.config_file("", RULES);
+    let rtad = Rtad::spawn(&["serve", "--config", file.to_str().unwrap()], &[]);
+    rtad.log("admin port listens; loading the first snapshots", 1);
+    rtad.signal("HUP");
+    assert_eq!(rtad.connect_admin().get("/readyz").status, 503, "alive, and not ready");
+    rtad.signal("TERM");
+    let (status, stderr) = rtad.wait();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+}
+
 #[test]
 fn sigterm_lets_requests_finish_and_closes_the_rest() {
     let store = TestStore::with_everything();
