@@ -323,3 +323,34 @@ fn a_loader_killed_between_its_files_leaves_a_whole_generation() {
     }
     assert!(interrupted > 0, "some were killed with chunks written and nothing published");
 }
+
+/// A file that may not grow stands for a disk that is full: the write fails just so, in the middle of a chunk.
+#[test]
+fn a_full_disk_is_told_and_leaves_the_old_generation() {
+    let sandbox = Sandbox::new();
+    sandbox.file("old", lines(&ids(IdKind::Md5, 0..1000)));
+    sandbox.file("new", lines(&ids(IdKind::Md5, 0..200_000)));
+    sandbox.run("build --store {}/s --audience a {}/old --json").json();
+    let before = files(&sandbox.path().join("s"));
+    let build = format!(
+        "trap '' XFSZ; ulimit -f 40; exec {} build --store {dir}/s --audience a {dir}/new",
+        env!("CARGO_BIN_EXE_rtad-loader"),
+        dir = sandbox.path().display()
+    );
+    let output = std::process::Command::new("sh").args(["-c", &build]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{stderr}");
+    assert!(
+        stderr.starts_with("error: could not write a/chunks/") && stderr.contains("File too large"),
+        "{stderr}"
+    );
+    let names = |files: &std::collections::BTreeMap<String, Vec<u8>>| {
+        files.keys().filter(|name| !name.contains("chunks/")).cloned().collect::<Vec<_>>()
+    };
+    let after = files(&sandbox.path().join("s"));
+    assert_eq!(names(&after), names(&before), "no manifest, and the same CURRENT");
+    sandbox.run("verify --store {}/s --audience a --against {}/old --probes 1000 --json").json();
+    sandbox.run("build --store {}/s --audience a {}/new --json").json();
+    let swept = files(&sandbox.path().join("s"));
+    assert!(swept.keys().all(|name| !name.contains('#')), "what was half-written is swept");
+}

@@ -105,7 +105,8 @@ impl Rtad {
     /// Sends a signal by name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([format!("-{name}"), pid]).status().unwrap().success());
+        // The shell's own: Debian's smallest images have no other.
+        assert!(Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success());
     }
 
     /// Waits until readiness has fallen because of SIGTERM.

@@ -1,7 +1,7 @@
 //! Runs the real binary, and compares whole stores.
 //!
 //! Included by each test file, none of which uses all of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary has its own copy of this module, and none uses all of it")]
 
 use std::collections::BTreeMap;
 use std::io::Write;
