@@ -1,0 +1,81 @@
+//! What goes wrong with a store, and how it is counted.
+
+use object_store::path::Path;
+
+use crate::snapshot::{AudienceName, ChunkError, ManifestError};
+
+/// A store that does not answer, or an object in it that is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store's URL is not one that can be opened.
+    #[error("store {url:?}: {reason}; accepted: a directory, or file:///directory")]
+    Url {
+        /// As it was given.
+        url: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is no such object.
+    #[error("{path} does not exist")]
+    NotFound {
+        /// Its place in the store.
+        path: String,
+    },
+    /// The store failed.
+    #[error("could not {action} {path}")]
+    Backend {
+        /// What was tried.
+        action: &'static str,
+        /// On which object.
+        path: String,
+        /// The store's reason.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A `CURRENT` or manifest is refused.
+    #[error("{path}")]
+    Manifest {
+        /// Its place in the store.
+        path: String,
+        /// The fault.
+        #[source]
+        source: ManifestError,
+    },
+    /// A chunk is refused.
+    #[error("{path}")]
+    Chunk {
+        /// Its place in the store.
+        path: String,
+        /// The fault.
+        #[source]
+        source: ChunkError,
+    },
+    /// Somebody else published meanwhile.
+    #[error("{audience}: {reason}; nothing was changed")]
+    Conflict {
+        /// The audience.
+        audience: AudienceName,
+        /// What was noticed.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// The cause as `rtad_sync_total{result}` counts it; one of a closed set of words.
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::Url { .. } | Self::Backend { .. } | Self::Conflict { .. } => "store",
+            Self::NotFound { .. } => "not_found",
+            Self::Manifest { source, .. } => source.fault().as_str(),
+            Self::Chunk { source, .. } => source.fault().as_str(),
+        }
+    }
+
+    pub(super) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
+        match source {
+            object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },
+            source => Self::Backend { action, path: path.to_string(), source: Box::new(source) },
+        }
+    }
+}
