@@ -55,7 +55,7 @@ fn main() {
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
-    let serving = Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], &telemetry));
+    let serving = Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
     let probe = Probe { per_shard };
 
     let (independent_read, dependent_read) = memory_floor(snapshot.filter_bytes());

@@ -1,17 +1,23 @@
-//! What is being served at this moment: every audience's snapshot and every strategy over them.
+//! What is being served at this moment: every audience's snapshot, every strategy over them, every platform that asks.
 //!
 //! A [`Catalog`] never changes. It is replaced as a whole, by one store to one [`ArcSwap`]; a request loads it once and so sees
 //! one generation of everything, the rules included. Only `sync` writes it.
+
+mod live;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use metrics::Counter;
+
+pub use live::Live;
 
 use crate::device::DeviceKey;
+use crate::platform::{Failure, Platform};
 use crate::snapshot::{AudienceName, Snapshot};
 use crate::strategy::{Decision, Membership, Strategy};
-use crate::telemetry::{DecisionCounters, Telemetry};
+use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 
 /// The pointer that requests load and `sync` stores.
 pub type Serving = ArcSwap<Catalog>;
@@ -21,8 +27,37 @@ pub type Serving = ArcSwap<Catalog>;
 pub struct Catalog {
     audiences: Vec<Audience>,
     strategies: Vec<Strategy>,
-    /// One per strategy: made with the catalog, so that no request looks a counter up.
+    /// Decisions asked for by `/v1/decide`, one per strategy: made with the catalog, so that no request looks a counter up.
     decisions: Vec<DecisionCounters>,
+    platforms: Arc<[ServedPlatform]>,
+}
+
+/// A platform and its counters.
+#[derive(Debug)]
+pub struct ServedPlatform {
+    /// The platform.
+    pub platform: Arc<Platform>,
+    /// Of its requests.
+    pub route: RouteMetrics,
+    /// One per strategy of the catalog; none for those that it cannot ask about.
+    decisions: Vec<Option<DecisionCounters>>,
+    failures: [Counter; Failure::ALL.len()],
+}
+
+impl ServedPlatform {
+    fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
+        let mut decisions = vec![None; strategies.len()];
+        for place in platform.strategies() {
+            decisions[place] = Some(telemetry.decisions(&platform.name, &strategies[place].name));
+        }
+        let failures = telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
+        Self { route: telemetry.platform_route(&platform.name), platform, decisions, failures }
+    }
+
+    /// Counts a request that is not answered by its ids.
+    pub fn count_failure(&self, failure: Failure) {
+        self.failures[failure as usize].increment(1);
+    }
 }
 
 /// One audience of the catalog.
@@ -70,12 +105,17 @@ impl Audience {
 }
 
 impl Catalog {
-    /// A catalog of these audiences and of strategies that name them by their places.
+    /// A catalog of these audiences, of strategies that name them by their places, and of platforms that name the strategies so.
     ///
     /// # Panics
     ///
-    /// If a strategy names a place that is not there: the config's checks let no such strategy through.
-    pub fn new(audiences: Vec<Audience>, strategies: Vec<Strategy>, telemetry: &Telemetry) -> Self {
+    /// If a place is named that is not there: the config's checks let no such name through.
+    pub fn new(
+        audiences: Vec<Audience>,
+        strategies: Vec<Strategy>,
+        platforms: Vec<Arc<Platform>>,
+        telemetry: &Telemetry,
+    ) -> Self {
         let named = strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
         assert!(
             named.max().is_none_or(|place| *place < audiences.len()),
@@ -83,7 +123,9 @@ impl Catalog {
         );
         let counters = |strategy: &Strategy| telemetry.decisions("api", &strategy.name);
         let decisions = strategies.iter().map(counters).collect();
-        Self { audiences, strategies, decisions }
+        let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
+        let platforms = platforms.into_iter().map(served).collect();
+        Self { audiences, strategies, decisions, platforms }
     }
 
     /// The audiences, in the config's order.
@@ -108,6 +150,17 @@ impl Catalog {
         self.strategies.iter().position(|strategy| strategy.name == name)
     }
 
+    /// The platforms, in the config's order.
+    pub fn platforms(&self) -> &[ServedPlatform] {
+        &self.platforms
+    }
+
+    /// The platform that asks at a path. A pod has a handful.
+    #[inline]
+    pub fn platform_at(&self, path: &str) -> Option<&ServedPlatform> {
+        self.platforms.iter().find(|served| served.platform.path == path)
+    }
+
     /// What the strategy at `place` decides about a device with these keys, counted: any key a member makes the device a
     /// member. One look-up per key and audience, no allocation.
     ///
@@ -116,14 +169,24 @@ impl Catalog {
     /// If there is no strategy at `place`.
     #[inline]
     pub fn decide(&self, place: usize, keys: &[DeviceKey]) -> Decision {
+        let decision = self.judge(place, keys);
+        self.decisions[place].count(decision);
+        decision
+    }
+
+    /// The same, not counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `place`.
+    #[inline]
+    pub fn judge(&self, place: usize, keys: &[DeviceKey]) -> Decision {
         let strategy = &self.strategies[place];
-        let decision = if keys.is_empty() {
+        if keys.is_empty() {
             strategy.without_device()
         } else {
             strategy.decide(|place| self.audiences[place].membership(keys))
-        };
-        self.decisions[place].count(decision);
-        decision
+        }
     }
 
     /// The answer of the strategy at `place` under overload, counted.
@@ -144,7 +207,12 @@ impl Catalog {
             .iter()
             .map(|audience| replace(audience).unwrap_or_else(|| audience.clone()))
             .collect();
-        Self { audiences, strategies: self.strategies.clone(), decisions: self.decisions.clone() }
+        Self {
+            audiences,
+            strategies: self.strategies.clone(),
+            decisions: self.decisions.clone(),
+            platforms: Arc::clone(&self.platforms),
+        }
     }
 
     /// Whether every required audience has a snapshot.

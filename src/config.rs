@@ -7,13 +7,16 @@
 //! (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other variables that begin with `RTAD_` are left alone: Kubernetes
 //! sets `RTAD_SERVICE_HOST` and its like by itself.
 
+mod platform;
 mod reader;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+pub use platform::{HeaderConfig, PlatformConfig, PlatformKind};
 use reader::{Document, Section};
 
 use crate::catalog::Audience;
@@ -22,7 +25,7 @@ use crate::strategy::{Outcome, Strategy};
 use crate::sync::Plan;
 
 /// Everything that can be set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Config {
     /// `[server]`
     pub server: ServerConfig,
@@ -36,6 +39,9 @@ pub struct Config {
     /// `[[strategy]]`
     #[serde(rename = "strategy")]
     pub strategies: Vec<StrategyConfig>,
+    /// `[[platform]]`
+    #[serde(rename = "platform")]
+    pub platforms: Vec<PlatformConfig>,
 }
 
 /// Ports and limits. Changing any of them takes a restart.
@@ -184,6 +190,7 @@ impl Config {
         Plan {
             audiences: self.audiences.iter().map(audience).collect(),
             strategies: self.strategies.iter().map(strategy).collect(),
+            platforms: self.platforms.iter().map(|config| Arc::clone(&config.built)).collect(),
             poll_interval: self.store.poll_interval,
             max_snapshot_bytes: self.store.max_snapshot_size,
         }
@@ -193,7 +200,7 @@ impl Config {
     /// each of them.
     pub fn serve_all(&mut self, audiences: Vec<AudienceName>) {
         let strategy = StrategyConfig {
-            name: "new-users".to_owned(),
+            name: DEFAULT_STRATEGY.to_owned(),
             exclude: audiences.clone(),
             include: Vec::new(),
             no_device: Outcome::NoBid,
@@ -226,6 +233,9 @@ fn duration(range: std::ops::RangeInclusive<Duration>) -> impl Fn(&str) -> Optio
 fn size(text: &str) -> Option<u64> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64()).filter(|size| *size > 0)
 }
+
+/// The strategy of a configuration that names neither audiences nor strategies.
+const DEFAULT_STRATEGY: &str = "new-users";
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -294,14 +304,18 @@ fn read_all(document: &mut Document<'_>) -> Config {
         sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
     let audiences: Vec<AudienceConfig> =
         sections.into_iter().filter_map(|section| read_audience(d, section)).collect();
-    let strategies = d
-        .sections("strategy")
-        .into_iter()
-        .filter_map(|section| read_strategy(d, section, &named))
-        .collect::<Vec<_>>();
+    let sections = d.sections("strategy");
+    let mut places: Vec<String> =
+        sections.iter().map(|section| section.text("name").unwrap_or_default().to_owned()).collect();
+    if places.is_empty() && named.is_empty() {
+        places.push(DEFAULT_STRATEGY.to_owned());
+    }
+    let strategies =
+        sections.into_iter().filter_map(|section| read_strategy(d, section, &named)).collect::<Vec<_>>();
     duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
     duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
-    Config { server, store, ids, audiences, strategies }
+    let platforms = platform::read_all(d, &places);
+    Config { server, store, ids, audiences, strategies, platforms }
 }
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";

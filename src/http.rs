@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `server` | sockets, connections, time-outs, draining |
 //! | `body` | a request's body, whole and bounded |
-//! | `check`, `decide` | the routes of the decision port |
+//! | `check`, `decide` | rtad's own routes of the decision port |
+//! | `rta` | the platforms' routes of the decision port |
 //! | `admin` | the routes of the admin port |
 //! | `error` | what goes wrong, as `application/problem+json` |
 
@@ -13,6 +14,7 @@ mod body;
 mod check;
 mod decide;
 mod error;
+mod rta;
 pub mod server;
 
 use std::panic::AssertUnwindSafe;
@@ -53,13 +55,13 @@ pub struct App {
     pub max_in_flight: usize,
 }
 
-/// The decision port's routes: the whole list.
+/// The decision port's routes: the whole list. Platforms' paths come and go with the catalog, so they are looked up in it.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/check/{audience}/{id}", get(check::one))
         .route("/v1/check/{audience}", post(check::many))
         .route("/v1/decide", post(decide::decide))
-        .fallback(error::no_route)
+        .fallback(rta::answer)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(app)
 }
@@ -79,11 +81,16 @@ impl App {
         let mut response =
             answered.unwrap_or(Err(ApiError::Internal)).unwrap_or_else(|error| error.into_response());
         drop(place);
+        self.close_if_draining(&mut response);
+        self.telemetry.request(self.telemetry.route(route), response.status().as_u16(), begun.elapsed());
+        response
+    }
+
+    /// Asks the client of a process that is on its way out to come back elsewhere.
+    fn close_if_draining(&self, response: &mut Response) {
         if self.readiness.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.telemetry.request(route, response.status().as_u16(), begun.elapsed());
-        response
     }
 }
 

@@ -12,8 +12,8 @@
 //! |---|---|
 //! | 7 | `serve` |
 //! | 6 | `http` |
-//! | 5 | `platform` |
-//! | 4 | `catalog`, `sync` |
+//! | 5 | `catalog`, `sync` |
+//! | 4 | `platform` |
 //! | 3 | `strategy` |
 //! | 2 | [`snapshot`], [`store`] |
 //! | 1 | [`filter`], [`memory`] |

@@ -1,128 +1,295 @@
-//! Wire formats: bytes to a [`DecisionRequest`], decisions to bytes. One file per platform.
+//! Wire formats: bytes to ids and questions, decisions to bytes. One file per platform.
 //!
-//! An adapter reads ids straight into device keys and leaves blank and malformed ones out; what decides about them, and how
-//! bytes come and go, is not its business.
+//! An adapter reads a body, hands the ids it finds to a [`Decider`], asks it what each strategy decides, and writes the answer in
+//! the platform's own words. It knows neither audiences nor sockets: as a strategy asks for memberships, an adapter asks for decisions.
+//! So the same code serves a request, explains a captured one, and runs in a test.
+//!
+//! | file | job |
+//! |---|---|
+//! | `ids` | names of ids, ids to keys |
+//! | `access` | secrets, and who may ask |
+//! | `api` | rtad's own JSON of `/v1/decide` |
+//! | `tencent`, `ocean` | the platforms' protocols, from the files in `proto/` |
 
+pub mod access;
 pub mod api;
+pub mod ids;
+pub mod ocean;
+pub mod tencent;
 
-use std::borrow::Cow;
+use arrayvec::ArrayVec;
+use bytes::Bytes;
+use http::HeaderMap;
 
-use crate::device::{DeviceKey, IdKind, KeyMaker};
-use crate::telemetry::{IdCounters, Telemetry};
+pub use access::{Access, Secret};
+pub use ids::{IdField, IdReader, Keys, MAX_IDS};
+pub use ocean::Ocean;
+pub use tencent::Tencent;
 
-/// A request as every platform's ends up: a device and the strategies asked about.
-#[derive(Debug, Default)]
-pub struct DecisionRequest<'body> {
-    /// The caller's id of the request, to be echoed.
-    pub request_id: Option<Cow<'body, str>>,
-    /// Names of the strategies asked about; none asks about all.
-    pub strategies: Vec<Cow<'body, str>>,
-    /// Keys of the device's usable ids.
-    pub keys: Vec<DeviceKey>,
+use crate::strategy::{Decision, Outcome, Reason};
+
+/// Strategies that one platform's ids may stand for.
+pub const MAX_STRATEGIES: usize = 64;
+
+/// An id as a request carries it.
+#[derive(Clone, Copy)]
+pub struct Id<'a> {
+    /// What the platform calls its field, such as `device.imei_md5sum`.
+    pub path: &'a str,
+    /// What it is: a place in [`IdField::ALL`].
+    pub field: usize,
+    /// Its value.
+    pub value: &'a [u8],
 }
 
-/// What an id is and whether it came hashed: the name of its field and of its counter.
+/// Hides the value.
+impl std::fmt::Debug for Id<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Id").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Who takes a request's ids from an adapter and decides about the device they name.
+pub trait Decider {
+    /// Takes an id; whether it is usable is the decider's to see. Adapters leave out fields that are not there.
+    fn id(&mut self, id: Id<'_>);
+
+    /// Takes note of an id that the platform itself holds for junk: it decides nothing.
+    fn doubtful(&mut self, id: Id<'_>);
+
+    /// Takes note of something else that the request says, for whoever explains it.
+    fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {
+        let _ = (what, value);
+    }
+
+    /// What the strategy at that place of the catalog decides about the ids taken so far.
+    fn decide(&mut self, strategy: usize) -> Decision;
+}
+
+/// Why a request is not answered by its ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IdField {
-    name: &'static str,
-    /// What the field's value is read as: md5 if it is a hash.
-    pub kind: IdKind,
+pub enum Failure {
+    /// The body does not parse.
+    BadBody,
+    /// The body is over `server.max_body`.
+    TooLarge,
+    /// The body did not arrive in time, or broke off.
+    BodyLost,
+    /// None of the headers that admit a caller is there.
+    Unauthorized,
+    /// The signature is not there or not right.
+    BadSignature,
+    /// The timestamp is further from now than may be.
+    BadTimestamp,
+    /// More requests than are answered at a time.
+    Overload,
+    /// More than [`MAX_IDS`] ids.
+    TooManyIds,
+    /// A fault of rtad's own.
+    Internal,
 }
 
-impl IdField {
-    /// Every field a device may have. A kind comes raw under its own name and hashed under that name with `_md5`.
-    pub const ALL: [Self; 17] = [
-        Self::raw(IdKind::Md5),
-        Self::raw(IdKind::Idfa),
-        Self::raw(IdKind::Imei),
-        Self::raw(IdKind::Oaid),
-        Self::raw(IdKind::AndroidId),
-        Self::raw(IdKind::Mac),
-        Self::raw(IdKind::Caid),
-        Self::raw(IdKind::Gaid),
-        Self::raw(IdKind::Openid),
-        Self::hashed("idfa_md5"),
-        Self::hashed("imei_md5"),
-        Self::hashed("oaid_md5"),
-        Self::hashed("android_id_md5"),
-        Self::hashed("mac_md5"),
-        Self::hashed("caid_md5"),
-        Self::hashed("gaid_md5"),
-        Self::hashed("openid_md5"),
+impl Failure {
+    /// All failures, in the order of their counters.
+    pub const ALL: [Self; 9] = [
+        Self::BadBody,
+        Self::TooLarge,
+        Self::BodyLost,
+        Self::Unauthorized,
+        Self::BadSignature,
+        Self::BadTimestamp,
+        Self::Overload,
+        Self::TooManyIds,
+        Self::Internal,
     ];
 
-    const fn raw(kind: IdKind) -> Self {
-        Self { name: kind.as_str(), kind }
+    /// The word in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BadBody => "bad_body",
+            Self::TooLarge => "too_large",
+            Self::BodyLost => "body_lost",
+            Self::Unauthorized => "unauthorized",
+            Self::BadSignature => "bad_signature",
+            Self::BadTimestamp => "bad_timestamp",
+            Self::Overload => "overload",
+            Self::TooManyIds => "too_many_ids",
+            Self::Internal => "internal",
+        }
     }
 
-    const fn hashed(name: &'static str) -> Self {
-        Self { name, kind: IdKind::Md5 }
-    }
-
-    /// The field of that name.
-    pub fn named(name: &str) -> Option<usize> {
-        Self::ALL.iter().position(|field| field.name == name)
-    }
-
-    /// The name in a request and the label in metrics.
-    pub const fn as_str(&self) -> &'static str {
-        self.name
+    /// Whether the caller is not the platform, as far as one can tell: then it learns nothing of what is configured.
+    pub const fn is_of_a_stranger(self) -> bool {
+        matches!(self, Self::Unauthorized | Self::BadSignature | Self::BadTimestamp)
     }
 }
 
-/// Reads the ids of requests into keys, and counts what becomes of them.
-#[derive(Debug)]
-pub struct IdReader {
-    keys: KeyMaker,
-    counters: [IdCounters; IdField::ALL.len()],
+/// How long the platform may keep an answer for a device, in seconds; `None` leaves it to the platform.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheTimes {
+    /// If any strategy bids.
+    pub bid: Option<u32>,
+    /// If none does.
+    pub no_bid: Option<u32>,
 }
 
-impl IdReader {
-    /// A reader with the operator's own blank ids.
-    pub fn new(keys: KeyMaker, telemetry: &Telemetry) -> Self {
-        Self { keys, counters: IdField::ALL.map(|field| telemetry.ids(field.name)) }
+impl CacheTimes {
+    /// The time for an answer with these verdicts. None for one that hangs on an audience that could not say: a minute's trouble
+    /// would be remembered for a day.
+    fn of(&self, bids: bool, verdicts: &Verdicts<'_, impl Decider>) -> Option<u32> {
+        match verdicts.unavailable {
+            true => None,
+            false if bids => self.bid,
+            false => self.no_bid,
+        }
+    }
+}
+
+/// A platform's own strategy ids, in the config's order, and the places of the strategies that they stand for.
+#[derive(Debug, Clone)]
+pub struct StrategyIds<I>(Vec<(I, usize)>);
+
+impl<I: PartialEq> StrategyIds<I> {
+    /// At most [`MAX_STRATEGIES`] of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are more: the config's checks let no such list through.
+    pub fn new(ids: Vec<(I, usize)>) -> Self {
+        assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
+        Self(ids)
     }
 
-    /// The key of an id in the field at `field` of [`IdField::ALL`]; `None` if it is blank or malformed.
+    /// The place of the strategy that an id stands for.
     #[inline]
-    pub fn key(&self, field: usize, id: &[u8]) -> Option<DeviceKey> {
-        let key = self.keys.key(IdField::ALL[field].kind, id);
-        self.counters[field].count(&key);
-        key.ok()
+    fn place(&self, id: &I) -> Option<usize> {
+        self.0.iter().find(|(known, _)| known == id).map(|(_, place)| *place)
     }
 
-    /// The key of an id that came alone, of a kind named beside it.
+    fn iter(&self) -> impl Iterator<Item = (&I, usize)> {
+        self.0.iter().map(|(id, place)| (id, *place))
+    }
+}
+
+/// The decisions of one request: each strategy is asked once, however many ids stand for it.
+struct Verdicts<'d, D> {
+    decider: &'d mut D,
+    made: ArrayVec<(usize, Decision), MAX_STRATEGIES>,
+    /// Whether any was made for want of an audience.
+    unavailable: bool,
+}
+
+impl<'d, D: Decider> Verdicts<'d, D> {
+    fn new(decider: &'d mut D) -> Self {
+        Self { decider, made: ArrayVec::new(), unavailable: false }
+    }
+
+    /// Whether the strategy bids.
+    #[inline]
+    fn bids(&mut self, strategy: usize) -> bool {
+        let made = self.made.iter().find(|(place, _)| *place == strategy);
+        let decision = match made {
+            Some((_, decision)) => *decision,
+            None => {
+                let decision = self.decider.decide(strategy);
+                self.unavailable |= decision.reason == Reason::Unavailable;
+                self.made.push((strategy, decision));
+                decision
+            }
+        };
+        decision.outcome == Outcome::Bid
+    }
+}
+
+/// What comes with a body.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The request's headers.
+    pub headers: &'a HeaderMap,
+    /// What stands behind the `?` of its target.
+    pub query: Option<&'a str>,
+}
+
+/// One configured platform.
+#[derive(Debug)]
+pub struct Platform {
+    /// Its name in metrics, and for `explain`.
+    pub name: String,
+    /// The path that it asks at.
+    pub path: String,
+    /// Who may ask.
+    pub access: Access,
+    /// Its protocol.
+    pub adapter: Adapter,
+}
+
+/// A platform's protocol.
+#[derive(Debug)]
+pub enum Adapter {
+    /// Tencent Ads.
+    Tencent(Tencent),
+    /// Ocean Engine.
+    Ocean(Ocean),
+}
+
+impl Platform {
+    /// Answers a request: reads the body's ids into `decider`, asks it about the strategies that the request asks about, and
+    /// writes the answer. Costs a pass over the body, whose bytes are not copied, and the answer's bytes.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Why the ids were not asked for. The answer is then [`Platform::unavailable`] or, to a stranger, [`Platform::refusal`]. A body
+    /// that failed is reported only to who may ask: a stranger learns nothing by a broken one.
     #[inline]
-    pub fn key_of_kind(&self, kind: IdKind, id: &[u8]) -> Result<DeviceKey, crate::device::Unusable> {
-        let key = self.keys.key(kind, id);
-        self.counters[kind as usize].count(&key);
-        key
+    pub fn answer(
+        &self,
+        head: &Head<'_>,
+        body: Result<Bytes, Failure>,
+        decider: &mut impl Decider,
+    ) -> Result<Bytes, Failure> {
+        if !self.access.admits(head.headers) {
+            return Err(Failure::Unauthorized);
+        }
+        let body = body?;
+        match &self.adapter {
+            Adapter::Tencent(tencent) => tencent.answer(body, decider),
+            Adapter::Ocean(ocean) => ocean.answer(body, decider),
+        }
     }
 
-    /// A key that came as its 16 bytes; `None` if it is that of a blank id.
-    #[inline]
-    pub fn key_of_bytes(&self, bytes: [u8; 16]) -> Option<DeviceKey> {
-        let key = self.keys.usable(DeviceKey::from_bytes(bytes));
-        self.counters[IdKind::Md5 as usize].count(&key);
-        key.ok()
+    /// The answer when the request cannot be read: what each configured strategy decides, which the decider is told not to look up.
+    pub fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
+        match &self.adapter {
+            Adapter::Tencent(tencent) => tencent.unavailable(decider),
+            Adapter::Ocean(ocean) => ocean.unavailable(decider),
+        }
+    }
+
+    /// The answer to a stranger, and when all else fails: no bid, whatever is configured.
+    pub fn refusal(&self) -> Bytes {
+        match &self.adapter {
+            Adapter::Tencent(_) => Tencent::refusal(),
+            Adapter::Ocean(_) => Ocean::refusal(),
+        }
+    }
+
+    /// The answers' media type, where the platform wants one.
+    pub const fn content_type(&self) -> Option<&'static str> {
+        match &self.adapter {
+            Adapter::Tencent(_) => None,
+            Adapter::Ocean(_) => Some("application/x-protobuf"),
+        }
+    }
+
+    /// Places of the strategies that its ids stand for; one that several stand for comes as often.
+    pub fn strategies(&self) -> impl Iterator<Item = usize> {
+        let places: Vec<usize> = match &self.adapter {
+            Adapter::Tencent(tencent) => tencent.strategies.iter().map(|(_, place)| place).collect(),
+            Adapter::Ocean(ocean) => ocean.strategies.iter().map(|(_, place)| place).collect(),
+        };
+        places.into_iter()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_has_its_raw_field_in_its_own_place() {
-        for kind in IdKind::ALL {
-            assert_eq!(IdField::ALL[kind as usize].kind, kind);
-            assert_eq!(IdField::named(kind.as_str()), Some(kind as usize));
-        }
-        assert_eq!(IdField::named("imei_md5").map(|field| IdField::ALL[field].kind), Some(IdKind::Md5));
-        assert_eq!(IdField::named("IMEI"), None);
-    }
-}
+mod testing;

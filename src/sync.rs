@@ -27,6 +27,7 @@ pub use error::{SyncError, chain};
 pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
+use crate::platform::Platform;
 use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Snapshot};
 use crate::store::Store;
 use crate::strategy::Strategy;
@@ -52,6 +53,8 @@ pub struct Plan {
     pub audiences: Vec<Audience>,
     /// Rules, which name audiences by their places.
     pub strategies: Vec<Strategy>,
+    /// Platforms, which name strategies by their places.
+    pub platforms: Vec<Arc<Platform>>,
     /// Time between looks at the store.
     pub poll_interval: Duration,
     /// Larger snapshots are refused.
@@ -99,7 +102,7 @@ enum Look {
 impl Sync {
     /// Sync over `store`, with a catalog that holds the plan's audiences, none of them loaded yet.
     pub fn new(store: Store, plan: Plan, shared: Shared) -> Self {
-        let catalog = Catalog::new(plan.audiences, plan.strategies, &shared.telemetry);
+        let catalog = Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
@@ -282,7 +285,8 @@ impl Sync {
         self.poll_interval = plan.poll_interval;
         self.seen.retain(|name, _| audiences.iter().any(|audience| audience.name == *name));
         drop(served);
-        self.swap(Catalog::new(audiences, plan.strategies, &self.shared.telemetry));
+        let telemetry = &self.shared.telemetry;
+        self.swap(Catalog::new(audiences, plan.strategies, plan.platforms, telemetry));
         Ok(())
     }
 

@@ -44,7 +44,8 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 4] = [Self::CheckOne, Self::CheckMany, Self::Decide, Self::Unknown];
+    /// All of them; a platform's route has the platform's name instead.
+    pub const ALL: [Self; 4] = [Self::CheckOne, Self::CheckMany, Self::Decide, Self::Unknown];
 
     /// The label's value.
     pub const fn as_str(self) -> &'static str {
@@ -69,7 +70,10 @@ pub struct Telemetry {
     connections_gauge: Gauge,
 }
 
-struct RouteMetrics {
+/// What is counted of a route's requests.
+#[derive(Debug, Clone)]
+pub struct RouteMetrics {
+    route: String,
     ok: Counter,
     duration: Histogram,
 }
@@ -92,6 +96,7 @@ pub struct IdCounters {
     usable: Counter,
     blank: Counter,
     malformed: Counter,
+    doubtful: Counter,
 }
 
 impl IdCounters {
@@ -103,6 +108,12 @@ impl IdCounters {
             Err(Unusable::Blank) => self.blank.increment(1),
             Err(Unusable::Malformed) => self.malformed.increment(1),
         }
+    }
+
+    /// Counts one that its sender holds for junk.
+    #[inline]
+    pub fn count_doubtful(&self) {
+        self.doubtful.increment(1);
     }
 }
 
@@ -122,10 +133,7 @@ impl Default for Telemetry {
             metrics::with_local_recorder(&recorder, || {
                 describe();
                 metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-                let routes = Route::ALL.map(|route| RouteMetrics {
-                    ok: metrics::counter!("rtad_requests_total", "route" => route.as_str(), "code" => "200"),
-                    duration: metrics::histogram!("rtad_request_duration_seconds", "route" => route.as_str()),
-                });
+                let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
                 let gauges = (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
                 (routes, metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
@@ -146,6 +154,10 @@ fn describe() {
         "rtad_decisions_total",
         "Decisions, by platform, strategy, outcome and reason"
     );
+    metrics::describe_counter!(
+        "rtad_platform_failures_total",
+        "Platforms' requests that were not answered by their ids, by cause"
+    );
     metrics::describe_counter!("rtad_ids_total", "Device ids in requests, by kind and what became of them");
     metrics::describe_gauge!("rtad_in_flight", "Requests being answered");
     metrics::describe_counter!("rtad_shed_total", "Requests and connections refused because of a limit");
@@ -165,19 +177,48 @@ fn describe() {
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
+impl RouteMetrics {
+    /// To be called with a recorder in place.
+    fn new(route: &str) -> Self {
+        let label = route.to_owned();
+        Self {
+            ok: metrics::counter!("rtad_requests_total", "route" => label.clone(), "code" => "200"),
+            duration: metrics::histogram!("rtad_request_duration_seconds", "route" => label.clone()),
+            route: label,
+        }
+    }
+}
+
 impl Telemetry {
+    /// What is counted of requests to one of rtad's own routes.
+    #[inline]
+    pub const fn route(&self, route: Route) -> &RouteMetrics {
+        &self.routes[route as usize]
+    }
+
+    /// What is counted of requests to a platform's route.
+    pub fn platform_route(&self, platform: &str) -> RouteMetrics {
+        metrics::with_local_recorder(&self.recorder, || RouteMetrics::new(platform))
+    }
+
     /// Counts a finished request.
     #[inline]
-    pub fn request(&self, route: Route, code: u16, duration: Duration) {
-        let metrics = &self.routes[route as usize];
-        metrics.duration.record(duration);
+    pub fn request(&self, route: &RouteMetrics, code: u16, duration: Duration) {
+        route.duration.record(duration);
         if code == 200 {
-            metrics.ok.increment(1);
+            route.ok.increment(1);
         } else {
             // Rare, and of few values: the look-up is not worth a table.
-            self.counter("rtad_requests_total", &[("route", route.as_str()), ("code", &code.to_string())])
+            self.counter("rtad_requests_total", &[("route", &route.route), ("code", &code.to_string())])
                 .increment(1);
         }
+    }
+
+    /// Counters of why a platform's requests were not answered by their ids, in the order of `causes`.
+    pub fn platform_failures<const N: usize>(&self, platform: &str, causes: [&str; N]) -> [Counter; N] {
+        causes.map(|cause| {
+            self.counter("rtad_platform_failures_total", &[("platform", platform), ("cause", cause)])
+        })
     }
 
     /// Takes a place among the requests in flight; `None` if all `limit` are taken, which is counted.
@@ -225,9 +266,10 @@ impl Telemetry {
 
     /// Counters for ids of one kind.
     pub fn ids(&self, kind: &str) -> IdCounters {
-        let [usable, blank, malformed] = ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str()]
-            .map(|result| self.counter("rtad_ids_total", &[("kind", kind), ("result", result)]));
-        IdCounters { usable, blank, malformed }
+        let results = ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
+        let [usable, blank, malformed, doubtful] =
+            results.map(|result| self.counter("rtad_ids_total", &[("kind", kind), ("result", result)]));
+        IdCounters { usable, blank, malformed, doubtful }
     }
 
     /// States what is served of an audience.

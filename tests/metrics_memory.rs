@@ -22,7 +22,11 @@ fn growth(telemetry: &Telemetry, mut pause: impl FnMut()) -> u64 {
     let mut settled = 0;
     for round in 1..=ROUNDS {
         for request in 0..REQUESTS_PER_ROUND {
-            telemetry.request(Route::CheckOne, 200, Duration::from_nanos(3000 + request % 100_000));
+            telemetry.request(
+                telemetry.route(Route::CheckOne),
+                200,
+                Duration::from_nanos(3000 + request % 100_000),
+            );
         }
         pause();
         if round == 2 {

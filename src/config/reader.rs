@@ -1,6 +1,7 @@
 //! Walks a TOML document key by key and keeps every mistake with its line, instead of stopping at the first.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -117,26 +118,33 @@ impl<'a> Document<'a> {
 
     /// The tables of that name.
     pub(super) fn sections(&mut self, name: &'static str) -> Vec<Section> {
-        let mut tables = Vec::new();
-        match self.sections.remove(name) {
-            None => {}
-            Some(Entry { value: Value::List(list), .. }) => {
-                for (index, Entry { line, value }) in list.into_iter().enumerate() {
-                    match value {
-                        Value::Table(entries) => tables.push((index, line, entries)),
-                        _ => self.mistake(Some(line), name, "is not a table", &format!("[[{name}]]")),
-                    }
-                }
-            }
+        let entry = self.sections.remove(name);
+        self.tables(name, entry, &format!("[[{name}]]"))
+    }
+
+    fn tables(&mut self, path: &str, entry: Option<Entry>, accepted: &str) -> Vec<Section> {
+        let list = match entry {
+            None => return Vec::new(),
+            Some(Entry { value: Value::List(list), .. }) => list,
             Some(Entry { line, .. }) => {
-                self.mistake(Some(line), name, "is not a list of tables", &format!("[[{name}]]"));
+                self.mistake(Some(line), path, "is not a list of tables", accepted);
+                return Vec::new();
+            }
+        };
+        let mut tables = Vec::with_capacity(list.len());
+        for (index, Entry { line, value }) in list.into_iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            match value {
+                Value::Table(entries) => tables.push(Section::new(path, line, entries)),
+                _ => self.mistake(Some(line), &path, "is not a table", accepted),
             }
         }
-        let section = |(index, line, entries)| {
-            let (known, had) = (Vec::new(), Vec::new());
-            Section { path: format!("{name}[{index}]"), line: Some(line), entries, known, had }
-        };
-        tables.into_iter().map(section).collect()
+        tables
+    }
+
+    /// A file that the document names: beside the document, unless its path is absolute.
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        Path::new(self.file).parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// All mistakes, those of unknown tables included, in the order of the file as far as they have lines.
@@ -144,7 +152,7 @@ impl<'a> Document<'a> {
         if !self.is_readable {
             self.mistakes.truncate(1);
         }
-        let accepted = "server, store, ids, audience, strategy";
+        let accepted = "server, store, ids, audience, strategy, platform";
         for (name, Entry { line, .. }) in std::mem::take(&mut self.sections) {
             self.mistake(Some(line), &name, "is not known", accepted);
         }
@@ -170,6 +178,71 @@ impl<'a> Document<'a> {
 }
 
 impl Section {
+    fn new(path: String, line: usize, entries: BTreeMap<String, Entry>) -> Self {
+        Self { path, line: Some(line), entries, known: Vec::new(), had: Vec::new() }
+    }
+
+    /// Takes a key out, and notes that it is known and whether it was there.
+    fn take(&mut self, key: &'static str) -> Option<Entry> {
+        self.known.push(key);
+        let entry = self.entries.remove(key);
+        if entry.is_some() {
+            self.had.push(key);
+        }
+        entry
+    }
+
+    /// The tables in a list under `key`; `accepted` shows one.
+    pub(super) fn sections(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+    ) -> Vec<Self> {
+        let entry = self.take(key);
+        document.tables(&format!("{}.{key}", self.path), entry, accepted)
+    }
+
+    /// The table under `key`; `accepted` shows one.
+    pub(super) fn section(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+    ) -> Option<Self> {
+        let Entry { line, value } = self.take(key)?;
+        let path = format!("{}.{key}", self.path);
+        match value {
+            Value::Table(entries) => Some(Self::new(path, line, entries)),
+            _ => {
+                document.mistake(Some(line), &path, "is not a table", accepted);
+                None
+            }
+        }
+    }
+
+    /// All scalars of a table whose keys are anybody's, by key, with what `parse` makes of key and value; those that are not
+    /// `accepted` are noted and left out.
+    pub(super) fn read_map<T>(
+        mut self,
+        document: &mut Document<'_>,
+        accepted: &str,
+        parse: impl Fn(&str, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let mut values = Vec::with_capacity(self.entries.len());
+        for (key, Entry { line, value }) in std::mem::take(&mut self.entries) {
+            let parsed = match &value {
+                Value::Scalar(text) => parse(&key, text).ok_or_else(|| format!("has {key:?} = {text:?}")),
+                _ => Err(format!("has a value of {key:?} that is not a string")),
+            };
+            match parsed {
+                Ok(value) => values.push(value),
+                Err(found) => document.mistake(Some(line), &self.path, &found, accepted),
+            }
+        }
+        values
+    }
+
     /// Where it stands and what it is called, for mistakes about the whole of it.
     pub(super) fn line(&self) -> Option<usize> {
         self.line
@@ -177,6 +250,11 @@ impl Section {
 
     pub(super) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Whether nothing is left in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// A scalar that has not been read yet, as it stands.

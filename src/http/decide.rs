@@ -10,7 +10,7 @@ use axum::response::Response;
 use super::check::error_without_values;
 use super::error::ApiError;
 use super::{App, Load, body, json};
-use crate::platform::{DecisionRequest, api};
+use crate::platform::api::{self, DecisionRequest};
 use crate::telemetry::Route;
 
 /// Reads the request, loads the catalog once, decides, answers. Under overload the strategies' `unavailable` answers are given

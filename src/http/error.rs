@@ -142,6 +142,11 @@ pub(super) async fn no_route(State(app): State<Arc<App>>) -> Response {
     app.observed(Route::Unknown, |_| async { Err(ApiError::NotFound) }).await
 }
 
+/// The same for a request that has been counted.
+pub(super) fn problem_of_no_route() -> Response {
+    ApiError::NotFound.into_response()
+}
+
 /// The answer where there is a route for another method. axum adds the `Allow` header.
 pub(super) async fn wrong_method(State(app): State<Arc<App>>, uri: axum::http::Uri) -> Response {
     let is_get = uri.path().strip_prefix("/v1/check/").is_some_and(|rest| rest.contains('/'));

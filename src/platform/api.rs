@@ -12,14 +12,19 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{DecisionRequest, IdField, IdReader};
-use crate::device::DeviceKey;
+use super::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{Decision, Outcome, Reason};
 
-/// Strategies that one request may ask about, and usable ids that its device may have. Each strategy looks each id up, and a
-/// worker answers nobody else meanwhile: the limits keep one request at the cost of some thousand look-ups.
-const MAX_STRATEGIES: usize = 64;
-const MAX_KEYS: usize = 64;
+/// A device and the strategies asked about.
+#[derive(Debug, Default)]
+pub struct DecisionRequest<'body> {
+    /// The caller's id of the request, to be echoed.
+    pub request_id: Option<Cow<'body, str>>,
+    /// Names of the strategies asked about, [`MAX_STRATEGIES`] at most; none asks about all.
+    pub strategies: Vec<Cow<'body, str>>,
+    /// Keys of the device's usable ids.
+    pub keys: Keys,
+}
 
 /// Reads a request. Costs a pass over the body, an md5 per raw id and the lists of strategies and keys.
 ///
@@ -112,7 +117,7 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
 }
 
 /// Reads `{"imei_md5": "…", "caid": ["…", "…"], "oaid": null}` into keys.
-struct DeviceSeed<'a>(&'a IdReader, &'a mut Vec<DeviceKey>);
+struct DeviceSeed<'a>(&'a IdReader, &'a mut Keys);
 
 impl<'de> DeserializeSeed<'de> for DeviceSeed<'_> {
     type Value = ();
@@ -142,9 +147,6 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                 )));
             };
             map.next_value_seed(IdsSeed { reader: self.0, field, keys: self.1 })?;
-            if self.1.len() > MAX_KEYS {
-                return Err(A::Error::custom(format_args!("more than {MAX_KEYS} usable ids")));
-            }
         }
         Ok(())
     }
@@ -154,7 +156,18 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
 struct IdsSeed<'a> {
     reader: &'a IdReader,
     field: usize,
-    keys: &'a mut Vec<DeviceKey>,
+    keys: &'a mut Keys,
+}
+
+impl IdsSeed<'_> {
+    fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
+        match self.reader.key(self.field, id.as_bytes()) {
+            Some(key) if self.keys.try_push(key).is_err() => {
+                Err(E::custom(format_args!("more than {MAX_IDS} usable ids")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for IdsSeed<'_> {
@@ -172,19 +185,18 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
         f.write_str("an id, a list of ids, or null")
     }
 
-    fn visit_str<E>(self, id: &str) -> Result<(), E> {
-        self.keys.extend(self.reader.key(self.field, id.as_bytes()));
-        Ok(())
+    fn visit_str<E: serde::de::Error>(mut self, id: &str) -> Result<(), E> {
+        self.take(id)
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         while let Some(id) = list.next_element::<Option<Text<'de>>>()? {
             if let Some(Text(id)) = id {
-                self.keys.extend(self.reader.key(self.field, id.as_bytes()));
+                self.take(&id)?;
             }
         }
         Ok(())
@@ -200,7 +212,7 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::KeyMaker;
+    use crate::device::{DeviceKey, KeyMaker};
     use crate::telemetry::Telemetry;
 
     fn reader() -> IdReader {
@@ -222,7 +234,7 @@ mod tests {
             of(b"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
             of(b"abcdefabcdefabcdefabcdefabcdef12"),
         ];
-        assert_eq!(request.keys, expected, "blank and malformed ids are left out");
+        assert_eq!(request.keys.as_slice(), expected, "blank and malformed ids are left out");
     }
 
     #[test]

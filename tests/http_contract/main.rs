@@ -12,6 +12,7 @@ mod decide;
 mod errors;
 mod limits;
 mod metrics;
+mod platforms;
 mod privacy;
 mod protocol;
 mod reload;

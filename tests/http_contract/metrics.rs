@@ -11,13 +11,16 @@ const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid idfa_md
 /// The values that a label may have; what is not listed is a number.
 fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
     let values = match label {
-        "route" => "check_one check_many decide unknown",
-        "platform" => "api",
+        "route" => "check_one check_many decide unknown tencent bold closed ocean",
+        "platform" => "api tencent bold closed ocean",
+        "cause" => {
+            "bad_body too_large body_lost unauthorized bad_signature bad_timestamp overload too_many_ids internal"
+        }
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",
         "reason" => "member not_member no_device unavailable",
         "kind" => FIELDS,
-        "result" => "usable blank malformed ok unchanged not_found",
+        "result" => "usable blank malformed doubtful ok unchanged not_found",
         "audience" => "old_users vip missing too_old",
         "stat" => "min mean max",
         "version" => env!("CARGO_PKG_VERSION"),
@@ -67,7 +70,7 @@ fn ask_everything(server: &Server) -> usize {
 
 #[test]
 fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
-    let server = Server::with_everything("");
+    let server = crate::platforms::server("");
     ask_everything(&server);
     let metrics = server.metrics();
     for (name, kind) in [
@@ -75,6 +78,7 @@ fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
         ("rtad_request_duration_seconds", "histogram"),
         ("rtad_decisions_total", "counter"),
         ("rtad_ids_total", "counter"),
+        ("rtad_platform_failures_total", "counter"),
         ("rtad_in_flight", "gauge"),
         ("rtad_shed_total", "counter"),
         ("rtad_connections", "gauge"),

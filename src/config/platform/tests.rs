@@ -1,0 +1,171 @@
+use super::super::{Config, ConfigError};
+use super::*;
+
+const REST: &str = "[store]\nurl = \"/data\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"first\"\nexclude = [\"a\"]\n\
+                    [[strategy]]\nname = \"new-users\"\nexclude = [\"a\"]\n";
+
+const TENCENT: &str = r#"
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { "T1001" = "new-users", "T1002" = "first" }
+bid_cache = "1h"
+no_bid_cache = "24h"
+"#;
+
+fn read(platforms: &str) -> Result<Config, ConfigError> {
+    read_at("rtad.toml", &format!("{REST}{platforms}"))
+}
+
+fn read_at(path: &str, text: &str) -> Result<Config, ConfigError> {
+    Config::read(Some((path, text)), |_| None, &Vec::new())
+}
+
+fn mistakes(platforms: &str) -> Vec<String> {
+    read(platforms).unwrap_err().mistakes
+}
+
+#[test]
+fn a_platform_is_read_and_its_ids_are_places() {
+    let config = read(TENCENT).unwrap();
+    let platform = &config.platforms[0];
+    assert_eq!((platform.kind, platform.path.as_str()), (PlatformKind::Tencent, "/rta/tencent"));
+    assert_eq!(platform.bid_cache, Some(Duration::from_secs(3600)));
+    assert_eq!(config.plan().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+    let ocean = TENCENT
+        .replace("kind = \"tencent\"", "kind = \"ocean\"")
+        .replace("T1001", "-7")
+        .replace("T1002", "9");
+    assert_eq!(read(&ocean).unwrap().plan().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+}
+
+#[test]
+fn without_rules_of_ones_own_there_is_one_strategy_to_name() {
+    let platform = TENCENT.replace(", \"T1002\" = \"first\"", "");
+    let config = read_at("rtad.toml", &format!("[store]\nurl = \"/data\"\n{platform}")).unwrap();
+    assert_eq!(config.plan().platforms[0].strategies().collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn every_kind_of_mistake_has_its_message() {
+    let many: Vec<String> = (0..65).map(|n| format!("\"{n}\" = \"first\"")).collect();
+    for (from, to, expected) in [
+        ("kind = \"tencent\"", "kind = \"gdt\"", "platform[0].kind is \"gdt\"; accepted: tencent"),
+        ("kind = \"tencent\"\n", "", "platform[0].kind is missing"),
+        ("name = \"tencent\"", "name = \"api\"", "platform[0].name is \"api\"; accepted: 1 to 64"),
+        ("name = \"tencent\"", "name = \"decide\"", "platform[0].name is \"decide\""),
+        ("name = \"tencent\"", "name = \"T\"", "platform[0].name is \"T\""),
+        ("\"/rta/tencent\"", "\"rta\"", "platform[0].path is \"rta\"; accepted: a path such as /rta/tencent"),
+        ("\"/rta/tencent\"", "\"/v1/decide\"", "platform[0].path is \"/v1/decide\""),
+        ("\"/rta/tencent\"", "\"/\"", "platform[0].path is \"/\""),
+        ("\"/rta/tencent\"", "\"/a?b\"", "platform[0].path is \"/a?b\""),
+        (
+            "\"24h\"",
+            "\"8d\"",
+            "rtad.toml:18: platform[0].no_bid_cache is \"8d\"; accepted: a duration from 1s to 7d",
+        ),
+        ("\"1h\"", "\"0s\"", "platform[0].bid_cache is \"0s\""),
+        (
+            "\"new-users\"",
+            "\"new-user\"",
+            "platform[0].strategies has \"T1001\" = \"new-user\"; accepted: { \"id of the \
+          platform\" = \"strategy\" } with an id of 1 to 32 visible characters and one of the strategies first, new-users",
+        ),
+        ("\"T1001\"", "\"T 1\"", "platform[0].strategies has \"T 1\" = \"new-users\""),
+        ("\"T1001\"", "\"\"", "platform[0].strategies has \"\" = \"new-users\""),
+        ("T1001", "012345678901234567890123456789012", "platform[0].strategies has \"0123456789"),
+        ("\"T1001\" = \"new-users\", \"T1002\" = \"first\"", "", "platform[0].strategies is empty"),
+        (
+            "\"T1002\" = \"first\"",
+            &many.join(", "),
+            "platform[0].strategies has 66 ids; accepted: 64 at most",
+        ),
+        (
+            "bid_cache = \"1h\"",
+            "bid_cash = \"1h\"",
+            "platform[0].bid_cash is not known; accepted: kind, name, path",
+        ),
+        (
+            "bid_cache = \"1h\"",
+            "headers = 3",
+            "platform[0].headers is not a list of tables; accepted: { name =",
+        ),
+        ("bid_cache = \"1h\"", "headers = [3]", "platform[0].headers[0] is not a table"),
+    ] {
+        assert!(TENCENT.contains(from), "{from}");
+        let mistakes = mistakes(&TENCENT.replacen(from, to, 1));
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        assert!(mistakes[0].contains(expected), "{to} gave {mistakes:#?}");
+    }
+    let found = mistakes("[[platform]]\nkind = \"ocean\"\nname = \"o\"\npath = \"/o\"\nstrategies = 1\n");
+    assert!(found[0].contains("platform[0].strategies is not a table"), "{found:?}");
+    for id in ["T1", "+1", "007", "9223372036854775808", "1.0", ""] {
+        let text = TENCENT
+            .replace("kind = \"tencent\"", "kind = \"ocean\"")
+            .replace("\"T1002\"", "\"1\"")
+            .replace("T1001", id);
+        let mistakes = mistakes(&text);
+        assert!(mistakes[0].contains("with an id of a whole number"), "{id}: {mistakes:?}");
+    }
+    let twice = mistakes(&format!("{TENCENT}{}", TENCENT.replace("name = \"tencent\"", "name = \"other\"")));
+    assert!(twice[0].contains("platform.path has the name \"/rta/tencent\" twice"), "{twice:?}");
+}
+
+#[test]
+fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rtad.toml");
+    std::fs::write(directory.path().join("token"), "from-file\n").unwrap();
+    std::fs::write(directory.path().join("empty"), "\n").unwrap();
+    let with = |header: &str| {
+        let text = format!("{REST}{TENCENT}headers = [{header}]\n");
+        read_at(path.to_str().unwrap(), &text)
+    };
+    let good = "{ name = \"X-A\", value = \"in-config\" }, { name = \"X-B\", value_file = \"token\" }";
+    let config = with(good).unwrap();
+    let admits = |name: &'static str, value: &'static str| {
+        let headers = [(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
+        config.platforms[0].built.access.admits(&headers)
+    };
+    assert!(admits("x-a", "in-config") && admits("x-b", "from-file"));
+    assert!(!admits("x-a", "<redacted>") && !admits("x-b", "token") && !admits("x-a", "from-file"));
+    let printed = config.to_toml();
+    assert!(!printed.contains("in-config") && !printed.contains("from-file"), "{printed}");
+    assert!(
+        printed.contains("value = \"<redacted>\"") && printed.contains("value_file = \"token\""),
+        "{printed}"
+    );
+    // What is printed instead of a secret must not let anybody in.
+    let mistakes = read_at(path.to_str().unwrap(), &printed).unwrap_err().mistakes;
+    assert!(mistakes.len() == 1 && mistakes[0].contains("headers[0] is redacted"), "{mistakes:?}");
+    let config = with("{ name = \"X-B\", value_file = \"token\" }").unwrap();
+    assert_eq!(read_at(path.to_str().unwrap(), &config.to_toml()).unwrap().to_toml(), config.to_toml());
+    assert!(!format!("{config:?}").contains("in-config"));
+
+    for (header, expected) in [
+        ("{ name = \"X-A\" }", "headers[0] does not say its value once"),
+        (
+            "{ name = \"X-A\", value = \"secret1\", value_file = \"token\" }",
+            "headers[0] does not say its value once",
+        ),
+        ("{ name = \"X A\", value = \"secret1\" }", "headers[0].name is \"X A\"; accepted: a header's name"),
+        ("{ value = \"secret1\" }", "headers[0].name is missing"),
+        ("{ name = \"X-A\", value = \"\" }", "headers[0] has a secret that is empty"),
+        (
+            "{ name = \"X-A\", value = \"secret1\\u0001\" }",
+            "headers[0] has a secret that is empty or not printable",
+        ),
+        ("{ name = \"X-A\", value_file = \"empty\" }", "headers[0] has a secret that is empty"),
+        ("{ name = \"X-A\", value_file = \"none\" }", "none\": No such file or directory"),
+        ("{ name = \"X-A\", value = [\"secret1\"] }", "headers[0].value is not a single value"),
+        ("{ name = \"X-A\", value = \"secret1\", secret = \"secret1\" }", "headers[0].secret is not known"),
+    ] {
+        let mistakes = with(header).unwrap_err().mistakes;
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        assert!(
+            mistakes[0].contains(expected) && !mistakes[0].contains("secret1"),
+            "{header} gave {mistakes:#?}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Who may ask: secrets that callers send in headers.
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderName};
+use subtle::{Choice, ConstantTimeEq as _};
+
+/// A secret from the config. Never printed; compared in a time that does not tell where a wrong one differs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Wraps the secret's bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The secret's bytes, for what signs with them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether `other` is the same. Takes as long for a wrong one as for the right one; a wrong length is told apart.
+    pub fn is(&self, other: &[u8]) -> Choice {
+        self.0.ct_eq(other)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+/// Headers of which one must be there; none at all lets everybody in.
+#[derive(Debug, Clone, Default)]
+pub struct Access(Vec<(HeaderName, Secret)>);
+
+impl Access {
+    /// Lets in whoever sends any of these: a value that is about to change stands beside its successor.
+    pub const fn any_of(headers: Vec<(HeaderName, Secret)>) -> Self {
+        Self(headers)
+    }
+
+    /// Whether a request with these headers is let in. Every value is compared with every secret, so that the time tells
+    /// neither which one matched nor how much of it.
+    #[inline]
+    pub fn admits(&self, headers: &HeaderMap) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let mut admitted = Choice::from(0);
+        for (name, secret) in &self.0 {
+            for value in headers.get_all(name) {
+                admitted |= secret.is(value.as_bytes());
+            }
+        }
+        admitted.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn any_one_of_the_headers_lets_in_and_nothing_else_does() {
+        let header = |name, secret: &str| (HeaderName::from_static(name), Secret::new(secret));
+        let access = Access::any_of(vec![
+            header("x-rta-token", "old"),
+            header("x-rta-token", "new"),
+            header("x-key", "k"),
+        ]);
+        for good in [
+            &[("x-rta-token", "old")][..],
+            &[("x-rta-token", "new")],
+            &[("x-key", "k")],
+            &[("x-rta-token", "wrong"), ("x-rta-token", "new")],
+            &[("x-rta-token", "wrong"), ("x-key", "k")],
+        ] {
+            assert!(access.admits(&headers(good)), "{good:?}");
+        }
+        for bad in [
+            &[][..],
+            &[("x-rta-token", "")],
+            &[("x-rta-token", "ol")],
+            &[("x-rta-token", "older")],
+            &[("x-rta-token", "k")],
+            &[("x-key", "old")],
+            &[("authorization", "old")],
+        ] {
+            assert!(!access.admits(&headers(bad)), "{bad:?}");
+        }
+        assert!(Access::default().admits(&headers(&[])));
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let access = Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("hush"))]);
+        assert!(!format!("{access:?}").contains("hush"));
+        assert!(!format!("{access:?}").contains(&format!("{:?}", b"hush")));
+    }
+}

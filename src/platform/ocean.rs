@@ -1,0 +1,156 @@
+//! Ocean Engine (ByteDance): `proto/ocean.proto` over POST.
+//!
+//! Every strategy that was asked about is echoed with its verdict, the refused and the unknown ones too. `bid_type` says whether any
+//! bids, and is written even as 0. A `status_code` that is not 0 is an error and no no-bid: it is for requests that cannot be read.
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, Verdicts};
+
+#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
+mod wire {
+    include!(concat!(env!("OUT_DIR"), "/ocean.rta.rs"));
+}
+
+pub use wire::rsp::UserInfo;
+pub use wire::{Device, DidType, Platform, Req, Rsp};
+
+/// Values of `bid_type`.
+const TAKES_PART: i32 = 0;
+const NOT_THIS_DEVICE: i32 = 1;
+/// Our `status_code` for a request that cannot be read; any but 0 will do.
+const ERROR: i32 = 1;
+
+const MD5: usize = IdField::at("md5");
+const IMEI: usize = IdField::at("imei");
+const IMEI_MD5: usize = IdField::at("imei_md5");
+const ANDROID_ID: usize = IdField::at("android_id");
+const ANDROID_ID_MD5: usize = IdField::at("android_id_md5");
+const IDFA: usize = IdField::at("idfa");
+const IDFA_MD5: usize = IdField::at("idfa_md5");
+const OAID: usize = IdField::at("oaid");
+const OAID_MD5: usize = IdField::at("oaid_md5");
+const CAID: usize = IdField::at("caid");
+const GAID: usize = IdField::at("gaid");
+const GAID_MD5: usize = IdField::at("gaid_md5");
+
+/// The protocol, and what the config says of it.
+#[derive(Debug)]
+pub struct Ocean {
+    /// `rta_id`s.
+    pub(super) strategies: StrategyIds<i64>,
+    cache: CacheTimes,
+}
+
+impl Ocean {
+    /// An adapter for these `rta_id`s.
+    pub const fn new(strategies: StrategyIds<i64>, cache: CacheTimes) -> Self {
+        Self { strategies, cache }
+    }
+
+    /// Answers a request; see [`super::Platform::answer`].
+    pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+        let request = Req::decode(body).map_err(|_| Failure::BadBody)?;
+        if !request.req_id.is_empty() {
+            decider.note("req_id", &String::from_utf8_lossy(&request.req_id));
+        }
+        for rta_id in &request.rta_ids {
+            decider.note("rta_id", rta_id);
+        }
+        read_ids(&request, decider);
+        let mut response = self.about(&request.rta_ids, decider);
+        response.req_id = request.req_id;
+        Ok(encode(&response))
+    }
+
+    /// The answer when there is no request to go by; see [`super::Platform::unavailable`].
+    pub(super) fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
+        let all: Vec<i64> = self.strategies.iter().map(|(id, _)| *id).collect();
+        encode(&Rsp { status_code: ERROR, ..self.about(&all, decider) })
+    }
+
+    /// An error, and no bid.
+    pub(super) fn refusal() -> Bytes {
+        encode(&Rsp { status_code: ERROR, bid_type: Some(NOT_THIS_DEVICE), ..Rsp::default() })
+    }
+
+    /// A verdict for each strategy asked about. If none is, all that are configured decide, and `bid_type` alone tells.
+    fn about(&self, asked: &[i64], decider: &mut impl Decider) -> Rsp {
+        let mut verdicts = Verdicts::new(decider);
+        let mut bids = false;
+        let mut user_infos = Vec::with_capacity(asked.len());
+        for rta_id in asked {
+            let is_interested = self.strategies.place(rta_id).is_some_and(|place| verdicts.bids(place));
+            bids |= is_interested;
+            user_infos.push(UserInfo { is_interested, rta_id: *rta_id });
+        }
+        if asked.is_empty() {
+            for (_, place) in self.strategies.iter() {
+                bids |= verdicts.bids(place);
+            }
+        }
+        let cache = self.cache.of(bids, &verdicts);
+        Rsp {
+            user_infos,
+            bid_type: Some(if bids { TAKES_PART } else { NOT_THIS_DEVICE }),
+            cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
+            ..Rsp::default()
+        }
+    }
+}
+
+fn encode(response: &Rsp) -> Bytes {
+    response.encode_to_vec().into()
+}
+
+/// Hands over the device's ids, then the main id: it is nearly always one of them again, and a key counts once.
+fn read_ids(request: &Req, decider: &mut impl Decider) {
+    let mut read = |path, field, value: &Bytes| {
+        if !value.is_empty() {
+            decider.id(Id { path, field, value });
+        }
+    };
+    if let Some(device) = &request.device {
+        read("device.imei_md5", IMEI_MD5, &device.imei_md5);
+        read("device.android_id_md5", ANDROID_ID_MD5, &device.android_id_md5);
+        read("device.oaid", OAID, &device.oaid);
+        read("device.idfa", IDFA, &device.idfa);
+        read("device.caid1", CAID, &device.caid1);
+        read("device.caid2", CAID, &device.caid2);
+        read("device.caid", CAID, &device.caid);
+        read("device.gaid", GAID, &device.gaid);
+    }
+    let (field, other) = did_fields(request);
+    read("did", field, &request.did);
+    if let Some(other) = other {
+        read("did", other, &request.did);
+    }
+}
+
+/// What `did` is. `did_type` 0 is both "IMEI" and "not set", so the id's own shape decides, as it does for types not known: 32 hex
+/// digits are an md5, a UUID is an IDFA and, on Android, an OAID as well, and the rest is taken for an IMEI.
+fn did_fields(request: &Req) -> (usize, Option<usize>) {
+    let field = match request.did_type() {
+        DidType::ImeiMd5 => IMEI_MD5,
+        DidType::AndroidId => ANDROID_ID,
+        DidType::AndroidIdMd5 => ANDROID_ID_MD5,
+        DidType::Idfa => IDFA,
+        DidType::IdfaMd5 => IDFA_MD5,
+        DidType::Oaid => OAID,
+        DidType::OaidMd5 => OAID_MD5,
+        DidType::Gaid => GAID,
+        DidType::GaidMd5 => GAID_MD5,
+        // Also what a type that is not known reads as.
+        DidType::Imei => match request.did.len() {
+            32 => MD5,
+            36 if request.platform() == Platform::Android => return (OAID, Some(IDFA)),
+            36 => IDFA,
+            _ => IMEI,
+        },
+    };
+    (field, None)
+}
+
+#[cfg(test)]
+mod tests;

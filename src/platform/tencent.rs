@@ -1,0 +1,160 @@
+//! Tencent Ads (GDT): `proto/tencent.proto` over POST, answered with 200 whatever happens.
+//!
+//! Two traps are built around. A `code` that is absent reads as 0, *accept*, so it is always written. And a `code` of 0 without any
+//! strategy id that the platform knows accepts *every* ad, so only configured ids are ever written, and 1 if none of them bids.
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, Verdicts};
+
+#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
+mod wire {
+    include!(concat!(env!("OUT_DIR"), "/tencent.ad.rta.rs"));
+}
+
+pub use wire::rta_request::{AdInfo, RequestInfo, RequestType};
+pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
+
+use wire::device::DoubtfulId;
+use wire::rta_response::AdResult;
+
+const ACCEPT: u32 = 0;
+const REJECT: u32 = 1;
+
+/// The protocol, and what the config says of it.
+#[derive(Debug)]
+pub struct Tencent {
+    /// `out_target_id`s, of 1 to 32 bytes each.
+    pub(super) strategies: StrategyIds<Bytes>,
+    cache: CacheTimes,
+}
+
+impl Tencent {
+    /// An adapter for these `out_target_id`s.
+    pub const fn new(strategies: StrategyIds<Bytes>, cache: CacheTimes) -> Self {
+        Self { strategies, cache }
+    }
+
+    /// Answers a request; see [`super::Platform::answer`].
+    pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+        let request = RtaRequest::decode(body).map_err(|_| Failure::BadBody)?;
+        note(&request, decider);
+        let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
+        if is_ping == Some(true) {
+            return Ok(encode(&RtaResponse { request_id: id, code: Some(ACCEPT), ..RtaResponse::default() }));
+        }
+        if let Some(device) = &device {
+            read_ids(device, decider);
+        }
+        let mut response = match request_info.unwrap_or_default().request_type() {
+            RequestType::AdList => self.about_ads(&ad_infos, decider),
+            RequestType::Normal | RequestType::Click => self.about_device(decider),
+        };
+        response.request_id = id;
+        Ok(encode(&response))
+    }
+
+    /// The answer when there is no request to go by; see [`super::Platform::unavailable`].
+    pub(super) fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
+        encode(&self.about_device(decider))
+    }
+
+    /// `code` 1.
+    pub(super) fn refusal() -> Bytes {
+        encode(&RtaResponse { code: Some(REJECT), ..RtaResponse::default() })
+    }
+
+    /// The strategies that bid, or a rejection if none does.
+    fn about_device(&self, decider: &mut impl Decider) -> RtaResponse {
+        let mut verdicts = Verdicts::new(decider);
+        let bidding = self.strategies.iter().filter(|(_, place)| verdicts.bids(*place));
+        let out_target_id: Vec<Bytes> = bidding.map(|(id, _)| id.clone()).collect();
+        let bids = !out_target_id.is_empty();
+        RtaResponse {
+            code: Some(if bids { ACCEPT } else { REJECT }),
+            response_cache_time: self.cache.of(bids, &verdicts),
+            out_target_id,
+            ..RtaResponse::default()
+        }
+    }
+
+    /// The answer to a second request: an ad is kept if the strategy that it is bound to bids. One that is bound to none of ours is not
+    /// ours to accept. An answer without any ad would accept all, so that is a rejection.
+    fn about_ads(&self, ads: &[AdInfo], decider: &mut impl Decider) -> RtaResponse {
+        let mut verdicts = Verdicts::new(decider);
+        let mut result = |ad: &AdInfo| {
+            let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.place(id));
+            let is_kept = strategy.is_some_and(|place| verdicts.bids(place));
+            AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
+        };
+        let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
+        let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
+        RtaResponse { code: Some(code), ad_results, ..RtaResponse::default() }
+    }
+}
+
+fn encode(response: &RtaResponse) -> Bytes {
+    response.encode_to_vec().into()
+}
+
+/// Tells the decider what else is of interest to whoever explains a request.
+fn note(request: &RtaRequest, decider: &mut impl Decider) {
+    if let Some(id) = &request.id {
+        decider.note("request_id", &String::from_utf8_lossy(id));
+    }
+    for (what, is_so) in [("ping", request.is_ping), ("test call", request.is_test)] {
+        if is_so == Some(true) {
+            decider.note(what, &"yes");
+        }
+    }
+    if let Some(info) = &request.request_info
+        && info.request_type() == RequestType::AdList
+    {
+        decider.note("second request, ads", &request.ad_infos.len());
+    }
+    if let Some(kind) = request.device.as_ref().and_then(|device| device.cached_deviceid_type) {
+        let name = device::CachedDeviceIdType::try_from(kind).map_or("not known", |kind| kind.as_str_name());
+        decider.note("cached_deviceid_type", &name);
+    }
+}
+
+/// Hands over every id that is there, but those that the platform holds for junk.
+fn read_ids(device: &Device, decider: &mut impl Decider) {
+    let is_doubtful = |kind: DoubtfulId| device.doubtful_ids_list.contains(&(kind as i32));
+    let mut read = |path, field, value: &Option<Bytes>, doubtful: Option<DoubtfulId>| {
+        let Some(value) = value else { return };
+        let id = Id { path, field, value };
+        if doubtful.is_some_and(is_doubtful) {
+            decider.doubtful(id);
+        } else {
+            decider.id(id);
+        }
+    };
+    const IDFA_MD5: usize = IdField::at("idfa_md5");
+    const IMEI_MD5: usize = IdField::at("imei_md5");
+    const ANDROID_ID_MD5: usize = IdField::at("android_id_md5");
+    const MAC_MD5: usize = IdField::at("mac_md5");
+    const OAID_MD5: usize = IdField::at("oaid_md5");
+    const OAID: usize = IdField::at("oaid");
+    const CAID: usize = IdField::at("caid");
+    const CAID_MD5: usize = IdField::at("caid_md5");
+    const OPENID: usize = IdField::at("openid");
+    read("device.idfa_md5sum", IDFA_MD5, &device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
+    read("device.imei_md5sum", IMEI_MD5, &device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
+    let doubtful = Some(DoubtfulId::DoubtfulAndroididMd5);
+    read("device.android_id_md5sum", ANDROID_ID_MD5, &device.android_id_md5sum, doubtful);
+    read("device.mac_md5sum", MAC_MD5, &device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
+    read("device.oaid_md5sum", OAID_MD5, &device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
+    read("device.oaid", OAID, &device.oaid, Some(DoubtfulId::DoubtfulOaid));
+    for qaid in &device.qaid_infos {
+        read("device.qaid_infos.qaid", CAID, &qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
+        read("device.qaid_infos.qaid_md5sum", CAID_MD5, &qaid.qaid_md5sum, Some(DoubtfulId::DoubtfulQaid));
+    }
+    for openid in &device.wx_openid {
+        read("device.wx_openid.openid", OPENID, &openid.openid, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! A decider for tests of adapters: what an adapter hands over is kept, and decisions are given out as told.
+
+use super::{Decider, Id, IdField};
+use crate::strategy::{Decision, Outcome, Reason};
+
+/// Keeps what it is handed, as text.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    /// What each strategy decides, by its place.
+    pub(super) decisions: Vec<Decision>,
+    /// `path field value` of each id.
+    pub(super) ids: Vec<String>,
+    pub(super) doubtful: Vec<String>,
+    pub(super) notes: Vec<String>,
+    /// Places asked about, in order.
+    pub(super) asked: Vec<usize>,
+}
+
+pub(super) const BID: Decision = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
+pub(super) const NO_BID: Decision = Decision { outcome: Outcome::NoBid, reason: Reason::Member };
+pub(super) const BID_UNAVAILABLE: Decision = Decision { outcome: Outcome::Bid, reason: Reason::Unavailable };
+pub(super) const NO_BID_UNAVAILABLE: Decision =
+    Decision { outcome: Outcome::NoBid, reason: Reason::Unavailable };
+
+impl Script {
+    pub(super) fn deciding(decisions: &[Decision]) -> Self {
+        Self { decisions: decisions.to_vec(), ..Self::default() }
+    }
+}
+
+fn text(id: Id<'_>) -> String {
+    let value = String::from_utf8_lossy(id.value);
+    format!("{} {} {value}", id.path, IdField::ALL[id.field].as_str())
+}
+
+impl Decider for Script {
+    fn id(&mut self, id: Id<'_>) {
+        self.ids.push(text(id));
+    }
+
+    fn doubtful(&mut self, id: Id<'_>) {
+        self.doubtful.push(text(id));
+    }
+
+    fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {
+        self.notes.push(format!("{what}: {value}"));
+    }
+
+    fn decide(&mut self, strategy: usize) -> Decision {
+        self.asked.push(strategy);
+        self.decisions[strategy]
+    }
+}
