@@ -1,0 +1,230 @@
+//! What a platform's protocol costs: in process, as time and allocations from a body's bytes to the answer's, and over HTTP, as CPU
+//! time per request beside a bare axum route that reads a body of the same size, all in one run.
+//!
+//! Over HTTP each server is a process of its own with one worker, and the load comes from this one over 64 keep-alive connections. The
+//! figure is the server's CPU time, user and system by the kernel's account, over the requests that it answered; lanes take turns,
+//! and the median of the rounds is shown. Rates depend on the machine and are not shown.
+//!
+//! ```text
+//! cargo bench --bench adapters                       # 10 million keys
+//! cargo bench --bench adapters -- --keys 100000000
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+mod lanes;
+mod load;
+
+use std::hint::black_box;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::routing::post;
+use bytes::Bytes;
+use http::HeaderMap;
+use lanes::Lane;
+use rtad::catalog::{Live, Serving};
+use rtad::config::Config;
+use rtad::device::{DeviceKey, KeyMaker};
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::platform::{Head, IdReader};
+use rtad::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+use rtad::store::Store;
+use rtad::sync::{Shared, Sync, now_unix_seconds};
+
+const REQUESTS: usize = 1_000_000;
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+
+fn main() {
+    let argument = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
+    if let Some(store) = argument("--serve-rtad") {
+        return block_on(serve_rtad(Path::new(&store)));
+    }
+    if let Some(length) = argument("--serve-bare") {
+        return block_on(serve_bare(length.parse().expect("a number")));
+    }
+    let keys: u64 = argument("--keys").map_or(10_000_000, |keys| keys.parse().expect("a number"));
+    let store = tempfile::tempdir().expect("a directory");
+    block_on(publish(store.path(), keys));
+    let lanes = lanes::all(keys);
+    println!("An audience of {keys} keys; requests with 3 ids each, half of them of members.\n");
+    in_process(store.path(), &lanes);
+    over_http(store.path(), &lanes);
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+}
+
+/// Publishes an audience of that many keys, as the loader would.
+async fn publish(directory: &Path, count: u64) {
+    let name = "old_users".parse().expect("a valid name");
+    let store = Store::open(&directory.display().to_string()).expect("a directory");
+    let mut keys: Vec<DeviceKey> = (0..count).map(lanes::member).collect();
+    keys.sort_unstable();
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
+    let publication = store.publish(store.base(&name).await.expect("an empty store")).await.expect("a lock");
+    let mut manifest = ManifestBuilder::new(spec, 1e-4);
+    for run in chunk_runs(&keys, shards_per_chunk(&spec, count)) {
+        let chunk = BuiltChunk::build(&spec, run);
+        manifest.add(&chunk);
+        publication.put_chunk(chunk).await.expect("room on the disk");
+    }
+    let generation = publication.generation();
+    let manifest = manifest.finish(name, generation, now_unix_seconds(), BuildReport::default());
+    publication.commit(&manifest).await.expect("nobody else publishes");
+}
+
+fn config(store: &Path) -> Config {
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
+         [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n{}",
+        lanes::PLATFORMS
+    );
+    Config::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
+}
+
+/// From the bytes of a body to those of its answer, without HTTP.
+fn in_process(directory: &Path, lanes: &[Lane]) {
+    let shared = Shared::default();
+    let store = Store::open(&directory.display().to_string()).expect("a directory");
+    let mut sync = Sync::new(store, config(directory).plan(), shared.clone());
+    block_on(sync.look_at_all());
+    let serving = sync.serving();
+    let ids = IdReader::new(KeyMaker::default(), &shared.telemetry);
+    println!("| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | bytes allocated |");
+    println!("|---|---|---|---|---|");
+    for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
+        let answer = |body: &Bytes| black_box(answered(&serving, &ids, lane.path, body.clone())).len();
+        let round = |_| {
+            let begun = Instant::now();
+            let bytes: usize = lane.bodies.iter().cycle().take(REQUESTS).map(answer).sum();
+            black_box(bytes);
+            begun.elapsed().as_nanos() as f64 / REQUESTS as f64
+        };
+        let nanoseconds = (0..3).map(round).fold(f64::INFINITY, f64::min);
+        let allocated = allocation_counter::measure(|| {
+            black_box(lane.bodies.iter().map(answer).sum::<usize>());
+        });
+        let each = |total: u64| total as f64 / lane.bodies.len() as f64;
+        println!(
+            "| {} | {} | {nanoseconds:.0} | {:.1} | {:.0} |",
+            lane.name,
+            lane.bodies[0].len(),
+            each(allocated.count_total),
+            each(allocated.bytes_total)
+        );
+    }
+}
+
+/// What the route of a platform does between HTTP's parts.
+fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes {
+    let catalog = serving.load();
+    let served = catalog.platform_at(path).expect("a configured platform");
+    let headers = HeaderMap::new();
+    let head = Head { headers: &headers, query: None };
+    let mut live = Live::new(&catalog, served, ids);
+    served.platform.answer(&head, Ok(body), &mut live).expect("a good body")
+}
+
+/// A server in a process of its own; ends with its standard input, and so with this process.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let program = std::env::current_exe().expect("a path");
+        let child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("this program runs");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        let address = line.trim().parse().expect("an address");
+        Self { child, address }
+    }
+
+    /// CPU time of all its threads so far: fields 14 and 15 of `/proc/PID/stat`, in hundredths of a second.
+    fn cpu_seconds(&self) -> [f64; 2] {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        [11, 12].map(|field| fields[field].parse::<f64>().expect("a number") / 100.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says where it listens, and serves until whoever started it is gone.
+async fn until_alone(address: SocketAddr) {
+    println!("{address}");
+    let _ = std::io::stdout().flush();
+    let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
+}
+
+async fn serve_rtad(store: &Path) {
+    let unchanged = config(store);
+    let reread = Box::new(move || Ok(unchanged.clone()));
+    let running = rtad::serve::start(config(store), reread).await.expect("rtad starts");
+    until_alone(running.decision_address).await;
+}
+
+/// A route that reads a body and answers with as many bytes as rtad does: stock axum, but for one thread and no delay.
+async fn serve_bare(length: usize) {
+    let answer = Bytes::from(vec![b'x'; length]);
+    let route = post(async move |body: Bytes| {
+        black_box(body);
+        answer.clone()
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().route("/bare", route)).await });
+    until_alone(address).await;
+}
+
+/// CPU time per request of each lane's route and of a bare route with bodies of the same size.
+fn over_http(store: &Path, lanes: &[Lane]) {
+    let rtad = Server::start(&["--serve-rtad", &store.display().to_string()]);
+    println!("\n| over HTTP, median of {ROUNDS} rounds | rtad: CPU µs a request (user + system) | bare axum | ratio |");
+    println!("|---|---|---|---|");
+    for lane in lanes {
+        let length = load::answer_length(rtad.address, lane.path, &lane.bodies[0]);
+        let bare = Server::start(&["--serve-bare", &length.to_string()]);
+        let mut rounds = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            rounds[0].push(round(&rtad, lane.path, &lane.bodies));
+            rounds[1].push(round(&bare, "/bare", &lane.bodies));
+        }
+        let [ours, bare] = rounds.map(median);
+        let show = |[user, system]: [f64; 2]| format!("{:.2} ({user:.2} + {system:.2})", user + system);
+        let ratio = ours.iter().sum::<f64>() / bare.iter().sum::<f64>();
+        println!("| {} | {} | {} | {ratio:.2} |", lane.name, show(ours), show(bare));
+    }
+}
+
+/// Microseconds of CPU time, user and system, per request of one round.
+fn round(server: &Server, path: &str, bodies: &Arc<[Bytes]>) -> [f64; 2] {
+    let before = server.cpu_seconds();
+    let answered = block_on(load::run(server.address, path, bodies, ROUND));
+    let after = server.cpu_seconds();
+    [0, 1].map(|part| (after[part] - before[part]) * 1e6 / answered as f64)
+}
+
+/// The round in the middle by its sum.
+fn median(mut rounds: Vec<[f64; 2]>) -> [f64; 2] {
+    rounds.sort_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1])));
+    rounds[rounds.len() / 2]
+}
