@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use metrics::Counter;
 
-pub use live::Live;
+pub use live::{Gathering, Live, Room};
 
 use crate::device::DeviceKey;
 use crate::platform::{Failure, Platform};
@@ -153,6 +153,11 @@ impl Catalog {
     /// The platforms, in the config's order.
     pub fn platforms(&self) -> &[ServedPlatform] {
         &self.platforms
+    }
+
+    /// The platform of that name.
+    pub fn platform_named(&self, name: &str) -> Option<&ServedPlatform> {
+        self.platforms.iter().find(|served| served.platform.name == name)
     }
 
     /// The platform that asks at a path. A pod has a handful.

@@ -8,13 +8,17 @@
 //! |---|---|
 //! | `ids` | names of ids, ids to keys |
 //! | `access` | secrets, and who may ask |
+//! | `respond` | an answer whatever happens |
+//! | `describe` | answers in words |
 //! | `api` | rtad's own JSON of `/v1/decide` |
 //! | `tencent`, `ocean` | the platforms' protocols, from the files in `proto/` |
 
 pub mod access;
 pub mod api;
+mod describe;
 pub mod ids;
 pub mod ocean;
+mod respond;
 pub mod tencent;
 
 use arrayvec::ArrayVec;
@@ -24,12 +28,16 @@ use http::HeaderMap;
 pub use access::{Access, Secret};
 pub use ids::{IdField, IdReader, Keys, MAX_IDS};
 pub use ocean::Ocean;
+pub use respond::{Admission, Answered};
 pub use tencent::Tencent;
 
 use crate::strategy::{Decision, Outcome, Reason};
 
 /// Strategies that one platform's ids may stand for.
 pub const MAX_STRATEGIES: usize = 64;
+
+/// What an adapter notes beside a [`Failure::BadBody`]: what is wrong with the body, in its decoder's words.
+pub const UNREADABLE: &str = "unreadable";
 
 /// An id as a request carries it.
 #[derive(Clone, Copy)]
@@ -62,8 +70,17 @@ pub trait Decider {
         let _ = (what, value);
     }
 
+    /// Takes note that the request asks about a strategy by an id of the platform's, and at which place that strategy is; `None`
+    /// if the id is not configured.
+    fn asked(&mut self, id: &dyn std::fmt::Display, strategy: Option<usize>) {
+        let _ = (id, strategy);
+    }
+
     /// What the strategy at that place of the catalog decides about the ids taken so far.
     fn decide(&mut self, strategy: usize) -> Decision;
+
+    /// Is told that the request cannot be read: from now on every decision is the one for want of an audience.
+    fn give_up(&mut self);
 }
 
 /// Why a request is not answered by its ids.
@@ -169,6 +186,10 @@ impl<I: PartialEq> StrategyIds<I> {
     fn iter(&self) -> impl Iterator<Item = (&I, usize)> {
         self.0.iter().map(|(id, place)| (id, *place))
     }
+
+    fn texts(&self, text: impl Fn(&I) -> String) -> Vec<(String, usize)> {
+        self.iter().map(|(id, place)| (text(id), place)).collect()
+    }
 }
 
 /// The decisions of one request: each strategy is asked once, however many ids stand for it.
@@ -182,6 +203,11 @@ struct Verdicts<'d, D> {
 impl<'d, D: Decider> Verdicts<'d, D> {
     fn new(decider: &'d mut D) -> Self {
         Self { decider, made: ArrayVec::new(), unavailable: false }
+    }
+
+    /// The request asks about a strategy by this id.
+    fn asked(&mut self, id: &dyn std::fmt::Display, strategy: Option<usize>) {
+        self.decider.asked(id, strategy);
     }
 
     /// Whether the strategy bids.
@@ -238,8 +264,8 @@ impl Platform {
     ///
     /// # Errors
     ///
-    /// Why the ids were not asked for. The answer is then [`Platform::unavailable`] or, to a stranger, [`Platform::refusal`]. A body
-    /// that failed is reported only to who may ask: a stranger learns nothing by a broken one.
+    /// Why the ids were not asked for; [`Platform::respond`] has an answer to that too. A body that failed is reported only to who
+    /// may ask: a stranger learns nothing by a broken one.
     #[inline]
     pub fn answer(
         &self,
@@ -250,14 +276,19 @@ impl Platform {
         if !self.access.admits(head.headers) {
             return Err(Failure::Unauthorized);
         }
-        let body = body?;
+        self.admitted(head, body?, decider)
+    }
+
+    /// The same for a caller who is let in.
+    #[inline]
+    fn admitted(&self, _head: &Head<'_>, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
         match &self.adapter {
             Adapter::Tencent(tencent) => tencent.answer(body, decider),
             Adapter::Ocean(ocean) => ocean.answer(body, decider),
         }
     }
 
-    /// The answer when the request cannot be read: what each configured strategy decides, which the decider is told not to look up.
+    /// The answer when the request cannot be read: what each configured strategy decides, once the decider has given up.
     pub fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
         match &self.adapter {
             Adapter::Tencent(tencent) => tencent.unavailable(decider),
@@ -281,13 +312,36 @@ impl Platform {
         }
     }
 
+    /// Its strategy ids as text, in the config's order, with the places of the strategies that they stand for.
+    pub fn strategy_ids(&self) -> Vec<(String, usize)> {
+        match &self.adapter {
+            Adapter::Tencent(tencent) => {
+                tencent.strategies.texts(|id| String::from_utf8_lossy(id).into_owned())
+            }
+            Adapter::Ocean(ocean) => ocean.strategies.texts(i64::to_string),
+        }
+    }
+
     /// Places of the strategies that its ids stand for; one that several stand for comes as often.
     pub fn strategies(&self) -> impl Iterator<Item = usize> {
-        let places: Vec<usize> = match &self.adapter {
-            Adapter::Tencent(tencent) => tencent.strategies.iter().map(|(_, place)| place).collect(),
-            Adapter::Ocean(ocean) => ocean.strategies.iter().map(|(_, place)| place).collect(),
+        self.strategy_ids().into_iter().map(|(_, place)| place)
+    }
+
+    /// The word for its protocol in the config.
+    pub const fn kind(&self) -> &'static str {
+        match &self.adapter {
+            Adapter::Tencent(_) => "tencent",
+            Adapter::Ocean(_) => "ocean",
+        }
+    }
+
+    /// An answer's bytes in words: a line for each field that is set.
+    pub fn describe_answer(&self, answer: &[u8]) -> String {
+        let described = match &self.adapter {
+            Adapter::Tencent(_) => Tencent::describe_answer(answer),
+            Adapter::Ocean(_) => Ocean::describe_answer(answer),
         };
-        places.into_iter()
+        described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
     }
 }
 

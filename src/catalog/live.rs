@@ -1,8 +1,87 @@
 //! Decides for platforms' requests: ids become keys, keys meet the catalog, everything is counted.
 
 use super::{Catalog, ServedPlatform};
+use crate::device::DeviceKey;
 use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_IDS};
 use crate::strategy::Decision;
+
+/// What the ids of one request come to. The same for whoever serves and for whoever explains.
+#[derive(Debug)]
+pub struct Gathering {
+    /// Each once.
+    keys: Keys,
+    /// Ids that were handed over, usable or not.
+    ids: usize,
+    decides: bool,
+}
+
+/// Whether one more id is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It is.
+    Left,
+    /// It is the one too many. Now none of them decides: the one that is not looked at might be a member.
+    JustGone,
+    /// Nothing is, any more.
+    Gone,
+}
+
+impl Default for Gathering {
+    #[inline]
+    fn default() -> Self {
+        Self { keys: Keys::new(), ids: 0, decides: true }
+    }
+}
+
+impl Gathering {
+    /// Takes note of one more id. Only one that there is room for may be kept.
+    #[inline]
+    pub const fn room(&mut self) -> Room {
+        self.ids += 1;
+        if !self.decides {
+            Room::Gone
+        } else if self.ids > MAX_IDS {
+            self.decides = false;
+            Room::JustGone
+        } else {
+            Room::Left
+        }
+    }
+
+    /// Keeps the key of an id; false if it was there.
+    #[inline]
+    pub fn keep(&mut self, key: DeviceKey) -> bool {
+        let is_new = !self.keys.contains(&key);
+        if is_new {
+            self.keys.push(key);
+        }
+        is_new
+    }
+
+    /// Lets no key decide from now on.
+    pub const fn give_up(&mut self) {
+        self.decides = false;
+    }
+
+    /// The keys that decide; none if none may.
+    pub fn keys(&self) -> &[DeviceKey] {
+        if self.decides { &self.keys } else { &[] }
+    }
+
+    /// What the catalog's strategy at that place decides, not counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `place`.
+    #[inline]
+    pub fn decide(&self, catalog: &Catalog, place: usize) -> Decision {
+        if self.decides {
+            catalog.judge(place, &self.keys)
+        } else {
+            catalog.strategies[place].when_unavailable()
+        }
+    }
+}
 
 /// One request's decider. Looks nothing up if it is told that there is no time for it.
 #[derive(Debug)]
@@ -10,33 +89,31 @@ pub struct Live<'a> {
     catalog: &'a Catalog,
     served: &'a ServedPlatform,
     reader: &'a IdReader,
-    keys: Keys,
-    /// Ids that were handed over, usable or not.
-    ids: usize,
-    is_available: bool,
+    gathering: Gathering,
 }
 
 impl<'a> Live<'a> {
     /// A decider that looks ids up.
     #[inline]
     pub fn new(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
-        Self { catalog, served, reader, keys: Keys::new(), ids: 0, is_available: true }
+        Self { catalog, served, reader, gathering: Gathering::default() }
     }
 
     /// One that gives every strategy's `unavailable` answer.
     pub fn unavailable(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
-        Self { is_available: false, ..Self::new(catalog, served, reader) }
+        let mut live = Self::new(catalog, served, reader);
+        live.give_up();
+        live
     }
 
-    /// Counts an id; false if it is one too many, and then none of them decides: the one that is not looked at might be a member.
+    /// Whether an id is looked at; that there are too many is counted once.
     #[inline]
     fn has_room(&mut self) -> bool {
-        self.ids += 1;
-        if self.ids == MAX_IDS + 1 && self.is_available {
+        let room = self.gathering.room();
+        if room == Room::JustGone {
             self.served.count_failure(Failure::TooManyIds);
-            self.is_available = false;
         }
-        self.is_available
+        room == Room::Left
     }
 }
 
@@ -45,9 +122,8 @@ impl Decider for Live<'_> {
     fn id(&mut self, id: Id<'_>) {
         if self.has_room()
             && let Some(key) = self.reader.key(id.field, id.value)
-            && !self.keys.contains(&key)
         {
-            self.keys.push(key);
+            self.gathering.keep(key);
         }
     }
 
@@ -60,14 +136,14 @@ impl Decider for Live<'_> {
 
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
-        let decision = if self.is_available {
-            self.catalog.judge(strategy, &self.keys)
-        } else {
-            self.catalog.strategies[strategy].when_unavailable()
-        };
+        let decision = self.gathering.decide(self.catalog, strategy);
         if let Some(counters) = &self.served.decisions[strategy] {
             counters.count(decision);
         }
         decision
+    }
+
+    fn give_up(&mut self) {
+        self.gathering.give_up();
     }
 }

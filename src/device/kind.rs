@@ -58,6 +58,18 @@ impl IdKind {
         }
     }
 
+    /// What is accepted as an id of this kind, in words.
+    pub const fn accepted(self) -> &'static str {
+        match self {
+            Self::Md5 => "32 hex digits",
+            Self::Idfa | Self::Gaid => "a UUID with dashes",
+            Self::Imei => "14 to 17 hex digits",
+            Self::AndroidId => "up to 16 hex digits",
+            Self::Mac => "12 hex digits, with : or - between pairs or without",
+            Self::Oaid | Self::Caid | Self::Openid => "up to 128 visible ASCII characters",
+        }
+    }
+
     /// The case that the kind's canonical form is in.
     #[inline]
     pub const fn canonical_case(self) -> Case {

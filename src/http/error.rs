@@ -50,17 +50,12 @@ impl ApiError {
                 "Not a device id",
                 format!("this {kind} stands for \"no id\""),
             ),
-            Self::BadId(kind, Unusable::Malformed) => {
-                let accepted = match kind {
-                    IdKind::Md5 => "32 hex digits",
-                    IdKind::Idfa | IdKind::Gaid => "a UUID with dashes",
-                    IdKind::Imei => "14 to 17 hex digits",
-                    IdKind::AndroidId => "up to 16 hex digits",
-                    IdKind::Mac => "12 hex digits, with : or - between pairs or without",
-                    IdKind::Oaid | IdKind::Caid | IdKind::Openid => "up to 128 visible ASCII characters",
-                };
-                (StatusCode::BAD_REQUEST, "bad_id", "Not a device id", format!("kind {kind} accepts {accepted}"))
-            }
+            Self::BadId(kind, Unusable::Malformed) => (
+                StatusCode::BAD_REQUEST,
+                "bad_id",
+                "Not a device id",
+                format!("kind {kind} accepts {}", kind.accepted()),
+            ),
             Self::BadBody(detail) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail),
             Self::UnknownAudience(names) => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names)),
             Self::UnknownStrategy(names) => (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names)),

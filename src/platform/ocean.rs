@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, Verdicts};
+use super::describe::Lines;
+use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, UNREADABLE, Verdicts};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
 mod wire {
@@ -51,7 +52,10 @@ impl Ocean {
 
     /// Answers a request; see [`super::Platform::answer`].
     pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
-        let request = Req::decode(body).map_err(|_| Failure::BadBody)?;
+        let request = Req::decode(body).map_err(|error| {
+            decider.note(UNREADABLE, &error);
+            Failure::BadBody
+        })?;
         if !request.req_id.is_empty() {
             decider.note("req_id", &String::from_utf8_lossy(&request.req_id));
         }
@@ -75,13 +79,39 @@ impl Ocean {
         encode(&Rsp { status_code: ERROR, bid_type: Some(NOT_THIS_DEVICE), ..Rsp::default() })
     }
 
+    /// See [`super::Platform::describe_answer`].
+    pub(super) fn describe_answer(answer: &[u8]) -> Result<String, prost::DecodeError> {
+        let answer = Rsp::decode(answer)?;
+        let mut lines = Lines::default();
+        let status = if answer.status_code == 0 { "ok" } else { "an error" };
+        lines.each("status_code", [format!("{} ({status})", answer.status_code)]);
+        lines.texts("req_id", Some(&answer.req_id).filter(|id| !id.is_empty()));
+        let verdict = |info: &UserInfo| if info.is_interested { "interested" } else { "not interested" };
+        let info = |info: &UserInfo| format!("rta_id {}: {}", info.rta_id, verdict(info));
+        lines.each("user_infos", answer.user_infos.iter().map(info));
+        lines.each("ts", Some(answer.ts).filter(|ts| *ts != 0));
+        let meaning = |bid_type| match bid_type {
+            TAKES_PART => "takes part",
+            NOT_THIS_DEVICE => "not with this device",
+            _ => "not in this slot",
+        };
+        lines.each("bid_type", answer.bid_type.map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))));
+        let seconds = Some(answer.cache_time_secs).filter(|seconds| *seconds != 0);
+        lines.each("cache_time_secs", seconds.map(|seconds| format!("{seconds} s")));
+        lines.texts("rta_vid", Some(&answer.rta_vid).filter(|vid| !vid.is_empty()));
+        lines.each("cus_vid", Some(answer.cus_vid).filter(|vid| *vid != 0));
+        Ok(lines.joined())
+    }
+
     /// A verdict for each strategy asked about. If none is, all that are configured decide, and `bid_type` alone tells.
     fn about(&self, asked: &[i64], decider: &mut impl Decider) -> Rsp {
         let mut verdicts = Verdicts::new(decider);
         let mut bids = false;
         let mut user_infos = Vec::with_capacity(asked.len());
         for rta_id in asked {
-            let is_interested = self.strategies.place(rta_id).is_some_and(|place| verdicts.bids(place));
+            let strategy = self.strategies.place(rta_id);
+            verdicts.asked(rta_id, strategy);
+            let is_interested = strategy.is_some_and(|place| verdicts.bids(place));
             bids |= is_interested;
             user_infos.push(UserInfo { is_interested, rta_id: *rta_id });
         }

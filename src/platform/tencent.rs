@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, Verdicts};
+use super::describe::Lines;
+use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, UNREADABLE, Verdicts};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
 mod wire {
@@ -38,7 +39,10 @@ impl Tencent {
 
     /// Answers a request; see [`super::Platform::answer`].
     pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
-        let request = RtaRequest::decode(body).map_err(|_| Failure::BadBody)?;
+        let request = RtaRequest::decode(body).map_err(|error| {
+            decider.note(UNREADABLE, &error);
+            Failure::BadBody
+        })?;
         note(&request, decider);
         let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
         if is_ping == Some(true) {
@@ -65,6 +69,26 @@ impl Tencent {
         encode(&RtaResponse { code: Some(REJECT), ..RtaResponse::default() })
     }
 
+    /// See [`super::Platform::describe_answer`].
+    pub(super) fn describe_answer(answer: &[u8]) -> Result<String, prost::DecodeError> {
+        let answer = RtaResponse::decode(answer)?;
+        let mut lines = Lines::default();
+        lines.texts("request_id", &answer.request_id);
+        let meaning = |code: u32| if code == ACCEPT { "accept" } else { "reject" };
+        lines.each("code", answer.code.map(|code| format!("{code} ({})", meaning(code))));
+        lines.each("processing_time_ms", answer.processing_time_ms);
+        lines.each("response_cache_time", answer.response_cache_time.map(|seconds| format!("{seconds} s")));
+        lines.each("dsp_tag", answer.dsp_tag);
+        lines.texts("out_target_id", &answer.out_target_id);
+        lines.each("target_infos", answer.target_infos.iter().map(|info| format!("{info:?}")));
+        lines.each("aid_whitelist", answer.aid_whitelist);
+        let kept = |ad: &AdResult| if ad.ignore() { "ignored" } else { "kept" };
+        let result = |ad: &AdResult| format!("adgroup_id {}: {}", ad.adgroup_id(), kept(ad));
+        lines.each("ad_results", answer.ad_results.iter().map(result));
+        lines.texts("dsp_tag_str", &answer.dsp_tag_str);
+        Ok(lines.joined())
+    }
+
     /// The strategies that bid, or a rejection if none does.
     fn about_device(&self, decider: &mut impl Decider) -> RtaResponse {
         let mut verdicts = Verdicts::new(decider);
@@ -85,6 +109,8 @@ impl Tencent {
         let mut verdicts = Verdicts::new(decider);
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.place(id));
+            let id = ad.out_target_id.as_deref().map_or("(none)".into(), String::from_utf8_lossy);
+            verdicts.asked(&id, strategy);
             let is_kept = strategy.is_some_and(|place| verdicts.bids(place));
             AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
         };

@@ -14,6 +14,7 @@ pub(super) struct Script {
     pub(super) notes: Vec<String>,
     /// Places asked about, in order.
     pub(super) asked: Vec<usize>,
+    pub(super) gave_up: bool,
 }
 
 pub(super) const BID: Decision = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
@@ -49,5 +50,9 @@ impl Decider for Script {
     fn decide(&mut self, strategy: usize) -> Decision {
         self.asked.push(strategy);
         self.decisions[strategy]
+    }
+
+    fn give_up(&mut self) {
+        self.gave_up = true;
     }
 }

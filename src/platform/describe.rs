@@ -1,0 +1,26 @@
+//! An answer's fields in words, for whoever explains one: `name: value`, a line for each value, none for what is not set.
+
+use std::fmt::Display;
+
+use bytes::Bytes;
+
+/// Lines in the making.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Vec<String>);
+
+impl Lines {
+    /// A line for each value.
+    pub(super) fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
+        self.0.extend(values.into_iter().map(|value| format!("{name}: {value}")));
+    }
+
+    /// The same for strings, which are quoted: what stands in them was made by somebody else.
+    pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
+        self.each(name, values.into_iter().map(|value| format!("{:?}", String::from_utf8_lossy(value))));
+    }
+
+    /// All of them; says so if there are none.
+    pub(super) fn joined(self) -> String {
+        if self.0.is_empty() { "(empty)".to_owned() } else { self.0.join("\n") }
+    }
+}
