@@ -4,9 +4,11 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use prost::Message as _;
 use rtad::config::Config;
 use rtad::device::{DeviceKey, IdKind};
 use rtad::filter::{FilterKind, FilterSpec, SizingError};
+use rtad::platform::tencent;
 use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
 use rtad::store::{Store, StoreError};
 use rtad::sync::now_unix_seconds;
@@ -17,6 +19,14 @@ use crate::{Failure, Ports, Signals};
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
 const SEED: u64 = 0;
+/// A platform, so that there is one to be asked as and to be explained.
+const PLATFORM: &str = r#"
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { "new-users" = "new-users" }
+"#;
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -52,7 +62,7 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     publish(&store, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let mut config = Config::read(None, |name| std::env::var(name).ok(), &flags)?;
+    let mut config = Config::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
     config.serve_all(vec![name()]);
     let unchanged = config.clone();
     let mut signals = Signals::listen()?;
@@ -68,6 +78,7 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     let is_new = |key: &DeviceKey| snapshot.is_none_or(|snapshot| !snapshot.contains(key));
     let stranger = (devices..).map(key).find(is_new).expect("a filter does not hold everything");
     let (member, stranger) = (hex(key(0)), hex(stranger));
+    let (refused, accepted) = (asked_by_tencent(&member), asked_by_tencent(&stranger));
     drop(catalog);
     let raw = synth.id(1);
     let mut stdout = std::io::stdout().lock();
@@ -81,6 +92,12 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
          # a decision: bid for this device?\n\
          curl http://{decisions}/v1/decide -d '{{\"request_id\":\"r1\",\"strategies\":[\"new-users\"],\
          \"device\":{{\"idfa\":\"{raw}\"}}}}'\n\n\
+         # the same from Tencent Ads, protobuf in and out: code 1 rejects the old user\n\
+         printf '{refused}' | curl -s http://{decisions}/rta/tencent --data-binary @- | od -An -tx1\n\n\
+         # code 0 accepts the new one for the strategy new-users\n\
+         printf '{accepted}' | curl -s http://{decisions}/rta/tencent --data-binary @- | od -An -tx1\n\n\
+         # why so: every id, audience and decision\n\
+         printf '{refused}' | curl -s http://{admin}/v1/explain/tencent --data-binary @-\n\n\
          # what is being served, and the metrics\n\
          curl http://{admin}/v1/status\n\
          curl http://{admin}/metrics\n\n\
@@ -97,6 +114,17 @@ fn name() -> AudienceName {
 
 fn hex(key: DeviceKey) -> String {
     key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tencent's question about the device with this IDFA, written for `printf`: POSIX knows octal escapes and no others.
+fn asked_by_tencent(idfa_md5: &str) -> String {
+    let device = tencent::Device { idfa_md5sum: Some(idfa_md5.to_owned().into()), ..Default::default() };
+    let request = tencent::RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() };
+    let escaped = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => char::from(byte).to_string(),
+        false => format!("\\{byte:03o}"),
+    };
+    request.encode_to_vec().into_iter().map(escaped).collect()
 }
 
 /// Publishes the audience, unless the directory holds the very same already.

@@ -7,6 +7,7 @@
 //! | `check`, `decide` | rtad's own routes of the decision port |
 //! | `rta` | the platforms' routes of the decision port |
 //! | `admin` | the routes of the admin port |
+//! | `explain` | why a platform's captured request gets its answer |
 //! | `error` | what goes wrong, as `application/problem+json` |
 
 mod admin;
@@ -14,6 +15,7 @@ mod body;
 mod check;
 mod decide;
 mod error;
+mod explain;
 mod rta;
 pub mod server;
 
@@ -42,7 +44,7 @@ pub struct App {
     /// What is served.
     pub serving: Arc<Serving>,
     /// Reads ids into keys.
-    pub ids: IdReader,
+    pub ids: Arc<IdReader>,
     /// All metrics.
     pub telemetry: Arc<Telemetry>,
     /// Whether the process is on its way out.

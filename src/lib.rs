@@ -11,8 +11,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 7 | `serve` |
-//! | 6 | `http` |
-//! | 5 | `catalog`, `sync` |
+//! | 5 | `catalog`, `sync`, `explain` |
 //! | 4 | `platform` |
 //! | 3 | `strategy` |
 //! | 2 | [`snapshot`], [`store`] |
@@ -65,6 +64,8 @@ pub mod catalog;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod device;
+#[cfg(feature = "server")]
+pub mod explain;
 pub mod filter;
 #[cfg(feature = "server")]
 pub mod http;

@@ -1,6 +1,7 @@
 //! The commands of `rtad`. Everything they do is in the library.
 
 mod demo;
+mod explain_command;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -27,6 +28,8 @@ enum Command {
     Serve(Serve),
     /// Make synthetic devices, build and publish a snapshot of them, and serve it
     Demo(demo::Demo),
+    /// Explain why a platform's captured request gets the answer it gets
+    Explain(explain_command::Explain),
     /// Print the effective config, secrets redacted, or every mistake in it
     CheckConfig {
         /// The config file
@@ -84,6 +87,7 @@ enum Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig { file } => check_config(file),
+        Command::Explain(arguments) => explain_command::run(arguments),
         Command::Serve(arguments) => serving(|| serve(arguments)),
         Command::Demo(arguments) => serving(|| demo::demo(arguments)),
     };

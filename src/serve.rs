@@ -90,6 +90,23 @@ impl std::fmt::Debug for Running {
     }
 }
 
+/// Opens the config's store and, if the config names neither audiences nor strategies, lets it serve all that the store holds.
+///
+/// # Errors
+///
+/// [`StartError`] if the store cannot be used, or is to name the audiences and does not answer or holds none.
+pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
+    let store = Store::open(&config.store.url)?;
+    if config.audiences.is_empty() && config.strategies.is_empty() {
+        let audiences = store.audiences().await?;
+        if audiences.is_empty() {
+            return Err(StartError::NothingToServe { url: config.store.url.clone() });
+        }
+        config.serve_all(audiences);
+    }
+    Ok(store)
+}
+
 /// Starts everything; returns when the first look at every audience is done, well or badly, and decisions are answered.
 /// To be called inside a runtime, whose thread accepts connections from then on.
 ///
@@ -97,14 +114,7 @@ impl std::fmt::Debug for Running {
 ///
 /// [`StartError`]. A store that does not answer is not one: the pod starts, is not ready, and goes on looking.
 pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartError> {
-    let store = Store::open(&config.store.url)?;
-    if config.audiences.is_empty() && config.strategies.is_empty() {
-        let audiences = store.audiences().await?;
-        if audiences.is_empty() {
-            return Err(StartError::NothingToServe { url: config.store.url });
-        }
-        config.serve_all(audiences);
-    }
+    let store = find_audiences(&mut config).await?;
     let listen_error = |key, address| move |source| StartError::Listen { key, address, source };
     let (address, admin_address) = (config.server.listen, config.server.admin_listen);
     let admin_error = listen_error("server.admin_listen", admin_address);
@@ -123,9 +133,16 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let reload = Arc::new(reloader(config.clone(), reread, commands.clone()));
     let (loaded, first_look) = oneshot::channel();
     let admin_reload = Arc::clone(&reload);
+    let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
+    let ids = Arc::new(ids);
+    let max_body = usize::try_from(config.server.max_body).unwrap_or(usize::MAX);
+    let body_timeout = config.server.idle_timeout.min(BODY_TIMEOUT);
     let admin = AdminApp {
         serving: Arc::clone(&serving),
         shared: shared.clone(),
+        ids: Arc::clone(&ids),
+        max_body,
+        body_timeout,
         started: Instant::now(),
         reload: Box::new(move || admin_reload()),
     };
@@ -155,11 +172,11 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
 
     let app = App {
         serving: Arc::clone(&serving),
-        ids: IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry),
+        ids,
         telemetry: Arc::clone(&shared.telemetry),
         readiness: Arc::clone(&shared.readiness),
-        max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
-        body_timeout: config.server.idle_timeout.min(BODY_TIMEOUT),
+        max_body,
+        body_timeout,
         max_in_flight: config.server.max_in_flight,
     };
     let connections = Connections::new(router(Arc::new(app)), config.server.idle_timeout, phases.clone());

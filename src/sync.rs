@@ -149,9 +149,14 @@ impl Sync {
 
     /// Looks at every audience once, one after the other, so that no more than one is loaded beside what is served.
     pub async fn look_at_all(&mut self) {
+        self.look_at_those(|_| true).await;
+    }
+
+    /// The same for some of them.
+    pub async fn look_at_those(&mut self, is_wanted: impl Fn(&AudienceName) -> bool) {
         let names: Vec<AudienceName> =
             self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
-        for name in names {
+        for name in names.into_iter().filter(is_wanted) {
             // Before each, as a look may take minutes.
             self.mark_stale();
             self.look_at(&name).await;

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -13,8 +13,9 @@ use axum::routing::{get, post};
 use serde::Serialize;
 
 use super::error::{ApiError, problem};
-use super::json;
+use super::{explain, json};
 use crate::catalog::Serving;
+use crate::platform::IdReader;
 use crate::sync::{LastSync, Shared, now_unix_seconds};
 
 /// What a reload did.
@@ -36,6 +37,12 @@ pub struct AdminApp {
     pub serving: Arc<Serving>,
     /// Metrics, readiness, last syncs.
     pub shared: Shared,
+    /// Reads the ids of what is explained.
+    pub ids: Arc<IdReader>,
+    /// Largest body of a platform, in bytes.
+    pub max_body: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
     /// When the process started.
     pub started: Instant,
     /// How to reload.
@@ -57,8 +64,10 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/reload", post(reload))
+        .route("/v1/explain/{platform}", post(explain::explained))
         .fallback(async || {
-            let accepted = "accepted: /, /livez, /readyz, /metrics, /v1/status, /v1/reload";
+            let accepted =
+                "accepted: /, /livez, /readyz, /metrics, /v1/status, /v1/reload, /v1/explain/{platform}";
             problem(StatusCode::NOT_FOUND, "not_found", "No such route", accepted)
         })
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
@@ -66,7 +75,7 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
 }
 
 async fn index() -> &'static str {
-    "rtad admin port\n\n/livez  /readyz  /metrics  /v1/status  POST /v1/reload\n"
+    "rtad admin port\n\n/livez  /readyz  /metrics  /v1/status  POST /v1/reload  POST /v1/explain/{platform}\n"
 }
 
 async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {

@@ -22,6 +22,8 @@ pub(super) enum ApiError {
     UnknownAudience(Vec<String>),
     /// No such strategy.
     UnknownStrategy(Vec<String>),
+    /// No such platform.
+    UnknownPlatform(Vec<String>),
     /// No such id kind.
     UnknownKind,
     /// No such route.
@@ -59,6 +61,15 @@ impl ApiError {
             Self::BadBody(detail) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail),
             Self::UnknownAudience(names) => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names)),
             Self::UnknownStrategy(names) => (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names)),
+            Self::UnknownPlatform(names) if names.is_empty() => (
+                StatusCode::NOT_FOUND,
+                "unknown_platform",
+                "No such platform",
+                "accepted: none, as the config has no [[platform]]".to_owned(),
+            ),
+            Self::UnknownPlatform(names) => {
+                (StatusCode::NOT_FOUND, "unknown_platform", "No such platform", list(names))
+            }
             Self::UnknownKind => {
                 let kinds = IdKind::ALL.map(|kind| kind.to_string()).to_vec();
                 (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind", list(kinds))

@@ -42,6 +42,16 @@ impl Access {
         Self(headers)
     }
 
+    /// Whether everybody is let in.
+    pub const fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any of the headers that could let a caller in is there, with whatever value.
+    pub fn is_tried(&self, headers: &HeaderMap) -> bool {
+        self.0.iter().any(|(name, _)| headers.contains_key(name))
+    }
+
     /// Whether a request with these headers is let in. Every value is compared with every secret, so that the time tells
     /// neither which one matched nor how much of it.
     #[inline]
@@ -100,6 +110,9 @@ mod tests {
             assert!(!access.admits(&headers(bad)), "{bad:?}");
         }
         assert!(Access::default().admits(&headers(&[])));
+        assert!(Access::default().is_open() && !access.is_open());
+        assert!(access.is_tried(&headers(&[("x-key", "wrong")])));
+        assert!(!access.is_tried(&headers(&[("authorization", "old")])));
     }
 
     #[test]

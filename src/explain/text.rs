@@ -1,0 +1,156 @@
+//! An explanation for a terminal: short aligned tables, the conclusion last.
+//!
+//! Values come from outside: control characters in them are escaped, so that a captured body cannot play with the terminal.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::trace::Found;
+use super::{AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, words};
+use crate::strategy::Membership;
+
+impl Display for Explanation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Platform {}, protocol {}, asked at {}", self.platform, self.kind, self.path)?;
+        writeln!(f, "Body     {}, read as {}", bytes(self.body.size_bytes), self.body.read_as)?;
+        writeln!(f, "Access   {}", access(self.access))?;
+        if let Some(failure) = &self.failure {
+            writeln!(f, "Failure  {}: {}", failure.cause, printable(&failure.because))?;
+        }
+        if !self.notes.is_empty() {
+            writeln!(f, "\nThe request says")?;
+            let rows = self.notes.iter().map(|note| vec![note.what.to_owned(), printable(&note.value)]);
+            table(f, &rows.collect::<Vec<_>>())?;
+        }
+        self.ids(f)?;
+        if !self.audiences.is_empty() {
+            writeln!(f, "\nAudiences")?;
+            table(f, &self.audiences.iter().map(audience_row).collect::<Vec<_>>())?;
+        }
+        if !self.strategies.is_empty() {
+            writeln!(f, "\nStrategies")?;
+            table(f, &self.strategies.iter().map(strategy_row).collect::<Vec<_>>())?;
+        }
+        let answer = &self.answer;
+        let content_type = answer.content_type.unwrap_or("no content type");
+        writeln!(f, "\nAnswer   {}, {}, {content_type}", answer.status, bytes(answer.size_bytes))?;
+        writeln!(f, "  {}", answer.hex)?;
+        for line in answer.text.lines() {
+            writeln!(f, "  {}", printable(line))?;
+        }
+        writeln!(f, "\n{}", printable(&self.conclusion))
+    }
+}
+
+impl Explanation {
+    fn ids(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let usable = self.ids.iter().filter(|id| id.result == Found::Usable).count();
+        match self.ids.len() {
+            0 => return writeln!(f, "\nIds: none"),
+            found => writeln!(f, "\nIds: {found} found, {usable} usable")?,
+        }
+        let rows = self.ids.iter().map(|id| {
+            vec![printable(&id.path), id.kind.to_owned(), word(id.result).to_owned(), printable(&id.value)]
+        });
+        let rows: Vec<_> = rows.collect();
+        let widths = widths(&rows);
+        for (id, cells) in self.ids.iter().zip(&rows) {
+            row(f, cells, &widths)?;
+            writeln!(f, "    {}", id_details(id))?;
+        }
+        Ok(())
+    }
+}
+
+fn id_details(id: &IdExplained) -> String {
+    let mut details: Vec<String> = Vec::new();
+    details.extend(id.because.as_ref().map(|because| format!("left out: {because}")));
+    details.extend(id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))));
+    details.extend(
+        id.md5.as_ref().filter(|md5| !md5.eq_ignore_ascii_case(&id.value)).map(|md5| format!("md5 {md5}")),
+    );
+    details.extend(id.shard.as_ref().map(|shard| format!("shard {shard}")));
+    details.extend(id.audiences.iter().map(|one| match one.answer {
+        Some(Membership::Member) => format!("in {}", one.name),
+        Some(Membership::NotMember) => format!("not in {}", one.name),
+        _ => format!("{} cannot say", one.name),
+    }));
+    details.join(", ")
+}
+
+const fn word(found: Found) -> &'static str {
+    match found {
+        Found::Usable => "usable",
+        Found::Blank => "blank",
+        Found::Malformed => "malformed",
+        Found::Doubtful => "doubtful",
+        Found::Duplicate => "duplicate",
+        Found::NotLookedAt => "not looked at",
+    }
+}
+
+const fn access(access: AccessChecked) -> &'static str {
+    match access {
+        AccessChecked::Open => "open: the platform has no headers configured",
+        AccessChecked::NotChecked => "not checked: the platform's headers were not given",
+        AccessChecked::Admitted => "admitted by a header",
+        AccessChecked::Refused => "refused: no header that lets a caller in has a right value",
+    }
+}
+
+fn audience_row(audience: &AudienceExplained) -> Vec<String> {
+    let answer = audience.answer.map_or("not asked", words::membership);
+    let snapshot = audience.snapshot.as_ref().map(|snapshot| {
+        let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
+        format!("generation {}, {} keys, {age} old, fpr {fpr:.1e}", snapshot.generation, snapshot.keys)
+    });
+    let snapshot = snapshot.filter(|_| audience.available);
+    let trouble = audience.unavailable_because.as_deref().map(printable);
+    vec![audience.name.clone(), answer.to_owned(), snapshot.or(trouble).unwrap_or_default()]
+}
+
+fn strategy_row(one: &StrategyExplained) -> Vec<String> {
+    let outcome = if one.bid { "bid" } else { "no bid" };
+    let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
+    vec![
+        printable(&one.id),
+        strategy,
+        outcome.to_owned(),
+        format!("{}: {}", one.reason, printable(&one.because)),
+    ]
+}
+
+fn bytes(count: usize) -> String {
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+}
+
+/// Rows in columns; the last one is as wide as it is.
+fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let widths = widths(rows);
+    rows.iter().try_for_each(|cells| row(f, cells, &widths))
+}
+
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    (0..columns.saturating_sub(1)).map(width).collect()
+}
+
+fn row(f: &mut Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
+    let (last, before) = cells.split_last().expect("a row has cells");
+    write!(f, "  ")?;
+    for (cell, width) in before.iter().zip(widths) {
+        write!(f, "{cell:width$}  ")?;
+    }
+    writeln!(f, "{last}")
+}
+
+/// The text with its control characters escaped.
+fn printable(text: &str) -> String {
+    let escaped = |character: char| -> String {
+        match character.is_control() {
+            true => character.escape_default().to_string(),
+            false => character.to_string(),
+        }
+    };
+    text.chars().map(escaped).collect()
+}

@@ -1,0 +1,126 @@
+//! A decider that keeps what it sees: the ids and what became of each, what else the request says, and what was decided.
+//!
+//! It looks at ids and asks strategies as [`crate::catalog::Live`] does, with the same bound on ids, and counts nothing.
+
+use std::fmt::Display;
+
+use crate::catalog::{Catalog, Gathering, Room};
+use crate::device::{DeviceKey, Unusable};
+use crate::platform::{Decider, Id, IdField, IdReader, UNREADABLE};
+use crate::strategy::Decision;
+
+/// What became of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Found {
+    /// Its key decides.
+    Usable,
+    /// It stands for "no id".
+    Blank,
+    /// It cannot be of its kind.
+    Malformed,
+    /// The platform itself holds it for junk.
+    Doubtful,
+    /// Its key has come before.
+    Duplicate,
+    /// There were too many before it.
+    NotLookedAt,
+}
+
+/// An id that the request carries.
+pub(super) struct TracedId {
+    pub(super) path: String,
+    pub(super) field: &'static IdField,
+    pub(super) value: String,
+    pub(super) found: Found,
+    pub(super) key: Option<DeviceKey>,
+}
+
+/// Something else that the request says.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Note {
+    pub(super) what: &'static str,
+    pub(super) value: String,
+}
+
+/// One request's decider.
+pub(super) struct Trace<'a> {
+    catalog: &'a Catalog,
+    reader: &'a IdReader,
+    pub(super) gathering: Gathering,
+    pub(super) ids: Vec<TracedId>,
+    pub(super) notes: Vec<Note>,
+    /// What is wrong with a body that cannot be read.
+    pub(super) unreadable: Option<String>,
+    /// The platform's strategy ids that the request names, and the places of those that are configured.
+    pub(super) asked: Vec<(String, Option<usize>)>,
+    /// By the strategies' places.
+    pub(super) decisions: Vec<Option<Decision>>,
+    pub(super) too_many_ids: bool,
+}
+
+impl<'a> Trace<'a> {
+    pub(super) fn new(catalog: &'a Catalog, reader: &'a IdReader) -> Self {
+        Self {
+            catalog,
+            reader,
+            gathering: Gathering::default(),
+            ids: Vec::new(),
+            notes: Vec::new(),
+            unreadable: None,
+            asked: Vec::new(),
+            decisions: vec![None; catalog.strategies().len()],
+            too_many_ids: false,
+        }
+    }
+
+    fn take(&mut self, id: Id<'_>, look: impl FnOnce(&mut Self) -> (Found, Option<DeviceKey>)) {
+        let room = self.gathering.room();
+        self.too_many_ids |= room == Room::JustGone;
+        let (found, key) = if room == Room::Left { look(self) } else { (Found::NotLookedAt, None) };
+        self.ids.push(TracedId {
+            path: id.path.to_owned(),
+            field: &IdField::ALL[id.field],
+            value: String::from_utf8_lossy(id.value).into_owned(),
+            found,
+            key,
+        });
+    }
+}
+
+impl Decider for Trace<'_> {
+    fn id(&mut self, id: Id<'_>) {
+        self.take(id, |trace| match trace.reader.look(id.field, id.value) {
+            Ok(key) if trace.gathering.keep(key) => (Found::Usable, Some(key)),
+            Ok(key) => (Found::Duplicate, Some(key)),
+            Err(Unusable::Blank) => (Found::Blank, None),
+            Err(Unusable::Malformed) => (Found::Malformed, None),
+        });
+    }
+
+    fn doubtful(&mut self, id: Id<'_>) {
+        self.take(id, |_| (Found::Doubtful, None));
+    }
+
+    fn note(&mut self, what: &'static str, value: &dyn Display) {
+        if what == UNREADABLE {
+            self.unreadable = Some(value.to_string());
+        } else {
+            self.notes.push(Note { what, value: value.to_string() });
+        }
+    }
+
+    fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
+        self.asked.push((id.to_string(), strategy));
+    }
+
+    fn decide(&mut self, strategy: usize) -> Decision {
+        let decision = self.gathering.decide(self.catalog, strategy);
+        self.decisions[strategy] = Some(decision);
+        decision
+    }
+
+    fn give_up(&mut self) {
+        self.gathering.give_up();
+    }
+}

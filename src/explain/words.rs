@@ -1,0 +1,187 @@
+//! Why, in sentences: of an id, a strategy, a failure, and of the whole answer.
+//!
+//! The sentences stand after "because" and carry no full stop. They are for people; scripts read `reason`, `result` and `cause`.
+
+use std::time::Duration;
+
+use super::trace::{Found, Note};
+use super::{AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained};
+use crate::device::IdKind;
+use crate::platform::{Failure, MAX_IDS};
+use crate::strategy::{Decision, Membership, Outcome, Reason, Strategy};
+
+/// Decisions with reasons of their own that the conclusion tells apart.
+const MAX_REASONS: usize = 3;
+
+/// The word for what an audience says.
+pub(super) const fn membership(membership: Membership) -> &'static str {
+    match membership {
+        Membership::Member => "member",
+        Membership::NotMember => "not_member",
+        Membership::Unavailable => "unavailable",
+    }
+}
+
+/// Seconds, to two units.
+pub(super) fn duration(seconds: u64) -> String {
+    let whole = humantime::format_duration(Duration::from_secs(seconds)).to_string();
+    whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Why an id does not decide.
+pub(super) fn id(found: Found, kind: IdKind) -> Option<String> {
+    let because = match found {
+        Found::Usable => return None,
+        Found::Blank => "it stands for \"no id\"".to_owned(),
+        Found::Malformed => format!("it is not {}", kind.accepted()),
+        Found::Doubtful => "the platform itself holds it for junk".to_owned(),
+        Found::Duplicate => "an id before it has the same md5".to_owned(),
+        Found::NotLookedAt => format!("there are {MAX_IDS} ids before it, or more"),
+    };
+    Some(because)
+}
+
+/// What went wrong.
+pub(super) fn failure(failure: Failure, unreadable: Option<&str>, size: usize, limit: usize) -> String {
+    let because = match failure {
+        Failure::BadBody => match unreadable {
+            Some(reason) => return format!("the body is not a valid message of this protocol: {reason}"),
+            None => "the body is not a valid message of this protocol",
+        },
+        Failure::TooLarge => return format!("the body has {size} bytes, and server.max_body is {limit}"),
+        Failure::BodyLost => "the body did not arrive in time, or broke off",
+        Failure::Unauthorized => "no header that lets a caller in was sent with a right value",
+        Failure::BadSignature => "the signature is not there or not right",
+        Failure::BadTimestamp => "the timestamp is further from now than may be",
+        Failure::Overload => "more requests were being answered than may be",
+        Failure::TooManyIds => {
+            return format!(
+                "the request carries more than {MAX_IDS} ids, and one that is not looked at might be a member"
+            );
+        }
+        Failure::Internal => "a fault of rtad's own: please report it",
+    };
+    because.to_owned()
+}
+
+/// A strategy id that the request names and the config does not.
+pub(super) fn not_configured(id: String) -> StrategyExplained {
+    StrategyExplained {
+        id,
+        strategy: None,
+        exclude: Vec::new(),
+        include: Vec::new(),
+        bid: false,
+        reason: NOT_CONFIGURED,
+        because: "the config does not map this id to a strategy".to_owned(),
+    }
+}
+
+/// What decisions are made of.
+pub(super) struct Facts<'a> {
+    pub(super) ids: &'a [IdExplained],
+    pub(super) audiences: &'a [AudienceExplained],
+    pub(super) failure: Option<&'static str>,
+}
+
+impl Facts<'_> {
+    /// Why a strategy decided so.
+    pub(super) fn because(&self, strategy: &Strategy, decision: Decision) -> String {
+        let bids = decision.outcome == Outcome::Bid;
+        let outcome = if bids { "bid" } else { "no bid" };
+        match decision.reason {
+            Reason::Member if bids => self.member_of(&strategy.include, "includes"),
+            Reason::Member => self.member_of(&strategy.exclude, "excludes"),
+            Reason::NotMember if bids => format!("no id is in {}", self.names(&strategy.exclude, "or")),
+            Reason::NotMember => {
+                format!("it bids only for members of {}, and no id is", self.names(&strategy.include, "or"))
+            }
+            Reason::NoDevice => format!("no id is usable, and its no_device is {outcome}"),
+            Reason::Unavailable => match self.failure {
+                Some(cause) => format!("nothing is looked up ({cause}), and its unavailable is {outcome}"),
+                None => format!("{}, and its unavailable is {outcome}", self.missing(strategy)),
+            },
+        }
+    }
+
+    fn member_of(&self, audiences: &[usize], verb: &str) -> String {
+        let of = self.of(audiences);
+        let Some(audience) = of.iter().find(|audience| audience.answer == Some(Membership::Member)) else {
+            return "the device is a member".to_owned();
+        };
+        let is_member = |id: &&IdExplained| {
+            let mut in_it = id.audiences.iter().filter(|one| one.name == audience.name);
+            in_it.any(|one| one.answer == Some(Membership::Member))
+        };
+        let path = self.ids.iter().find(is_member).map_or("the device", |id| id.path.as_str());
+        format!("{path} is in {}, which it {verb}", audience.name)
+    }
+
+    fn missing(&self, strategy: &Strategy) -> String {
+        let hangs_on = [self.of(&strategy.exclude), self.of(&strategy.include)].concat();
+        let names: Vec<&str> = hangs_on
+            .iter()
+            .filter(|audience| !audience.available)
+            .map(|audience| audience.name.as_str())
+            .collect();
+        format!("{} cannot say", listed(&names, "and"))
+    }
+
+    fn of(&self, places: &[usize]) -> Vec<&AudienceExplained> {
+        self.audiences.iter().filter(|audience| places.contains(&audience.place)).collect()
+    }
+
+    fn names(&self, places: &[usize], last: &str) -> String {
+        let names: Vec<&str> = self.of(places).iter().map(|audience| audience.name.as_str()).collect();
+        listed(&names, last)
+    }
+}
+
+/// `a, b and c`.
+fn listed(words: &[&str], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [before @ .., end] => format!("{} {last} {end}", before.join(", ")),
+    }
+}
+
+/// Why the device got the answer it got, in one sentence.
+pub(super) fn conclusion(
+    failure: Option<&FailureExplained>,
+    strategies: &[StrategyExplained],
+    notes: &[Note],
+) -> String {
+    if strategies.is_empty() {
+        return match failure {
+            Some(failure) => format!("Refused, because {}.", failure.because),
+            None if notes.iter().any(|note| note.what == "ping") => {
+                "A ping is answered at once: nothing is looked up and no strategy decides.".to_owned()
+            }
+            None => "No bid, because the request asks about no strategy.".to_owned(),
+        };
+    }
+    let mut groups: Vec<(bool, &str, Vec<&str>)> = Vec::new();
+    for one in strategies {
+        let because = match failure {
+            Some(failure) if one.reason != NOT_CONFIGURED => failure.because.as_str(),
+            _ => one.because.as_str(),
+        };
+        match groups.iter_mut().find(|(bid, reason, _)| (*bid, *reason) == (one.bid, because)) {
+            Some((.., ids)) if !ids.contains(&one.id.as_str()) => ids.push(&one.id),
+            Some(_) => {}
+            None => groups.push((one.bid, because, vec![&one.id])),
+        }
+    }
+    let part = |(bid, because, ids): &(bool, &str, Vec<&str>)| {
+        let outcome = if *bid { "bid" } else { "no bid" };
+        format!("{outcome} for {}, because {because}", listed(ids, "and"))
+    };
+    let mut parts: Vec<String> = groups.iter().take(MAX_REASONS).map(part).collect();
+    if groups.len() > MAX_REASONS {
+        parts.push("the others as listed above".to_owned());
+    }
+    let mut sentence = parts.join("; ") + ".";
+    sentence[..1].make_ascii_uppercase();
+    sentence
+}

@@ -1,0 +1,126 @@
+//! `rtad explain`: why a platform's captured request gets the answer it gets, by the config and the store that serve it.
+//!
+//! The snapshots are loaded as `rtad serve` loads them, but only those that the platform's strategies ask. Nothing is written but the
+//! explanation: no log, no progress.
+
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use clap::Args;
+use rtad::config::Config;
+use rtad::device::KeyMaker;
+use rtad::explain::input::{self, Encoding};
+use rtad::explain::{Captured, Explanation, audiences_of, explain};
+use rtad::platform::{Head, IdReader};
+use rtad::serve::find_audiences;
+use rtad::sync::{Shared, Sync};
+
+use crate::{Failure, read_config};
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The config file that serves the platform
+    #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
+    config: PathBuf,
+    /// The platform's name in it
+    #[arg(long, value_name = "NAME")]
+    platform: String,
+    /// What the body is given in
+    #[arg(long, value_name = "auto|binary|hex|base64", default_value = "auto", value_parser = encoding)]
+    input: Input,
+    /// A header of the captured request, repeatable; with none, nobody is asked for one
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// What stood behind the ? of its target
+    #[arg(long, value_name = "STRING")]
+    query: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The request's body; - is stdin
+    #[arg(value_name = "FILE")]
+    body: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Input(Option<Encoding>);
+
+fn encoding(word: &str) -> Result<Input, String> {
+    if word == "auto" {
+        return Ok(Input(None));
+    }
+    word.parse().map(|encoding| Input(Some(encoding))).map_err(|error| format!("{error}, auto"))
+}
+
+/// What is wrong is said without the value: it may be a secret.
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    const ACCEPTED: &str = "accepted: a name, a colon and a value";
+    let (name, value) = text.split_once(':').ok_or(ACCEPTED)?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| ACCEPTED)?;
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| ACCEPTED)?;
+    Ok((name, value))
+}
+
+pub(crate) fn run(arguments: Explain) -> Result<(), Failure> {
+    let config = read_config(Some(&arguments.config), &Vec::new())?;
+    if !config.platforms.iter().any(|platform| platform.name == arguments.platform) {
+        let names: Vec<&str> = config.platforms.iter().map(|platform| platform.name.as_str()).collect();
+        let accepted = if names.is_empty() {
+            "none: the config has no [[platform]]".to_owned()
+        } else {
+            names.join(", ")
+        };
+        return Err(Failure::Usage(format!("--platform {:?}; accepted: {accepted}", arguments.platform)));
+    }
+    let file = arguments.body.display().to_string();
+    let text = read_body(&arguments.body).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    let read = input::read(text.into(), arguments.input.0);
+    let (body, encoding) = read.map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    let headers: HeaderMap = arguments.headers.into_iter().collect();
+    let captured = Captured {
+        head: Head { headers: &headers, query: arguments.query.as_deref() },
+        has_headers: !headers.is_empty(),
+        body,
+        encoding,
+        max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let explanation = runtime.block_on(explained(config, &arguments.platform, captured))?;
+    let text = if arguments.json {
+        serde_json::to_string(&explanation).expect("plain values serialise") + "\n"
+    } else {
+        explanation.to_string()
+    };
+    // Whoever has closed the pipe has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn read_body(file: &PathBuf) -> std::io::Result<Vec<u8>> {
+    if file.as_os_str() != "-" {
+        return std::fs::read(file);
+    }
+    let mut body = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut body)?;
+    Ok(body)
+}
+
+async fn explained(
+    mut config: Config,
+    platform: &str,
+    captured: Captured<'_>,
+) -> Result<Explanation, Failure> {
+    let store = find_audiences(&mut config).await?;
+    let shared = Shared::default();
+    let mut sync = Sync::new(store, config.plan(), shared.clone());
+    let serving = sync.serving();
+    let catalog = serving.load_full();
+    let served = catalog.platform_named(platform).expect("the config has it");
+    let platform = Arc::clone(&served.platform);
+    let asked: Vec<String> = audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
+    sync.look_at_those(|audience| asked.iter().any(|name| name == audience.as_str())).await;
+    let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
+    Ok(explain(&serving.load(), &platform, &ids, &shared.board, captured))
+}

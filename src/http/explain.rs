@@ -1,0 +1,60 @@
+//! `POST /v1/explain/{platform}` of the admin port: why a captured body gets the answer it gets.
+//!
+//! The body is taken as the platform sends it, or as hex or base64. It and the query string are the captured request's; of the headers
+//! only the platform's own say something, so without any of them nobody is refused.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request;
+use axum::response::{IntoResponse as _, Response};
+use percent_encoding::percent_decode_str;
+
+use super::admin::AdminApp;
+use super::error::ApiError;
+use super::{body, json};
+use crate::catalog::{Catalog, ServedPlatform};
+use crate::explain::{Captured, explain, input};
+use crate::platform::Head;
+
+/// Where the route's path stands before the platform's name.
+const PREFIX: &str = "/v1/explain/";
+/// Bytes of text that stand for one of a body: two hex digits and a space.
+const TEXT_PER_BYTE: usize = 3;
+
+pub(super) async fn explained(State(app): State<Arc<AdminApp>>, request: Request<Body>) -> Response {
+    match answer(&app, request).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let name = percent_decode_str(&head.uri.path()[PREFIX.len()..]).decode_utf8_lossy();
+    // Before the body is read for nothing.
+    platform_named(&app.serving.load(), &name)?;
+    let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
+    let text = body::read(body, limit, app.body_timeout).await?;
+    let (body, encoding) = input::read(text, None).expect("whatever is no text is binary");
+    // Loaded after the last await: no generation is held while a slow body trickles in.
+    let catalog = app.serving.load();
+    let platform = &platform_named(&catalog, &name)?.platform;
+    let captured = Captured {
+        head: Head { headers: &head.headers, query: head.uri.query() },
+        has_headers: platform.access.is_tried(&head.headers),
+        body,
+        encoding,
+        max_body: app.max_body,
+    };
+    let explanation = explain(&catalog, platform, &app.ids, &app.shared.board, captured);
+    Ok(json(serde_json::to_vec(&explanation).expect("plain values serialise")))
+}
+
+fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlatform, ApiError> {
+    catalog.platform_named(name).ok_or_else(|| {
+        let names = catalog.platforms().iter().map(|served| served.platform.name.clone());
+        ApiError::UnknownPlatform(names.collect())
+    })
+}
