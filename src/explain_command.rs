@@ -31,8 +31,8 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "auto|binary|hex|base64", default_value = "auto", value_parser = encoding)]
     input: Input,
     /// A header of the captured request, repeatable; with none, nobody is asked for one
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
-    headers: Vec<(HeaderName, HeaderValue)>,
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
     /// What stood behind the ? of its target
     #[arg(long, value_name = "STRING")]
     query: Option<String>,
@@ -54,13 +54,14 @@ fn encoding(word: &str) -> Result<Input, String> {
     word.parse().map(|encoding| Input(Some(encoding))).map_err(|error| format!("{error}, auto"))
 }
 
-/// What is wrong is said without the value: it may be a secret.
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
-    const ACCEPTED: &str = "accepted: a name, a colon and a value";
-    let (name, value) = text.split_once(':').ok_or(ACCEPTED)?;
-    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| ACCEPTED)?;
-    let value = HeaderValue::from_str(value.trim()).map_err(|_| ACCEPTED)?;
-    Ok((name, value))
+/// Read here and not with the other arguments, where a mistake would be quoted: it may hold a secret.
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+    let read = || {
+        let (name, value) = text.split_once(':')?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value.trim()).ok()?))
+    };
+    read().ok_or_else(|| Failure::Usage("--header; accepted: a name, a colon and a value".to_owned()))
 }
 
 pub(crate) fn run(arguments: Explain) -> Result<(), Failure> {
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: Explain) -> Result<(), Failure> {
     let text = read_body(&arguments.body).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     let read = input::read(text.into(), arguments.input.0);
     let (body, encoding) = read.map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
-    let headers: HeaderMap = arguments.headers.into_iter().collect();
+    let headers: HeaderMap = arguments.headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
     let captured = Captured {
         head: Head { headers: &headers, query: arguments.query.as_deref() },
         has_headers: !headers.is_empty(),

@@ -1,1 +1,354 @@
+//! An explanation against the decider that serves, and its sentences one by one.
 
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalog::Live;
+use crate::config::Config;
+use crate::device::KeyMaker;
+use crate::filter::{FilterKind, FilterSpec};
+use crate::platform::tencent::{Device, RtaRequest, device};
+use crate::platform::{MAX_IDS, ocean};
+use crate::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+use crate::telemetry::Telemetry;
+
+const OAID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
+const OAID_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
+const IMEI_MD5: &str = "8d3ebd3654fb46a2832296669cf1b536";
+
+const RULES: &str = r#"
+[store]
+url = "/nowhere"
+[server]
+max_body = "1KiB"
+[[audience]]
+name = "old"
+[[audience]]
+name = "vip"
+[[audience]]
+name = "gone"
+[[audience]]
+name = "stale"
+max_age = "2h"
+[[strategy]]
+name = "new"
+exclude = ["old"]
+[[strategy]]
+name = "vips"
+include = ["vip"]
+[[strategy]]
+name = "any"
+exclude = ["gone"]
+include = ["stale"]
+no_device = "bid"
+unavailable = "bid"
+[[platform]]
+kind = "tencent"
+name = "tx"
+path = "/tx"
+strategies = { T1 = "new", T2 = "vips", T3 = "any" }
+headers = [{ name = "X-Token", value = "hush-hush" }]
+[[platform]]
+kind = "ocean"
+name = "oc"
+path = "/oc"
+strategies = { 1 = "new", 2 = "vips", 3 = "any" }
+"#;
+
+fn snapshot(audience: &str, ids: &[&str], created: u64) -> Snapshot {
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-7).unwrap();
+    let mut keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
+    keys.sort_unstable();
+    let built = BuiltChunk::build(&spec, &keys);
+    let mut manifest = ManifestBuilder::new(spec, 1e-7);
+    manifest.add(&built);
+    let manifest = manifest.finish(audience.parse().unwrap(), 7, created, BuildReport::default());
+    let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
+    decoder.feed(&built.bytes).unwrap();
+    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().unwrap())])
+}
+
+/// `old` holds the OAID, `vip` somebody else, `gone` nothing was published of, and `stale` is three hours old.
+fn catalog(telemetry: &Telemetry) -> Catalog {
+    let config = Config::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
+    let plan = config.plan();
+    let now = now_unix_seconds();
+    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(|audience| {
+        let (ids, age) = match audience.name.as_str() {
+            "old" => ([OAID], 60),
+            "vip" => (["somebody"], 60),
+            "stale" => ([OAID], 3 * 3600),
+            _ => return None,
+        };
+        let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
+        Some(Audience { snapshot: Some(snapshot), is_stale: age > 7200, ..audience.clone() })
+    })
+}
+
+struct Fixture {
+    catalog: Catalog,
+    ids: IdReader,
+}
+
+fn fixture() -> Fixture {
+    let telemetry = Telemetry::default();
+    Fixture { catalog: catalog(&telemetry), ids: IdReader::new(KeyMaker::default(), &telemetry) }
+}
+
+impl Fixture {
+    fn with_headers(
+        &self,
+        platform: &str,
+        headers: &[(&'static str, &'static str)],
+        body: &[u8],
+    ) -> Explanation {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let headers: HeaderMap = headers.iter().map(pair).collect();
+        let captured = Captured {
+            head: Head { headers: &headers, query: None },
+            has_headers: !headers.is_empty(),
+            body: Bytes::copy_from_slice(body),
+            encoding: Encoding::Binary,
+            max_body: 1024,
+        };
+        let platform = &self.catalog.platform_named(platform).unwrap().platform;
+        explain(&self.catalog, platform, &self.ids, &SyncBoard::default(), captured)
+    }
+
+    fn json(&self, platform: &str, body: &[u8]) -> Value {
+        serde_json::to_value(self.with_headers(platform, &[], body)).unwrap()
+    }
+
+    /// What serves answers, in hex.
+    fn served(&self, platform: &str, body: &[u8]) -> String {
+        let served = self.catalog.platform_named(platform).unwrap();
+        let headers = HeaderMap::new();
+        let head = Head { headers: &headers, query: None };
+        let body = Ok(Bytes::copy_from_slice(body))
+            .and_then(|body: Bytes| if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) });
+        let mut live = Live::new(&self.catalog, served, &self.ids);
+        const_hex::encode(served.platform.respond(Admission::Granted, &head, body, &mut live).bytes)
+    }
+}
+
+fn tencent(device: Device) -> Vec<u8> {
+    RtaRequest { id: Some("r1".into()), device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+}
+
+fn openids(count: usize) -> Device {
+    let openid = |n| device::WxOpenid { openid: Some(format!("user-{n}").into()) };
+    Device { wx_openid: (0..count).map(openid).collect(), ..Device::default() }
+}
+
+/// `result because` of each id, and `id reason because` of each strategy.
+fn told(explanation: &Value, list: &str, fields: &[&str]) -> Vec<String> {
+    let text = |one: &Value| {
+        let fields = fields.iter().filter_map(|field| one[*field].as_str());
+        fields.collect::<Vec<_>>().join("; ")
+    };
+    explanation[list].as_array().unwrap().iter().map(text).collect()
+}
+
+#[test]
+fn every_id_is_shown_with_what_became_of_it() {
+    let qaid = |qaid: &'static str| device::QaidInfo { qaid: Some(qaid.into()), qaid_md5sum: None };
+    let body = tencent(Device {
+        idfa_md5sum: Some("8D3E".into()),
+        imei_md5sum: Some("00000000000000000000000000000000".into()),
+        android_id_md5sum: Some(IMEI_MD5.into()),
+        oaid_md5sum: Some(OAID_MD5.to_uppercase().into()),
+        oaid: Some(OAID.into()),
+        qaid_infos: vec![qaid(" abc "), qaid("def")],
+        doubtful_ids_list: vec![device::DoubtfulId::DoubtfulAndroididMd5 as i32],
+        wx_openid: vec![device::WxOpenid { openid: Some(Bytes::from_static(b"\xff\x1b[31m")) }],
+        ..Device::default()
+    });
+    let fixture = fixture();
+    let explained = fixture.json("tx", &body);
+    assert_eq!(
+        told(&explained, "ids", &["path", "kind", "result", "because"]),
+        [
+            "device.idfa_md5sum; idfa_md5; malformed; it is not 32 hex digits",
+            "device.imei_md5sum; imei_md5; blank; it stands for \"no id\"",
+            "device.android_id_md5sum; android_id_md5; doubtful; the platform itself holds it for junk",
+            "device.oaid_md5sum; oaid_md5; usable",
+            "device.oaid; oaid; duplicate; an id before it has the same md5",
+            "device.qaid_infos.qaid; caid; usable",
+            "device.qaid_infos.qaid; caid; usable",
+            "device.wx_openid.openid; openid; malformed; it is not up to 128 visible ASCII characters",
+        ]
+    );
+    let usable = &explained["ids"][3];
+    assert_eq!((&usable["md5"], &usable["shard"]), (&json!(OAID_MD5), &json!("83e9")));
+    let cannot_say = |name| json!({ "name": name, "answer": "unavailable" });
+    assert_eq!(
+        usable["audiences"],
+        json!([{ "name": "old", "answer": "member" }, { "name": "vip", "answer": "not_member" },
+            cannot_say("gone"), cannot_say("stale")])
+    );
+    assert_eq!(explained["ids"][5]["canonical"], "abc");
+    assert_eq!(explained["ids"][7]["value"], "\u{fffd}\u{1b}[31m");
+    let text = fixture.with_headers("tx", &[], &body).to_string();
+    assert!(!text.contains('\u{1b}') && text.contains(r"\u{1b}[31m"), "a body cannot play with the terminal");
+    assert!(
+        text.contains("    hashed as abc, md5 900150983cd24fb0d6963f7d28e17f72, shard 9001, not in old"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_decision_says_why() {
+    let fixture = fixture();
+    let because = |body: &[u8]| {
+        let explained = fixture.json("tx", body);
+        (told(&explained, "strategies", &["id", "reason", "because"]), explained["conclusion"].clone())
+    };
+    let old = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let (strategies, conclusion) = because(&old);
+    assert_eq!(
+        strategies,
+        [
+            "T1; member; device.oaid is in old, which it excludes",
+            "T2; not_member; it bids only for members of vip, and no id is",
+            "T3; unavailable; gone and stale cannot say, and its `unavailable` answer is bid",
+        ]
+    );
+    assert_eq!(
+        conclusion,
+        "No bid for T1, because device.oaid is in old, which it excludes; no bid for T2, because it bids only for \
+         members of vip, and no id is; bid for T3, because gone and stale cannot say, and its `unavailable` answer is bid."
+    );
+    let vip = tencent(Device { oaid: Some("somebody".into()), ..Device::default() });
+    assert_eq!(
+        because(&vip).0[..2],
+        ["T1; not_member; no id is in old", "T2; member; device.oaid is in vip, which it includes"]
+    );
+    let (strategies, conclusion) = because(&tencent(Device::default()));
+    assert_eq!(
+        strategies,
+        [
+            "T1; no_device; no id is usable, and its `no_device` answer is no bid",
+            "T2; no_device; no id is usable, and its `no_device` answer is no bid",
+            "T3; no_device; no id is usable, and its `no_device` answer is bid",
+        ]
+    );
+    assert!(
+        conclusion.as_str().unwrap().starts_with("No bid for T1 and T2, because no id is usable"),
+        "{conclusion}"
+    );
+    let ping = RtaRequest { is_ping: Some(true), ..RtaRequest::default() }.encode_to_vec();
+    assert!(because(&ping).1.as_str().unwrap().starts_with("A ping is answered at once"));
+    let unavailable = told(&fixture.json("tx", b""), "audiences", &["name", "answer", "unavailable_because"]);
+    assert_eq!(
+        unavailable,
+        [
+            "old",
+            "vip",
+            "gone; no snapshot of it has been loaded yet",
+            "stale; its snapshot is 3h old, and max_age is 2h"
+        ]
+    );
+}
+
+#[test]
+fn only_what_a_request_asks_about_is_shown_and_what_is_not_configured_too() {
+    let request = ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let explained = fixture().json("oc", &request.encode_to_vec());
+    assert_eq!(
+        told(&explained, "strategies", &["id", "strategy", "reason"]),
+        ["9; not_configured", "2; vips; not_member", "1; new; member"]
+    );
+    assert!(
+        explained["conclusion"].as_str().unwrap().contains("no bid for 1, because did is in old"),
+        "{explained}"
+    );
+    assert_eq!(explained["answer"]["content_type"], "application/x-protobuf");
+    assert!(
+        explained["answer"]["text"].as_str().unwrap().contains("\nuser_infos: rta_id 9: not interested\n")
+    );
+}
+
+#[test]
+fn what_is_explained_is_what_is_served() {
+    let fixture = fixture();
+    let request = ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let bodies = [
+        tencent(Device { oaid: Some(OAID.into()), ..Device::default() }),
+        tencent(openids(MAX_IDS)),
+        tencent(openids(MAX_IDS + 1)),
+        tencent(Device { oaid: Some("somebody".into()), ..Device::default() }),
+        request.encode_to_vec(),
+        b"\x0a\x02p1\x10\x01".to_vec(),
+        b"{}".to_vec(),
+        vec![b' '; 1025],
+        Vec::new(),
+    ];
+    for platform in ["tx", "oc"] {
+        for body in &bodies {
+            assert_eq!(
+                fixture.json(platform, body)["answer"]["hex"],
+                fixture.served(platform, body),
+                "{body:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_id_too_many_and_none_decides() {
+    let fixture = fixture();
+    assert_eq!(fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"], Value::Null);
+    let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
+    assert_eq!(explained["failure"]["cause"], "too_many_ids");
+    let results = told(&explained, "ids", &["result"]);
+    assert_eq!((results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()), ("usable", "not_looked_at"));
+    assert_eq!(told(&explained, "audiences", &["answer"]), [""; 4], "none is asked");
+    assert!(explained["conclusion"].as_str().unwrap().contains("more than 64 ids"), "{explained}");
+}
+
+#[test]
+fn failures_are_explained() {
+    let fixture = fixture();
+    let bad = fixture.json("tx", b"{}");
+    assert_eq!(bad["failure"]["cause"], "bad_body");
+    let because = bad["failure"]["because"].as_str().unwrap();
+    assert!(
+        because.starts_with("the body is not a valid message of this protocol: failed to decode"),
+        "{because}"
+    );
+    assert_eq!(
+        told(&bad, "strategies", &["id", "reason"]),
+        ["T1; unavailable", "T2; unavailable", "T3; unavailable"]
+    );
+    let large = fixture.json("oc", &[0; 1025]);
+    assert_eq!(
+        large["failure"],
+        json!({ "cause": "too_large", "because": "the body has 1025 bytes, and server.max_body is 1024" })
+    );
+}
+
+#[test]
+fn access_is_told_and_secrets_are_not() {
+    let fixture = fixture();
+    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    for (platform, headers, access, cause) in [
+        ("oc", &[("x-token", "hush-hush")][..], "open", Value::Null),
+        ("tx", &[], "not_checked", Value::Null),
+        ("tx", &[("x-token", "hush-hush")], "admitted", Value::Null),
+        ("tx", &[("x-token", "hush-hussh")], "refused", json!("unauthorized")),
+    ] {
+        let explanation = fixture.with_headers(platform, headers, if platform == "oc" { b"" } else { &body });
+        let explained = serde_json::to_value(&explanation).unwrap();
+        assert_eq!((&explained["access"], &explained["failure"]["cause"]), (&json!(access), &cause));
+        assert!(!explained.to_string().contains("hush") && !explanation.to_string().contains("hush"));
+        if access == "refused" {
+            assert_eq!((&explained["answer"]["hex"], &explained["ids"]), (&json!("1001"), &json!([])));
+        }
+    }
+}

@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::input::Encoding;
 use super::trace::Found;
 use super::{AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, words};
 use crate::strategy::Membership;
@@ -11,7 +12,12 @@ use crate::strategy::Membership;
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "Platform {}, protocol {}, asked at {}", self.platform, self.kind, self.path)?;
-        writeln!(f, "Body     {}, read as {}", bytes(self.body.size_bytes), self.body.read_as)?;
+        let taken = match self.body.read_as {
+            Encoding::Binary => "taken as they are",
+            Encoding::Hex => "decoded from hex",
+            Encoding::Base64 => "decoded from base64",
+        };
+        writeln!(f, "Body     {}, {taken}", bytes(self.body.size_bytes))?;
         writeln!(f, "Access   {}", access(self.access))?;
         if let Some(failure) = &self.failure {
             writeln!(f, "Failure  {}: {}", failure.cause, printable(&failure.because))?;

@@ -96,10 +96,12 @@ impl Facts<'_> {
             Reason::NotMember => {
                 format!("it bids only for members of {}, and no id is", self.names(&strategy.include, "or"))
             }
-            Reason::NoDevice => format!("no id is usable, and its no_device is {outcome}"),
+            Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => match self.failure {
-                Some(cause) => format!("nothing is looked up ({cause}), and its unavailable is {outcome}"),
-                None => format!("{}, and its unavailable is {outcome}", self.missing(strategy)),
+                Some(cause) => {
+                    format!("nothing is looked up ({cause}), and its `unavailable` answer is {outcome}")
+                }
+                None => format!("{}, and its `unavailable` answer is {outcome}", self.missing(strategy)),
             },
         }
     }

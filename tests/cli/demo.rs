@@ -24,6 +24,18 @@ fn curl(line: &str) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or(Value::Null)
 }
 
+/// Does what a printed `printf … | curl …` line would, with the shell's own `printf`.
+fn piped(lines: &[String], comment: &str) -> Vec<u8> {
+    let at = lines.iter().position(|line| line == comment).unwrap_or_else(|| panic!("{comment}: {lines:?}"));
+    let (printf, curl) = lines[at + 1].split_once(" | ").unwrap();
+    let body = std::process::Command::new("sh").args(["-c", printf]).output().unwrap().stdout;
+    let url = curl.strip_prefix("curl -s http://").unwrap().split(' ').next().unwrap();
+    let (address, path) = url.split_once('/').unwrap();
+    let answer = Client::connect(address.parse().unwrap()).request("POST", &format!("/{path}"), "", body);
+    assert_eq!(answer.status, 200, "{comment}");
+    answer.body
+}
+
 #[test]
 fn the_printed_commands_answer_as_they_say() {
     let dir = tempfile::tempdir().unwrap();
@@ -49,6 +61,16 @@ fn the_printed_commands_answer_as_they_say() {
             (&Value::from(false), &Value::from("member")),
             "{run}"
         );
+        for (comment, code) in [
+            ("# the same from Tencent Ads, protobuf in and out: code 1 rejects the old user", 1),
+            ("# code 0 accepts the new one for the strategy new-users", 0),
+        ] {
+            let answer = piped(&lines, comment);
+            assert_eq!(answer[..6], [0x0a, 2, b'r', b'1', 0x10, code], "{comment}");
+        }
+        let explained = piped(&lines, "# why so: every id, audience and decision");
+        let explained: Value = serde_json::from_slice(&explained).unwrap();
+        assert_eq!(explained["strategies"][0]["reason"], "member");
         let status = after("# what is being served, and the metrics");
         let snapshot = &status["audiences"][0]["snapshot"];
         assert_eq!(

@@ -7,5 +7,6 @@ mod check_config;
 #[path = "../common/mod.rs"]
 mod common;
 mod demo;
+mod explain;
 mod signals;
 mod start;

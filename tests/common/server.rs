@@ -71,6 +71,35 @@ name = "needs-fresh"
 exclude = ["too_old"]
 "#;
 
+/// Platforms over [`RULES`]: Tencent Ads, which shows a token, and Ocean Engine.
+pub(crate) const PLATFORMS: &str = r#"
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { "T1001" = "new-users", "T1002" = "needs-missing" }
+no_bid_cache = "24h"
+headers = [{ name = "X-Rta-Token", value = "hush-hush" }]
+[[platform]]
+kind = "ocean"
+name = "ocean"
+path = "/rta/ocean"
+strategies = { "10003" = "new-users" }
+"#;
+
+/// A request of Tencent Ads: id `Jo825w_uEe2xLlJUAFwvSQ`, two hashed ids. Made with protoc.
+pub(crate) const TENCENT_REQUEST: &str = "0a164a6f383235775f75456532784c6c4a55414677765351\
+    2a4808021a203864336562643336353466623436613238333232393636363963663162353336\
+    32203833653931353861346662353463306531656630623233383633396132336165\
+    50034a0408808002";
+/// One of Ocean Engine that asks about 10003 and 10004, with the same two ids, of which the OAID is raw. Made with protoc.
+pub(crate) const OCEAN_REQUEST: &str = "08011220386433656264333635346662343661323833323239363636396366316235333648\
+    01620e32303234303631366162636465666a056c6f63616c7204934e944e78018a01480a20\
+    386433656264333635346662343661323833323239363636396366316235333\
+    61a2431666539613937302d656662622d323965302d306264642d663564626266373531616235";
+/// The md5 of the IMEI in both.
+pub(crate) const ASKED_IMEI_MD5: &str = "8d3ebd3654fb46a2832296669cf1b536";
+
 /// The key of an id as `OLD_USERS` has it: worked out here, not by the code under test.
 pub(crate) fn key(kind: &str, canonical: &str) -> DeviceKey {
     match kind {

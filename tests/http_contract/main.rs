@@ -10,6 +10,7 @@ mod check_one;
 mod common;
 mod decide;
 mod errors;
+mod explain;
 mod limits;
 mod metrics;
 mod platforms;

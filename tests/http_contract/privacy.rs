@@ -2,7 +2,7 @@
 
 use crate::common::client::Answer;
 use crate::common::process::Rtad;
-use crate::common::server::{OLD_USERS, RULES, STRANGER, TestStore, hex, key};
+use crate::common::server::{OLD_USERS, PLATFORMS, RULES, STRANGER, TestStore, hex, key};
 
 /// Every id that is sent below and its md5, in lower case.
 fn secrets() -> Vec<String> {
@@ -58,6 +58,15 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     let mut admin = rtad.connect_admin();
     assert!(!quotes(&admin.get(&format!("/{in_url}"))));
     assert!(!quotes(&admin.post("/v1/reload", &text)));
+    // A field of Ocean's that takes any id, and what no protocol has.
+    let did = [&[0x12, id.len() as u8], id.as_bytes()].concat();
+    for platform in ["ocean", "tencent"] {
+        for body in [did.clone(), hex(key(kind, id)).into_bytes(), text.clone().into_bytes()] {
+            admin.request("POST", &format!("/v1/explain/{platform}?{in_url}"), "", body).ok();
+        }
+    }
+    assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "whoever sends an id is shown it");
+    assert!(!quotes(&admin.post(&format!("/v1/explain/{in_url}"), &did)));
     for garbage in
         [format!("{id}\r\n\r\n"), format!("GET /{id} HTTP/1.1\r\n{id}\r\n\r\n"), format!("GET /{in_url}")]
     {
@@ -75,7 +84,7 @@ impl Answer {
 #[test]
 fn no_id_is_logged_counted_or_shown() {
     let store = TestStore::with_everything();
-    let file = store.config_file("", RULES);
+    let file = store.config_file("", &format!("{RULES}{PLATFORMS}"));
     let rtad = Rtad::serve(&file, &[("RTAD_LOG", "debug")]);
     for (kind, id) in OLD_USERS.into_iter().chain([
         ("oaid", STRANGER),
