@@ -107,7 +107,8 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
     let answer = audience.answer.map_or("not asked", words::membership);
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
-        format!("generation {}, {} keys, {age} old, fpr {fpr:.1e}", snapshot.generation, snapshot.keys)
+        let keys = counted(snapshot.keys, "key");
+        format!("generation {}, {keys}, {age} old, fpr {fpr:.1e}", snapshot.generation)
     });
     let snapshot = snapshot.filter(|_| audience.available);
     let trouble = audience.unavailable_because.as_deref().map(printable);
@@ -126,7 +127,11 @@ fn strategy_row(one: &StrategyExplained) -> Vec<String> {
 }
 
 fn bytes(count: usize) -> String {
-    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+    counted(count as u64, "byte")
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Rows in columns; the last one is as wide as it is.
