@@ -71,3 +71,68 @@ impl Platform {
 fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName};
+
+    use super::*;
+    use crate::platform::{Access, Adapter, CacheTimes, Id, Secret, StrategyIds, Tencent};
+    use crate::strategy::{Decision, Outcome, Reason};
+
+    /// Panics when asked to decide; if `recovers`, no more once it has been told to give up.
+    struct Faulty {
+        recovers: bool,
+        gave_up: bool,
+    }
+
+    impl Decider for Faulty {
+        fn id(&mut self, _: Id<'_>) {}
+
+        fn doubtful(&mut self, _: Id<'_>) {}
+
+        fn decide(&mut self, _: usize) -> Decision {
+            assert!(self.recovers && self.gave_up, "a fault");
+            Decision { outcome: Outcome::Bid, reason: Reason::Unavailable }
+        }
+
+        fn give_up(&mut self) {
+            self.gave_up = true;
+        }
+    }
+
+    fn responded(admission: Admission, body: Result<&'static [u8], Failure>, recovers: bool) -> Answered {
+        let ids = StrategyIds::new(vec![(Bytes::from_static(b"T"), 0)]);
+        let platform = Platform {
+            name: "tencent".to_owned(),
+            path: "/rta".to_owned(),
+            access: Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("k"))]),
+            adapter: Adapter::Tencent(Tencent::new(ids, CacheTimes::default())),
+        };
+        let head = Head { headers: &HeaderMap::new(), query: None };
+        platform.respond(
+            admission,
+            &head,
+            body.map(Bytes::from_static),
+            &mut Faulty { recovers, gave_up: false },
+        )
+    }
+
+    const UNAVAILABLE: &[u8] = b"\x10\x00\x52\x01T";
+    const REFUSAL: &[u8] = b"\x10\x01";
+
+    #[test]
+    fn every_failure_has_an_answer_of_the_protocol() {
+        for (admission, body, recovers, failure, answer) in [
+            (Admission::Granted, Ok(&b""[..]), true, Failure::Internal, UNAVAILABLE),
+            (Admission::Granted, Ok(b""), false, Failure::Internal, REFUSAL),
+            (Admission::Granted, Ok(b"\xff"), true, Failure::BadBody, UNAVAILABLE),
+            (Admission::Granted, Err(Failure::TooLarge), true, Failure::TooLarge, UNAVAILABLE),
+            (Admission::ByHeaders, Ok(b""), true, Failure::Unauthorized, REFUSAL),
+            (Admission::ByHeaders, Err(Failure::TooLarge), true, Failure::Unauthorized, REFUSAL),
+        ] {
+            let answered = responded(admission, body, recovers);
+            assert_eq!((answered.failure, &answered.bytes[..]), (Some(failure), answer));
+        }
+    }
+}
