@@ -11,6 +11,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 7 | `serve` |
+//! | 6 | `http` |
 //! | 5 | `catalog`, `sync`, `explain` |
 //! | 4 | `platform` |
 //! | 3 | `strategy` |
