@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-pub use platform::{HeaderConfig, PlatformConfig, PlatformKind};
+pub use platform::{CustomConfig, HeaderConfig, PlatformConfig, PlatformKind};
 use reader::{Document, Section};
 
 use crate::catalog::Audience;

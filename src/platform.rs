@@ -12,9 +12,11 @@
 //! | `describe` | answers in words |
 //! | `api` | rtad's own JSON of `/v1/decide` |
 //! | `tencent`, `ocean` | the platforms' protocols, from the files in `proto/` |
+//! | `custom` | any other's, mapped by the config |
 
 pub mod access;
 pub mod api;
+pub mod custom;
 mod describe;
 pub mod ids;
 pub mod ocean;
@@ -26,6 +28,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 pub use access::{Access, Secret};
+pub use custom::Custom;
 pub use ids::{IdField, IdReader, Keys, MAX_IDS};
 pub use ocean::Ocean;
 pub use respond::{Admission, Answered};
@@ -74,6 +77,11 @@ pub trait Decider {
     /// if the id is not configured.
     fn asked(&mut self, id: &dyn std::fmt::Display, strategy: Option<usize>) {
         let _ = (id, strategy);
+    }
+
+    /// Takes note of what is wrong with a request that is answered all the same.
+    fn observed(&mut self, failure: Failure) {
+        let _ = failure;
     }
 
     /// What the strategy at that place of the catalog decides about the ids taken so far.
@@ -256,6 +264,8 @@ pub enum Adapter {
     Tencent(Tencent),
     /// Ocean Engine.
     Ocean(Ocean),
+    /// Whatever the config maps.
+    Custom(Box<Custom>),
 }
 
 impl Platform {
@@ -281,10 +291,11 @@ impl Platform {
 
     /// The same for a caller who is let in.
     #[inline]
-    fn admitted(&self, _head: &Head<'_>, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+    fn admitted(&self, head: &Head<'_>, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
         match &self.adapter {
             Adapter::Tencent(tencent) => tencent.answer(body, decider),
             Adapter::Ocean(ocean) => ocean.answer(body, decider),
+            Adapter::Custom(custom) => custom.answer(head, body, decider),
         }
     }
 
@@ -293,6 +304,7 @@ impl Platform {
         match &self.adapter {
             Adapter::Tencent(tencent) => tencent.unavailable(decider),
             Adapter::Ocean(ocean) => ocean.unavailable(decider),
+            Adapter::Custom(custom) => custom.unavailable(decider),
         }
     }
 
@@ -301,6 +313,7 @@ impl Platform {
         match &self.adapter {
             Adapter::Tencent(_) => Tencent::refusal(),
             Adapter::Ocean(_) => Ocean::refusal(),
+            Adapter::Custom(custom) => custom.refusal(),
         }
     }
 
@@ -309,6 +322,7 @@ impl Platform {
         match &self.adapter {
             Adapter::Tencent(_) => None,
             Adapter::Ocean(_) => Some("application/x-protobuf"),
+            Adapter::Custom(custom) => Some(custom.content_type()),
         }
     }
 
@@ -319,6 +333,7 @@ impl Platform {
                 tencent.strategies.texts(|id| String::from_utf8_lossy(id).into_owned())
             }
             Adapter::Ocean(ocean) => ocean.strategies.texts(i64::to_string),
+            Adapter::Custom(custom) => custom.strategies.texts(|id| String::from_utf8_lossy(id).into_owned()),
         }
     }
 
@@ -332,6 +347,7 @@ impl Platform {
         match &self.adapter {
             Adapter::Tencent(_) => "tencent",
             Adapter::Ocean(_) => "ocean",
+            Adapter::Custom(_) => "custom",
         }
     }
 
@@ -340,6 +356,7 @@ impl Platform {
         let described = match &self.adapter {
             Adapter::Tencent(_) => Tencent::describe_answer(answer),
             Adapter::Ocean(_) => Ocean::describe_answer(answer),
+            Adapter::Custom(custom) => custom.describe_answer(answer),
         };
         described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
     }

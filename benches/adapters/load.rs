@@ -33,7 +33,8 @@ pub(crate) fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usi
 fn framed(received: &[u8]) -> Option<(usize, usize)> {
     let head = received.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let name = b"content-length: ";
-    let at = received[..head].windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))? + name.len();
+    let at =
+        received[..head].windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))? + name.len();
     let digits = received[at..].iter().take_while(|byte| byte.is_ascii_digit());
     let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
     (received.len() >= head + length).then_some((head + length, length))

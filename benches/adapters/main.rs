@@ -97,7 +97,9 @@ fn in_process(directory: &Path, lanes: &[Lane]) {
     block_on(sync.look_at_all());
     let serving = sync.serving();
     let ids = IdReader::new(KeyMaker::default(), &shared.telemetry);
-    println!("| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | bytes allocated |");
+    println!(
+        "| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | bytes allocated |"
+    );
     println!("|---|---|---|---|---|");
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
         let answer = |body: &Bytes| black_box(answered(&serving, &ids, lane.path, body.clone())).len();
@@ -141,7 +143,8 @@ struct Server {
 impl Server {
     fn start(arguments: &[&str]) -> Self {
         let program = std::env::current_exe().expect("a path");
-        let child = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let child =
+            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("this program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
@@ -198,7 +201,9 @@ async fn serve_bare(length: usize) {
 /// CPU time per request of each lane's route and of a bare route with bodies of the same size.
 fn over_http(store: &Path, lanes: &[Lane]) {
     let rtad = Server::start(&["--serve-rtad", &store.display().to_string()]);
-    println!("\n| over HTTP, median of {ROUNDS} rounds | rtad: CPU µs a request (user + system) | bare axum | ratio |");
+    println!(
+        "\n| over HTTP, median of {ROUNDS} rounds | rtad: CPU µs a request (user + system) | bare axum | ratio |"
+    );
     println!("|---|---|---|---|");
     for lane in lanes {
         let length = load::answer_length(rtad.address, lane.path, &lane.bodies[0]);

@@ -134,6 +134,10 @@ impl Decider for Live<'_> {
         }
     }
 
+    fn observed(&mut self, failure: Failure) {
+        self.served.count_failure(failure);
+    }
+
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
         let decision = self.gathering.decide(self.catalog, strategy);

@@ -1,5 +1,7 @@
 //! `[[platform]]`: who asks, at which path, in which protocol.
 
+mod custom;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderName;
 use serde::Serialize;
+
+pub use custom::CustomConfig;
 
 use super::reader::{Document, Section};
 use super::{NAME, SECOND, as_optional_duration, duplicates, duration};
@@ -36,6 +40,9 @@ pub struct PlatformConfig {
     pub headers: Vec<HeaderConfig>,
     /// The platform's own strategy ids, and the names of the strategies that they stand for.
     pub strategies: BTreeMap<String, String>,
+    /// What a custom platform's bodies are.
+    #[serde(flatten)]
+    pub custom: Option<CustomConfig>,
     /// What all of this makes.
     #[serde(skip)]
     pub built: Arc<Platform>,
@@ -49,6 +56,8 @@ pub enum PlatformKind {
     Tencent,
     /// Ocean Engine.
     Ocean,
+    /// Any other, as it is mapped.
+    Custom,
 }
 
 impl PlatformKind {
@@ -56,6 +65,7 @@ impl PlatformKind {
         match name {
             "tencent" => Some(Self::Tencent),
             "ocean" => Some(Self::Ocean),
+            "custom" => Some(Self::Custom),
             _ => None,
         }
     }
@@ -98,7 +108,7 @@ pub(super) fn read_all(d: &mut Document<'_>, strategies: &[String]) -> Vec<Platf
 }
 
 fn read(d: &mut Document<'_>, mut section: Section, strategies: &[String]) -> Option<PlatformConfig> {
-    let kind = section.read_required(d, "kind", "tencent or ocean", PlatformKind::named);
+    let kind = section.read_required(d, "kind", "tencent, ocean or custom", PlatformKind::named);
     let name = section.read_required(d, "name", &format!("{NAME}; not a name of rtad's own routes"), name);
     let path = section.read_required(d, "path", "a path such as /rta/tencent, not under /v1", path);
     let time = "a duration from 1s to 7d, such as 1h";
@@ -111,6 +121,7 @@ fn read(d: &mut Document<'_>, mut section: Section, strategies: &[String]) -> Op
     // Without a known kind nothing can be said of ids; without ids, of nothing else.
     let kind = kind?;
     let ids = read_strategies(d, &mut section, kind, strategies);
+    let custom = if kind == PlatformKind::Custom { custom::read(d, &mut section) } else { None };
     section.finish(d);
     let seconds = |time: Option<Duration>| time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
     let cache = CacheTimes { bid: seconds(bid_cache), no_bid: seconds(no_bid_cache) };
@@ -122,6 +133,12 @@ fn read(d: &mut Document<'_>, mut section: Section, strategies: &[String]) -> Op
         PlatformKind::Ocean => {
             let id = |(id, place): &(String, usize)| Some((id.parse().ok()?, *place));
             Adapter::Ocean(Ocean::new(StrategyIds::new(ids.iter().filter_map(id).collect()), cache))
+        }
+        PlatformKind::Custom => {
+            let id = |(id, place): &(String, usize)| (Bytes::from(id.clone().into_bytes()), *place);
+            let ids = StrategyIds::new(ids.iter().map(id).collect());
+            let (_, mapping) = custom.as_ref()?;
+            Adapter::Custom(Box::new(custom::build(d, mapping, ids, cache)?))
         }
     };
     let access = headers.iter().map(|(name, header)| (name.clone(), header.value.secret.clone())).collect();
@@ -136,6 +153,7 @@ fn read(d: &mut Document<'_>, mut section: Section, strategies: &[String]) -> Op
         no_bid_cache,
         headers: headers.into_iter().map(|(_, header)| header).collect(),
         strategies: ids.into_iter().map(|(id, place)| (id, strategies[place].clone())).collect(),
+        custom: custom.map(|(config, _)| config),
         built: Arc::new(platform),
     })
 }
@@ -162,6 +180,7 @@ fn read_strategies(
     let id = match kind {
         PlatformKind::Tencent => "1 to 32 visible characters",
         PlatformKind::Ocean => "a whole number",
+        PlatformKind::Custom => "1 to 128 visible characters",
     };
     let accepted = format!(
         "{{ \"id of the platform\" = \"strategy\" }} with an id of {id} and one of the strategies {}",
@@ -177,6 +196,9 @@ fn read_strategies(
     let is_id = |id: &str| match kind {
         PlatformKind::Tencent => {
             (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+        }
+        PlatformKind::Custom => {
+            (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
         }
         // Written as a number is written, so that no two spellings are one id.
         PlatformKind::Ocean => id.parse::<i64>().is_ok_and(|number| number.to_string() == id),

@@ -1,5 +1,7 @@
 //! Walks a TOML document key by key and keeps every mistake with its line, instead of stopping at the first.
 
+mod named;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,173 @@
+//! Walks a JSON body along a plan: one pass, nothing built, strings without escapes borrowed from the body.
+//!
+//! Names that are not mapped are skipped; null is as good as absent; of a key that comes twice the last one counts. A list may stand
+//! wherever ids or strategies are mapped. A mapped value that is an object, or a number that is not a 64-bit integer, is a bad body. It
+//! goes as deep as `serde_json` does: 128.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::plan::{Field, Leaf, Node, What};
+use super::reading::{Malformed, Reading};
+use super::value::Value;
+
+/// Reads a body.
+pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
+    let root = &reading.plan.root;
+    let mut json = serde_json::Deserializer::from_slice(body);
+    json.deserialize_map(Object { node: root, is_in_list: false, reading }).map_err(|_| Malformed)?;
+    json.end().map_err(|_| Malformed)?;
+    reading.end(root)
+}
+
+/// Its text is seen by nobody: [`read`] says only that a body is bad.
+fn bad<E: Error>() -> E {
+    E::custom("another type than is mapped")
+}
+
+/// A key, if it is mapped.
+struct Key<'p>(&'p Node);
+
+impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
+    type Value = Option<&'p Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'p> Visitor<'_> for Key<'p> {
+    type Value = Option<&'p Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.named(name))
+    }
+}
+
+/// An object, a list of them, or null.
+struct Object<'r, 'p, 'a> {
+    node: &'p Node,
+    is_in_list: bool,
+    reading: &'r mut Reading<'p, 'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for Object<'_, '_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.reading.begin(self.node);
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { node, is_in_list, reading } = self;
+        reading.begin(node);
+        while let Some(field) = map.next_key_seed(Key(node))? {
+            match field.map(|field| &field.what) {
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(What::Node(node)) => {
+                    map.next_value_seed(Object { node, is_in_list: false, reading: &mut *reading })?;
+                }
+                Some(What::Leaf(leaf)) => {
+                    map.next_value_seed(Scalar { leaf, is_in_list: false, reading: &mut *reading })?;
+                }
+            }
+        }
+        if is_in_list {
+            reading.end(node).map_err(|Malformed| bad())?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Self { node, is_in_list, reading } = self;
+        if is_in_list {
+            return Err(bad());
+        }
+        reading.begin(node);
+        while list.next_element_seed(Object { node, is_in_list: true, reading: &mut *reading })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// A value, a list of them, or null.
+struct Scalar<'r, 'p, 'a> {
+    leaf: &'p Leaf,
+    is_in_list: bool,
+    reading: &'r mut Reading<'p, 'a>,
+}
+
+impl<'a> Scalar<'_, '_, 'a> {
+    fn take<E: Error>(self, value: Value<'a>) -> Result<(), E> {
+        self.reading.take(self.leaf, self.is_in_list, value).map_err(|Malformed| bad())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Scalar<'_, '_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Scalar<'_, '_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an integer")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<(), E> {
+        self.take(Value::Bytes(text.as_bytes()))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.take(Value::Owned(text.as_bytes().into()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.take(Value::Uint(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.take(Value::Int(number))
+    }
+
+    fn visit_bool<E: Error>(self, is: bool) -> Result<(), E> {
+        self.take(Value::Uint(is.into()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        if self.is_in_list { Ok(()) } else { self.take(Value::Absent) }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Self { leaf, is_in_list, reading } = self;
+        if is_in_list {
+            return Err(bad());
+        }
+        while list.next_element_seed(Scalar { leaf, is_in_list: true, reading: &mut *reading })?.is_some() {}
+        Ok(())
+    }
+}

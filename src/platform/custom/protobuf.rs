@@ -1,0 +1,107 @@
+//! Walks a protobuf body along a plan: one pass, nothing copied, unknown fields skipped.
+//!
+//! Strings are slices of the body and are not refused for a stray byte. A mapped field of another wire type than the schema's is
+//! a bad body; packed and unpacked lists are read alike. It goes as deep as the plan does, and groups are skipped as deep as prost goes.
+
+use bytes::Buf as _;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use super::plan::{Node, What};
+use super::reading::{Malformed, Reading};
+use super::schema::Scalar;
+use super::value::Value;
+
+/// Reads a body.
+pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
+    let root = &reading.plan.root;
+    walk(body, root, reading)?;
+    reading.end(root)
+}
+
+fn walk<'p, 'a>(mut body: &'a [u8], node: &'p Node, reading: &mut Reading<'p, 'a>) -> Result<(), Malformed> {
+    while !body.is_empty() {
+        let (number, wire) = decode_key(&mut body).map_err(|_| Malformed)?;
+        let Some(field) = node.numbered(number) else {
+            skip_field(wire, number, &mut body, DecodeContext::default()).map_err(|_| Malformed)?;
+            continue;
+        };
+        match &field.what {
+            What::Node(child) if wire == WireType::LengthDelimited => {
+                let inner = delimited(&mut body)?;
+                if field.is_list {
+                    reading.begin(child);
+                    walk(inner, child, reading)?;
+                    reading.end(child)?;
+                } else {
+                    walk(inner, child, reading)?;
+                }
+            }
+            What::Node(_) => return Err(Malformed),
+            What::Leaf(leaf)
+                if field.is_list && wire == WireType::LengthDelimited && leaf.scalar.is_number() =>
+            {
+                let mut packed = delimited(&mut body)?;
+                while !packed.is_empty() {
+                    let value = scalar(leaf.scalar, leaf.scalar.wire(), &mut packed)?;
+                    reading.take(leaf, true, value)?;
+                }
+            }
+            What::Leaf(leaf) => {
+                let value = scalar(leaf.scalar, wire, &mut body)?;
+                reading.take(leaf, field.is_list, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Scalar {
+    /// How it travels.
+    pub(super) const fn wire(self) -> WireType {
+        match self {
+            Self::Fixed32 | Self::Sfixed32 => WireType::ThirtyTwoBit,
+            Self::Fixed64 | Self::Sfixed64 => WireType::SixtyFourBit,
+            Self::Text => WireType::LengthDelimited,
+            _ => WireType::Varint,
+        }
+    }
+}
+
+#[inline]
+fn delimited<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let length = decode_varint(body).map_err(|_| Malformed)?;
+    let length = usize::try_from(length).map_err(|_| Malformed)?;
+    let (inner, rest) = body.split_at_checked(length).ok_or(Malformed)?;
+    *body = rest;
+    Ok(inner)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the format's own")]
+#[inline]
+fn scalar<'a>(scalar: Scalar, wire: WireType, body: &mut &'a [u8]) -> Result<Value<'a>, Malformed> {
+    if wire != scalar.wire() {
+        return Err(Malformed);
+    }
+    Ok(match scalar {
+        Scalar::Text => Value::Bytes(delimited(body)?),
+        Scalar::Fixed32 => Value::Uint(body.try_get_u32_le().map_err(|_| Malformed)?.into()),
+        Scalar::Sfixed32 => Value::Int(body.try_get_i32_le().map_err(|_| Malformed)?.into()),
+        Scalar::Fixed64 => Value::Uint(body.try_get_u64_le().map_err(|_| Malformed)?),
+        Scalar::Sfixed64 => Value::Int(body.try_get_i64_le().map_err(|_| Malformed)?),
+        _ => {
+            let number = decode_varint(body).map_err(|_| Malformed)?;
+            match scalar {
+                Scalar::Int32 | Scalar::Enum => Value::Int((number as i32).into()),
+                Scalar::Int64 => Value::Int(number as i64),
+                Scalar::Uint32 => Value::Uint((number as u32).into()),
+                Scalar::Sint32 => {
+                    let number = number as u32;
+                    Value::Int((((number >> 1) as i32) ^ -((number & 1) as i32)).into())
+                }
+                Scalar::Sint64 => Value::Int(((number >> 1) as i64) ^ -((number & 1) as i64)),
+                Scalar::Bool => Value::Uint((number != 0).into()),
+                _ => Value::Uint(number),
+            }
+        }
+    })
+}

@@ -1,0 +1,157 @@
+//! What a request said: the values of the mapped fields, gathered while its body is walked.
+//!
+//! Nothing is handed to a decider before the whole body is read: a body that breaks off has asked nothing.
+
+use arrayvec::ArrayVec;
+
+use super::plan::{Leaf, Node, Plan, Role};
+use super::value::{Digits, Value};
+use crate::platform::MAX_IDS;
+
+/// Strategies that one request may ask about; each is looked up among those configured, and echoed.
+pub(super) const MAX_ASKED: usize = 1024;
+
+/// A body that cannot be read. It says no more: it may be of anybody.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// An id that was found.
+pub(super) struct Found<'p, 'a> {
+    pub(super) field: usize,
+    pub(super) path: &'p str,
+    pub(super) value: Value<'a>,
+}
+
+/// What was found so far.
+pub(super) struct Reading<'p, 'a> {
+    pub(super) plan: &'p Plan,
+    pub(super) values: Vec<Value<'a>>,
+    /// One more than may be, at most: that one says already that there are too many.
+    pub(super) ids: ArrayVec<Found<'p, 'a>, { MAX_IDS + 1 }>,
+    pub(super) asked: Vec<Value<'a>>,
+}
+
+impl<'p, 'a> Reading<'p, 'a> {
+    pub(super) fn new(plan: &'p Plan) -> Self {
+        Self { plan, values: plan.absent.clone(), ids: ArrayVec::new(), asked: Vec::new() }
+    }
+
+    /// The value in a slot.
+    pub(super) fn value(&self, slot: Option<usize>) -> &Value<'a> {
+        slot.map_or(&Value::Absent, |slot| &self.values[slot])
+    }
+
+    /// Takes a value that was read.
+    #[inline]
+    pub(super) fn take(&mut self, leaf: &Leaf, is_in_list: bool, value: Value<'a>) -> Result<(), Malformed> {
+        let (last, others) = leaf.slots.split_last().expect("a leaf has a slot");
+        for slot in others {
+            self.fill(*slot, is_in_list, value.clone())?;
+        }
+        self.fill(*last, is_in_list, value)
+    }
+
+    #[inline]
+    fn fill(&mut self, slot: usize, is_in_list: bool, value: Value<'a>) -> Result<(), Malformed> {
+        match &self.plan.roles[slot] {
+            _ if !is_in_list => self.values[slot] = value,
+            // A schema lets none through; JSON may have a list anywhere.
+            Role::Single | Role::Listed => return Err(Malformed),
+            Role::Asked | Role::Id { .. } => return self.hand_over(slot, value),
+        }
+        Ok(())
+    }
+
+    /// Forgets what was found under a node: one more element of a list begins.
+    pub(super) fn begin(&mut self, node: &Node) {
+        for slot in &node.slots {
+            self.values[*slot] = self.plan.absent[*slot].clone();
+        }
+    }
+
+    /// Takes ids and strategies out of the slots under a node: it has ended.
+    pub(super) fn end(&mut self, node: &Node) -> Result<(), Malformed> {
+        for slot in &node.slots {
+            if !matches!(self.plan.roles[*slot], Role::Single) && !self.values[*slot].is_absent() {
+                let value = std::mem::replace(&mut self.values[*slot], Value::Absent);
+                self.hand_over(*slot, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, slot: usize, value: Value<'a>) -> Result<(), Malformed> {
+        let plan = self.plan;
+        match &plan.roles[slot] {
+            Role::Single => {}
+            Role::Asked => return self.ask(value),
+            Role::Id { field, path } => {
+                let _ = self.ids.try_push(Found { field: *field, path, value });
+            }
+            Role::Listed => {
+                if let Some(list) = &plan.list {
+                    let (mut kind_digits, mut secure_digits) = (Digits::new(), Digits::new());
+                    let kind = self.values[list.kind].text(&mut kind_digits);
+                    let secure = self.value(list.secure).text(&mut secure_digits);
+                    if let Some(field) = list.field(kind, secure) {
+                        let _ = self.ids.try_push(Found { field, path: &list.path, value });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a strategy, or several with the separator between.
+    fn ask(&mut self, value: Value<'a>) -> Result<(), Malformed> {
+        match (&self.plan.separator, value) {
+            (Some(separator), Value::Bytes(text)) => {
+                for part in split(text, separator.as_bytes()) {
+                    self.ask_one(Value::Bytes(part))?;
+                }
+                Ok(())
+            }
+            (Some(separator), Value::Owned(text)) => {
+                for part in split(&text, separator.as_bytes()) {
+                    self.ask_one(Value::Owned(part.into()))?;
+                }
+                Ok(())
+            }
+            (_, value) => self.ask_one(value),
+        }
+    }
+
+    fn ask_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
+        let is_empty = match &value {
+            Value::Absent => true,
+            Value::Bytes(text) => text.is_empty(),
+            Value::Owned(text) => text.is_empty(),
+            Value::Int(_) | Value::Uint(_) => false,
+        };
+        if is_empty {
+            return Ok(());
+        }
+        if self.asked.len() == MAX_ASKED {
+            return Err(Malformed);
+        }
+        self.asked.push(value);
+        Ok(())
+    }
+}
+
+/// The parts of a text between separators, without the spaces around them. A separator is not empty.
+fn split<'t>(mut text: &'t [u8], separator: &[u8]) -> impl Iterator<Item = &'t [u8]> {
+    let mut is_over = false;
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        let end = text.windows(separator.len()).position(|window| window == separator);
+        let part = &text[..end.unwrap_or(text.len())];
+        match end {
+            Some(end) => text = &text[end + separator.len()..],
+            None => is_over = true,
+        }
+        Some(part.trim_ascii())
+    })
+}

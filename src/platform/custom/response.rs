@@ -1,0 +1,274 @@
+//! What is written into a response: a tree of its mapped fields, compiled when the config is read.
+//!
+//! [`super::writer`] writes it. A message in the tree is written if anything in it is.
+
+use prost_reflect::MessageDescriptor;
+
+use super::mapping::{CodeMapping, Mistake, Named, ResponseMapping, VerdictsMapping};
+use super::schema::{End, Scalar, Schema, Step, check_number, check_single, resolve};
+use super::value::integer_of;
+
+/// A field of a response, of a message in it, or of a verdict.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) number: u32,
+    pub(super) name: String,
+    pub(super) item: Item,
+}
+
+/// What a field is filled with.
+#[derive(Debug)]
+pub(super) enum Item {
+    Message(Vec<Field>),
+    RequestId(Scalar),
+    Code(Scalar),
+    /// A list of messages, one for each strategy.
+    Verdicts(Vec<Field>),
+    /// In a verdict: the strategy.
+    Strategy(Scalar),
+    /// In a verdict: whether it bids.
+    IsAccepted(Scalar),
+    /// A list of strategies.
+    Accepted {
+        scalar: Scalar,
+        is_packed: bool,
+    },
+    /// The same in one string.
+    Joined {
+        separator: String,
+    },
+    Cache(Scalar),
+}
+
+/// What the whole answer's number may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Codes {
+    pub(super) bid: i64,
+    pub(super) no_bid: i64,
+    pub(super) error: Option<i64>,
+}
+
+/// A compiled response.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) fields: Vec<Field>,
+    /// None if no number is mapped.
+    pub(super) codes: Option<Codes>,
+    pub(super) is_json: bool,
+    /// Whether JSON has strategies as numbers.
+    pub(super) strategies_are_numbers: bool,
+}
+
+impl Response {
+    /// Compiles a response for these strategy ids.
+    pub(super) fn compile<'i>(
+        schema: &Schema,
+        mapping: &ResponseMapping,
+        mut ids: impl Iterator<Item = &'i [u8]>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Self {
+        let fields = Vec::new();
+        let mut compiler =
+            Compiler { schema, fields, must_be_number: mapping.strategies_are_numbers, mistakes };
+        let message = schema.response();
+        compiler.add(message, mapping.request_id.as_ref(), |_, _, step| Ok(Item::RequestId(step.value())));
+        compiler.add(message, mapping.code.as_ref().map(|code| &code.field), |schema, named, step| {
+            let code = mapping.code.as_ref().expect("its field is being compiled");
+            code_item(schema, named, step, code)
+        });
+        if let Some(verdicts) = &mapping.verdicts {
+            compiler.verdicts(verdicts);
+        }
+        compiler.accepted(mapping);
+        compiler.add(message, mapping.cache.as_ref(), |schema, named, step| {
+            check_number(named, schema, std::slice::from_ref(step))?;
+            Ok(Item::Cache(step.value()))
+        });
+        let must_be_number = compiler.must_be_number;
+        let Compiler { mut fields, .. } = compiler;
+        if let Some(id) = ids.find(|id| must_be_number && integer_of(id).is_none()) {
+            let found = format!("has strategy {:?}, which goes into a number", String::from_utf8_lossy(id));
+            let accepted = "whole numbers as ids in strategies".to_owned();
+            mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+        }
+        if let Some(message) = message {
+            sort(&mut fields);
+            if mapping.is_whole {
+                required(message, &fields, mapping, mistakes);
+            }
+        }
+        if mapping.is_whole && !says_no(mapping) {
+            let found = "has no way to say no".to_owned();
+            let accepted = "code with a no_bid that is not its bid, verdicts, or accepted".to_owned();
+            mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+        }
+        let codes = mapping.code.as_ref();
+        let codes = codes.map(|code| Codes { bid: code.bid, no_bid: code.no_bid, error: code.error });
+        let strategies_are_numbers = mapping.strategies_are_numbers;
+        Self { fields, codes, is_json: message.is_none(), strategies_are_numbers }
+    }
+}
+
+fn says_no(mapping: &ResponseMapping) -> bool {
+    mapping.verdicts.is_some()
+        || mapping.accepted.is_some()
+        || mapping.code.as_ref().is_some_and(|code| code.bid != code.no_bid)
+}
+
+struct Compiler<'a> {
+    schema: &'a Schema,
+    fields: Vec<Field>,
+    /// Whether a strategy goes anywhere where only a number fits.
+    must_be_number: bool,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Compiler<'_> {
+    /// Adds a single field, as `item` makes it of the last step.
+    fn add(
+        &mut self,
+        message: Option<&MessageDescriptor>,
+        named: Option<&Named>,
+        item: impl FnOnce(&Schema, &Named, &Step) -> Result<Item, Mistake>,
+    ) {
+        let Some(named) = named else { return };
+        let added = resolve(message, named, End::Value).and_then(|steps| {
+            check_single(named, &steps)?;
+            let (step, above) = steps.split_last().expect("a path has at least one name");
+            insert(&mut self.fields, named, above, step, item(self.schema, named, step)?)
+        });
+        self.mistakes.extend(added.err());
+    }
+
+    fn verdicts(&mut self, mapping: &VerdictsMapping) {
+        let list = resolve(self.schema.response(), &mapping.list, End::Message);
+        let Some(steps) = self.checked(list) else { return };
+        let (list, above) = steps.split_last().expect("a path has at least one name");
+        let single = check_single(&mapping.list, above);
+        if self.checked(single).is_none() {
+            return;
+        }
+        if self.schema.response().is_some() && !list.is_list {
+            self.mistakes.push(mapping.list.mistake("it is not repeated", "a list of messages"));
+            return;
+        }
+        let outer = std::mem::take(&mut self.fields);
+        let entry = list.message.as_ref();
+        let mut is_number = false;
+        self.add(entry, Some(&mapping.strategy), |_, _, step| {
+            is_number = step.value().is_number();
+            Ok(Item::Strategy(step.value()))
+        });
+        self.add(entry, Some(&mapping.accepted), |schema, named, step| {
+            check_number(named, schema, std::slice::from_ref(step))?;
+            Ok(Item::IsAccepted(step.value()))
+        });
+        self.must_be_number |= is_number;
+        let mut entry = std::mem::replace(&mut self.fields, outer);
+        if self.schema.response().is_some() {
+            sort(&mut entry);
+        }
+        let inserted = insert(&mut self.fields, &mapping.list, above, list, Item::Verdicts(entry));
+        self.mistakes.extend(inserted.err());
+    }
+
+    fn accepted(&mut self, mapping: &ResponseMapping) {
+        let Some(named) = &mapping.accepted else { return };
+        let Some(steps) = self.checked(resolve(self.schema.response(), named, End::Value)) else { return };
+        let (step, above) = steps.split_last().expect("a path has at least one name");
+        let is_protobuf = self.schema.response().is_some();
+        let item = match &mapping.accepted_separator {
+            Some(_) if step.is_list || step.value() != Scalar::Text => {
+                Err(named.mistake("it is no single string", "a string for accepted_separator"))
+            }
+            Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
+            None if is_protobuf && !step.is_list => {
+                Err(named.mistake("it is not repeated", "a list, or a string and accepted_separator"))
+            }
+            None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
+        };
+        self.must_be_number |= step.value().is_number();
+        let inserted = check_single(named, above)
+            .and(item)
+            .and_then(|item| insert(&mut self.fields, named, above, step, item));
+        self.mistakes.extend(inserted.err());
+    }
+
+    fn checked<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
+        result.map_err(|mistake| self.mistakes.push(mistake)).ok()
+    }
+}
+
+fn code_item(schema: &Schema, named: &Named, step: &Step, code: &CodeMapping) -> Result<Item, Mistake> {
+    check_number(named, schema, std::slice::from_ref(step))?;
+    let scalar = step.value();
+    let mut numbers = [Some(code.bid), Some(code.no_bid), code.error].into_iter().flatten();
+    match numbers.find(|number| !scalar.holds((*number).into())) {
+        Some(number) => {
+            Err(named.mistake(&format!("it does not hold {number}"), "numbers that its type holds"))
+        }
+        None => Ok(Item::Code(scalar)),
+    }
+}
+
+/// Puts an item under the messages above it.
+fn insert(
+    mut fields: &mut Vec<Field>,
+    named: &Named,
+    above: &[Step],
+    step: &Step,
+    item: Item,
+) -> Result<(), Mistake> {
+    let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
+    for step in above {
+        let place = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
+            let item = Item::Message(Vec::new());
+            fields.push(Field { number: step.number, name: step.name.clone(), item });
+            fields.len() - 1
+        });
+        match &mut fields[place].item {
+            Item::Message(inner) => fields = inner,
+            _ => return twice(),
+        }
+    }
+    if fields.iter().any(|field| field.name == step.name) {
+        return twice();
+    }
+    fields.push(Field { number: step.number, name: step.name.clone(), item });
+    Ok(())
+}
+
+/// Protobuf's fields go in the order of their numbers; JSON's stay in the config's.
+fn sort(fields: &mut [Field]) {
+    fields.sort_by_key(|field| field.number);
+    for field in fields {
+        if let Item::Message(inner) = &mut field.item {
+            sort(inner);
+        }
+    }
+}
+
+/// A message without a field that it requires cannot be read by anybody.
+fn required(
+    message: &MessageDescriptor,
+    fields: &[Field],
+    mapping: &ResponseMapping,
+    mistakes: &mut Vec<Mistake>,
+) {
+    for field in message.fields() {
+        let mapped = fields.iter().find(|mapped| mapped.number == field.number());
+        match mapped.map(|mapped| &mapped.item) {
+            None if field.is_required() => {
+                let found = format!("maps nothing to {}.{}", message.name(), field.name());
+                let accepted = "a mapping of every required field".to_owned();
+                mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+            }
+            Some(Item::Message(inner) | Item::Verdicts(inner)) => {
+                if let Some(message) = field.kind().as_message() {
+                    required(message, inner, mapping, mistakes);
+                }
+            }
+            _ => {}
+        }
+    }
+}

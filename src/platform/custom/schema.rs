@@ -1,0 +1,271 @@
+//! What bodies are made of: an operator's `.proto`, compiled when the config is read, or JSON, of which nothing is known.
+//!
+//! Names are resolved here, once; requests meet only what comes out of it.
+
+use std::path::Path;
+
+use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+
+use super::mapping::{Mistake, Named};
+
+/// Fields that a path may go through.
+const MAX_DEPTH: usize = 16;
+
+/// What the bodies are.
+#[derive(Debug)]
+pub enum Schema {
+    /// Messages of a `.proto`.
+    Protobuf {
+        /// What comes.
+        request: MessageDescriptor,
+        /// What goes.
+        response: MessageDescriptor,
+    },
+    /// JSON.
+    Json,
+}
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Int32,
+    Int64,
+    Uint32,
+    Uint64,
+    Sint32,
+    Sint64,
+    Fixed32,
+    Fixed64,
+    Sfixed32,
+    Sfixed64,
+    Bool,
+    Enum,
+    /// A string or bytes; for JSON, whatever comes.
+    Text,
+}
+
+impl Scalar {
+    /// The least and the greatest number that it holds; none if it holds text.
+    pub(super) const fn range(self) -> Option<(i128, i128)> {
+        Some(match self {
+            Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => (i32::MIN as i128, i32::MAX as i128),
+            Self::Int64 | Self::Sint64 | Self::Sfixed64 => (i64::MIN as i128, i64::MAX as i128),
+            Self::Uint32 | Self::Fixed32 => (0, u32::MAX as i128),
+            Self::Uint64 | Self::Fixed64 => (0, u64::MAX as i128),
+            Self::Bool => (0, 1),
+            Self::Text => return None,
+        })
+    }
+
+    pub(super) const fn is_number(self) -> bool {
+        self.range().is_some()
+    }
+
+    pub(super) fn holds(self, number: i128) -> bool {
+        self.range().is_none_or(|(least, greatest)| (least..=greatest).contains(&number))
+    }
+}
+
+/// One field of a path.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    /// 0 in JSON, which has none.
+    pub(super) number: u32,
+    /// Whether it is repeated. JSON does not say before it comes.
+    pub(super) is_list: bool,
+    /// Whether it is packed when it is written.
+    pub(super) is_packed: bool,
+    /// What it holds; a step that is not the last holds a message.
+    pub(super) scalar: Option<Scalar>,
+    /// The names of the numbers that it holds.
+    pub(super) names: Option<EnumDescriptor>,
+    /// Whether an absent number cannot be told from 0.
+    pub(super) is_zero_when_absent: bool,
+    /// What is in it, if it is a message.
+    pub(super) message: Option<MessageDescriptor>,
+    /// `Device.imei`, for mistakes.
+    label: String,
+}
+
+/// Compiles a `.proto`; what it imports is looked for beside it, and Google's own files are there always.
+///
+/// # Errors
+///
+/// The compiler's message, with file, line and column where it has them.
+pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| "is no file's name".to_owned())?;
+    let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
+        compiler.include_source_info(false).open_file(folder.join(name))?;
+        Ok(compiler.descriptor_pool())
+    });
+    compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
+        true => "there is no such file".to_owned(),
+        false => format!("{error:?}"),
+    })
+}
+
+/// The full names of a pool's messages, but for Google's own.
+pub fn messages(pool: &DescriptorPool) -> Vec<String> {
+    let is_own =
+        |message: &MessageDescriptor| message.package_name() != "google.protobuf" && !message.is_map_entry();
+    pool.all_messages().filter(is_own).map(|message| message.full_name().to_owned()).collect()
+}
+
+impl Schema {
+    pub(super) const fn request(&self) -> Option<&MessageDescriptor> {
+        match self {
+            Self::Protobuf { request, .. } => Some(request),
+            Self::Json => None,
+        }
+    }
+
+    pub(super) const fn response(&self) -> Option<&MessageDescriptor> {
+        match self {
+            Self::Protobuf { response, .. } => Some(response),
+            Self::Json => None,
+        }
+    }
+}
+
+/// What a path's last field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Value,
+    Message,
+}
+
+/// The fields that a path goes through, from a message, or from anything in JSON.
+pub(super) fn resolve(
+    message: Option<&MessageDescriptor>,
+    named: &Named,
+    end: End,
+) -> Result<Vec<Step>, Mistake> {
+    let segments: Vec<&str> = named.text.split('.').collect();
+    if segments.len() > MAX_DEPTH || segments.iter().any(|segment| segment.is_empty()) {
+        let accepted = format!("at most {MAX_DEPTH} names with dots between, such as device.imei");
+        return Err(named.mistake("is no path", &accepted));
+    }
+    let mut message = message.cloned();
+    let mut steps = Vec::with_capacity(segments.len());
+    for (place, segment) in segments.iter().enumerate() {
+        let is_last = place + 1 == segments.len();
+        let holds_value = is_last && end == End::Value;
+        let Some(parent) = message.take() else {
+            steps.push(Step::of_json(segment, holds_value));
+            continue;
+        };
+        let Some(field) = parent.get_field_by_name(segment) else {
+            let why = format!("{} has no field {segment:?}", parent.name());
+            return Err(named.mistake(&why, &names(&parent)));
+        };
+        let label = format!("{}.{segment}", parent.name());
+        let kind = field.kind();
+        message = kind.as_message().cloned();
+        let scalar = scalar(&kind);
+        if field.is_map() || field.is_group() || (message.is_none() && scalar.is_none()) {
+            let what = if field.is_map() {
+                "map"
+            } else if field.is_group() {
+                "group"
+            } else {
+                "float"
+            };
+            return Err(named.mistake(&format!("{label} is a {what}"), &names(&parent)));
+        }
+        match (&message, holds_value) {
+            (Some(message), true) => {
+                let why = format!("{label} is a message");
+                let accepted = format!("one of its fields: {}", names(message));
+                return Err(named.mistake(&why, &accepted));
+            }
+            (None, false) => {
+                let why = format!("{label} is no message, and so has no fields");
+                return Err(named.mistake(&why, "a field that is a message"));
+            }
+            _ => steps.push(Step::of_protobuf(&field, scalar, label)),
+        }
+    }
+    Ok(steps)
+}
+
+impl Step {
+    /// The type of the value that a path ends with.
+    pub(super) fn value(&self) -> Scalar {
+        self.scalar.expect("a path to a value ends with one")
+    }
+
+    fn of_json(name: &str, holds_value: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            number: 0,
+            is_list: false,
+            is_packed: false,
+            scalar: holds_value.then_some(Scalar::Text),
+            names: None,
+            is_zero_when_absent: false,
+            message: None,
+            label: name.to_owned(),
+        }
+    }
+
+    fn of_protobuf(field: &FieldDescriptor, scalar: Option<Scalar>, label: String) -> Self {
+        let is_list = field.cardinality() == Cardinality::Repeated;
+        let is_number = scalar.is_some_and(Scalar::is_number);
+        Self {
+            name: field.name().to_owned(),
+            number: field.number(),
+            is_list,
+            is_packed: field.is_packed(),
+            scalar,
+            names: field.kind().as_enum().cloned(),
+            is_zero_when_absent: is_number && !is_list && !field.supports_presence(),
+            message: field.kind().as_message().cloned(),
+            label,
+        }
+    }
+}
+
+/// Nothing if none of the steps is repeated.
+pub(super) fn check_single(named: &Named, steps: &[Step]) -> Result<(), Mistake> {
+    match steps.iter().find(|step| step.is_list) {
+        None => Ok(()),
+        Some(step) => Err(named.mistake(&format!("{} is repeated", step.label), "a field that comes once")),
+    }
+}
+
+/// Nothing if the last step holds a number, or anything in JSON.
+pub(super) fn check_number(named: &Named, schema: &Schema, steps: &[Step]) -> Result<(), Mistake> {
+    let is_number = steps.last().and_then(|step| step.scalar).is_some_and(Scalar::is_number);
+    match (schema, steps.last()) {
+        (Schema::Protobuf { .. }, Some(step)) if !is_number => {
+            Err(named.mistake(&format!("{} is no number", step.label), "an integer, an enum or a bool"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn names(message: &MessageDescriptor) -> String {
+    let names: Vec<String> = message.fields().map(|field| field.name().to_owned()).collect();
+    names.join(", ")
+}
+
+const fn scalar(kind: &Kind) -> Option<Scalar> {
+    Some(match kind {
+        Kind::Int32 => Scalar::Int32,
+        Kind::Int64 => Scalar::Int64,
+        Kind::Uint32 => Scalar::Uint32,
+        Kind::Uint64 => Scalar::Uint64,
+        Kind::Sint32 => Scalar::Sint32,
+        Kind::Sint64 => Scalar::Sint64,
+        Kind::Fixed32 => Scalar::Fixed32,
+        Kind::Fixed64 => Scalar::Fixed64,
+        Kind::Sfixed32 => Scalar::Sfixed32,
+        Kind::Sfixed64 => Scalar::Sfixed64,
+        Kind::Bool => Scalar::Bool,
+        Kind::Enum(_) => Scalar::Enum,
+        Kind::String | Kind::Bytes => Scalar::Text,
+        Kind::Float | Kind::Double | Kind::Message(_) => return None,
+    })
+}

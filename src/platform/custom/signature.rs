@@ -1,0 +1,182 @@
+//! Whether a request was signed by who knows a secret, and not too long ago.
+//!
+//! What is signed, [`super::template`] says. The digest is compared in a time that does not depend on where it differs, with that of
+//! every secret, also when one has matched. A field's text is signed as it stands in the body; numbers as their decimal digits. What
+//! is not there is empty.
+
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use md5::{Digest, Md5};
+use sha1::Sha1;
+use sha2::Sha256;
+use subtle::{Choice, ConstantTimeEq as _};
+
+use super::mapping::SignatureMapping;
+use super::plan::Planner;
+use super::reading::Reading;
+use super::template::{self, Part, Source};
+use super::value::integer_of;
+use crate::platform::{Failure, Head, Secret};
+
+/// How the signed text becomes a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// MD5 of the text.
+    Md5,
+    /// SHA-1 of the text.
+    Sha1,
+    /// SHA-256 of the text.
+    Sha256,
+    /// HMAC-SHA-256 of the text, keyed with the secret.
+    HmacSha256,
+}
+
+/// The case of a digest's hex digits. The other one is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HexCase {
+    /// `0a1b`
+    Lower,
+    /// `0A1B`
+    Upper,
+}
+
+/// What a timestamp counts since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimestampUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+/// A compiled check.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub(super) is_observed: bool,
+    algorithm: Algorithm,
+    encoding: HexCase,
+    template: Vec<Part>,
+    source: Source,
+    timestamp: Option<Timestamp>,
+    secrets: Vec<Secret>,
+}
+
+/// How old a request may be.
+#[derive(Debug)]
+struct Timestamp {
+    source: Source,
+    unit: TimestampUnit,
+    max_skew: Duration,
+}
+
+impl Signature {
+    /// Compiles a check; its fields join the planner's.
+    pub(super) fn compile(planner: &mut Planner<'_>, mapping: &SignatureMapping) -> Option<Self> {
+        let template = template::compile(planner, &mapping.template);
+        if let Some(parts) = &template
+            && mapping.algorithm != Algorithm::HmacSha256
+            && !template::has_secret(parts)
+        {
+            planner.mistake(template::without_secret(&mapping.template));
+        }
+        let source = Source::compile(planner, &mapping.source);
+        let timestamp = mapping.timestamp.as_ref().and_then(|named| {
+            Some(Timestamp {
+                source: Source::compile(planner, named)?,
+                unit: mapping.timestamp_unit,
+                max_skew: mapping.max_skew?,
+            })
+        });
+        Some(Self {
+            is_observed: mapping.is_observed,
+            algorithm: mapping.algorithm,
+            encoding: mapping.encoding,
+            template: template?,
+            source: source?,
+            timestamp,
+            secrets: mapping.secrets.clone(),
+        })
+    }
+
+    /// Whether the request is signed, and of a time near `now`, which is asked for only if that matters.
+    pub(super) fn check(
+        &self,
+        reading: &Reading<'_, '_>,
+        head: &Head<'_>,
+        body: &[u8],
+        now: impl FnOnce() -> Duration,
+    ) -> Result<(), Failure> {
+        let is_right = self.source.with(reading, head, |signature| {
+            let mut is_right = Choice::from(0);
+            for secret in &self.secrets {
+                is_right |= self.is_of(secret, signature, reading, head, body);
+            }
+            bool::from(is_right)
+        });
+        if !is_right {
+            return Err(Failure::BadSignature);
+        }
+        let Some(timestamp) = &self.timestamp else { return Ok(()) };
+        let time = timestamp.source.with(reading, head, integer_of).ok_or(Failure::BadTimestamp)?;
+        let (now, max_skew) = (now(), timestamp.max_skew);
+        let (now, max_skew) = match timestamp.unit {
+            TimestampUnit::Seconds => (i128::from(now.as_secs()), i128::from(max_skew.as_secs())),
+            TimestampUnit::Milliseconds => (as_signed(now.as_millis()), as_signed(max_skew.as_millis())),
+        };
+        if (now - time).abs() <= max_skew { Ok(()) } else { Err(Failure::BadTimestamp) }
+    }
+
+    fn is_of(
+        &self,
+        secret: &Secret,
+        signature: &[u8],
+        reading: &Reading<'_, '_>,
+        head: &Head<'_>,
+        body: &[u8],
+    ) -> Choice {
+        let feed = |update: &mut dyn FnMut(&[u8])| {
+            for part in &self.template {
+                match part {
+                    Part::Literal(text) => update(text.as_bytes()),
+                    Part::Secret => update(secret.expose()),
+                    Part::Body => update(body),
+                    Part::Value(source) => source.with(reading, head, &mut *update),
+                }
+            }
+        };
+        match self.algorithm {
+            Algorithm::Md5 => self.is_hex_of(&digest::<Md5>(feed), signature),
+            Algorithm::Sha1 => self.is_hex_of(&digest::<Sha1>(feed), signature),
+            Algorithm::Sha256 => self.is_hex_of(&digest::<Sha256>(feed), signature),
+            Algorithm::HmacSha256 => {
+                let mut mac =
+                    Hmac::<Sha256>::new_from_slice(secret.expose()).expect("a key may be of any length");
+                feed(&mut |bytes| mac.update(bytes));
+                self.is_hex_of(&mac.finalize().into_bytes(), signature)
+            }
+        }
+    }
+
+    /// Whether the signature is the digest in hex.
+    fn is_hex_of(&self, digest: &[u8], signature: &[u8]) -> Choice {
+        let mut hex = [0; 64];
+        let hex = &mut hex[..2 * digest.len()];
+        let encoded = match self.encoding {
+            HexCase::Lower => const_hex::encode_to_slice(digest, hex),
+            HexCase::Upper => const_hex::encode_to_slice_upper(digest, hex),
+        };
+        encoded.expect("there are two digits' room for each byte");
+        (&*hex).ct_eq(signature)
+    }
+}
+
+fn digest<D: Digest>(feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> impl std::ops::Deref<Target = [u8]> {
+    let mut digest = D::new();
+    feed(&mut |bytes| digest.update(bytes));
+    digest.finalize()
+}
+
+fn as_signed(number: u128) -> i128 {
+    i128::try_from(number).unwrap_or(i128::MAX)
+}

@@ -1,0 +1,170 @@
+//! What a signature is made over: the config's template, its names looked up when the config is read.
+
+use http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+
+use super::mapping::{Mistake, Named};
+use super::plan::Planner;
+use super::reading::Reading;
+use super::value::Digits;
+use crate::platform::Head;
+
+/// Where in a request a value stands.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A field of the body, by its slot.
+    Body(usize),
+    Header(HeaderName),
+    /// A parameter of the target, percent-decoded.
+    Query(String),
+}
+
+/// One piece of what is signed.
+#[derive(Debug)]
+pub(super) enum Part {
+    Literal(String),
+    Secret,
+    /// The body's bytes, all of them.
+    Body,
+    Value(Source),
+}
+
+const SOURCES: &str = "a field's path, body:PATH, header:NAME or query:NAME";
+
+impl Source {
+    pub(super) fn compile(planner: &mut Planner<'_>, named: &Named) -> Option<Self> {
+        if let Some(name) = named.text.strip_prefix("header:") {
+            return match HeaderName::from_bytes(name.as_bytes()) {
+                Ok(name) => Some(Self::Header(name)),
+                Err(_) => {
+                    planner.mistake(named.mistake("is no header's name", SOURCES));
+                    None
+                }
+            };
+        }
+        if let Some(name) = named.text.strip_prefix("query:") {
+            return Some(Self::Query(name.to_owned()));
+        }
+        let path = named.text.strip_prefix("body:").unwrap_or(&named.text).to_owned();
+        planner.single(&Named { text: path, place: named.place.clone() }).map(Self::Body)
+    }
+
+    /// Hands the value to `use_it`; empty if it is not there.
+    pub(super) fn with<R>(
+        &self,
+        reading: &Reading<'_, '_>,
+        head: &Head<'_>,
+        use_it: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        match self {
+            Self::Body(slot) => use_it(reading.values[*slot].text(&mut Digits::new())),
+            Self::Header(name) => use_it(header(head.headers, name)),
+            Self::Query(name) => use_it(&parameter(head.query, name)),
+        }
+    }
+}
+
+/// The last of the headers of that name, as with fields.
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
+    headers.get_all(name).iter().next_back().map_or(b"", |value| value.as_bytes())
+}
+
+/// The last of the parameters of that name.
+fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
+    let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let last = pairs.filter(|(key, _)| percent_decode_str(key).eq(name.bytes())).last();
+    last.map_or(Cow::Borrowed(b""), |(_, value)| percent_decode_str(value).into())
+}
+
+/// Compiles a template: `{field.path}`, `{secret}`, `{body}`, `{header:NAME}`, `{query:NAME}`, and `{{` and `}}` for braces.
+pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec<Part>> {
+    let words = match split(&template.text) {
+        Ok(words) => words,
+        Err(why) => {
+            planner.mistake(template.mistake(why, "{name}, and {{ or }} for a brace itself"));
+            return None;
+        }
+    };
+    let part = |(is_name, text): (bool, String)| match text.as_str() {
+        _ if !is_name => Some(Part::Literal(text)),
+        "secret" => Some(Part::Secret),
+        "body" => Some(Part::Body),
+        _ => {
+            let named = Named { place: template.place.clone(), text };
+            Source::compile(planner, &named).map(Part::Value)
+        }
+    };
+    // Every part is looked at before any failure counts: all mistakes are told at once.
+    let parts: Vec<Option<Part>> = words.into_iter().map(part).collect();
+    parts.into_iter().collect()
+}
+
+/// The pieces of a template, and whether each is a name.
+fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
+    let mut words = Vec::new();
+    let mut literal = String::new();
+    let mut rest = template;
+    while let Some(place) = rest.find(['{', '}']) {
+        literal.push_str(&rest[..place]);
+        let brace = &rest[place..=place];
+        rest = &rest[place + 1..];
+        if let Some(after) = rest.strip_prefix(brace) {
+            literal.push_str(brace);
+            rest = after;
+        } else if brace == "}" {
+            return Err("a } closes nothing");
+        } else {
+            let (name, after) = rest.split_once('}').ok_or("a { is not closed")?;
+            if !literal.is_empty() {
+                words.push((false, std::mem::take(&mut literal)));
+            }
+            words.push((true, name.to_owned()));
+            rest = after;
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        words.push((false, literal));
+    }
+    Ok(words)
+}
+
+/// Whether a template has the secret in it.
+pub(super) fn has_secret(parts: &[Part]) -> bool {
+    parts.iter().any(|part| matches!(part, Part::Secret))
+}
+
+/// A mistake about a template that anybody could sign.
+pub(super) fn without_secret(template: &Named) -> Mistake {
+    template.mistake("anybody could sign so", "a template with {secret}, or algorithm = \"hmac-sha256\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_split_into_literals_and_names() {
+        let words = |text| {
+            let show = |(is_name, text)| if is_name { format!("<{text}>") } else { text };
+            split(text).map(|words| words.into_iter().map(show).collect::<Vec<_>>())
+        };
+        assert_eq!(words("").unwrap(), [""; 0]);
+        assert_eq!(words("{a}{b.c}-{secret}").unwrap(), ["<a>", "<b.c>", "-", "<secret>"]);
+        assert_eq!(words("k={a}&{{x}}").unwrap(), ["k=", "<a>", "&{x}"]);
+        assert_eq!(words("{a}{{{b}}}").unwrap(), ["<a>", "{", "<b>", "}"]);
+        assert_eq!(words("{a"), Err("a { is not closed"));
+        assert_eq!(words("a}"), Err("a } closes nothing"));
+    }
+
+    #[test]
+    fn a_parameter_is_decoded_and_the_last_one_counts() {
+        let query = Some("a=1&sign=x%2By&b&sign=%41%42");
+        assert_eq!(*parameter(query, "sign"), *b"AB");
+        assert_eq!(*parameter(query, "a"), *b"1");
+        assert_eq!(*parameter(query, "b"), *b"");
+        assert_eq!(*parameter(query, "c"), *b"");
+        assert_eq!(*parameter(None, "a"), *b"");
+    }
+}

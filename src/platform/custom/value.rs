@@ -1,0 +1,80 @@
+//! One value of a request: a slice of the body, or a number.
+//!
+//! Values may be device ids, so `Debug` hides them.
+
+use std::fmt::{self, Write as _};
+
+use arrayvec::ArrayString;
+
+/// Room for any 64-bit number in decimal.
+pub(super) type Digits = ArrayString<20>;
+
+/// A value.
+#[derive(Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    /// None.
+    Absent,
+    Int(i64),
+    /// Also a bool, as 1 or 0.
+    Uint(u64),
+    /// As it stands in the body.
+    Bytes(&'a [u8]),
+    /// A JSON string that had escapes.
+    Owned(Box<[u8]>),
+}
+
+impl Value<'_> {
+    pub(super) const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The bytes of a string, the decimal digits of a number, nothing for what is absent.
+    #[inline]
+    pub(super) fn text<'v>(&'v self, digits: &'v mut Digits) -> &'v [u8] {
+        digits.clear();
+        let written = match self {
+            Self::Absent => return b"",
+            Self::Bytes(bytes) => return bytes,
+            Self::Owned(bytes) => return bytes,
+            Self::Int(number) => write!(digits, "{number}"),
+            Self::Uint(number) => write!(digits, "{number}"),
+        };
+        written.expect("20 digits hold any 64-bit number");
+        digits.as_bytes()
+    }
+
+    /// The number, also one written as text.
+    pub(super) fn integer(&self) -> Option<i128> {
+        match self {
+            Self::Absent => None,
+            Self::Int(number) => Some((*number).into()),
+            Self::Uint(number) => Some((*number).into()),
+            Self::Bytes(text) => integer_of(text),
+            Self::Owned(text) => integer_of(text),
+        }
+    }
+
+    /// Whether a probe's mark says so. A string says it in words.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Int(number) => *number != 0,
+            Self::Uint(number) => *number != 0,
+            Self::Bytes(text) => matches!(*text, b"true" | b"1"),
+            Self::Owned(text) => matches!(&**text, b"true" | b"1"),
+        }
+    }
+}
+
+/// A 64-bit number in decimal, and nothing else.
+pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
+    let number: i128 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
+}
+
+/// Hides the value.
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_absent() { "Absent" } else { "Value(hidden)" })
+    }
+}

@@ -1,0 +1,267 @@
+//! Writes responses, in protobuf or JSON, along a compiled tree.
+//!
+//! Numbers are written even when they are 0 or false: to a platform that reads an absent code as a yes, and to a reader with proto2's
+//! eyes, that makes the difference; proto3 reads both alike. A strategy that was asked about as text and goes into a number, and is none,
+//! is ours for certain not: there is no way to echo it, and it is left out.
+
+use bytes::BufMut as _;
+use prost::encoding::{encode_key, encode_varint};
+
+use super::response::{Field, Item, Response};
+use super::schema::Scalar;
+use super::value::{Digits, Value};
+
+/// What a response says.
+pub(super) struct Answer<'s, 'a> {
+    pub(super) request_id: &'s Value<'a>,
+    pub(super) code: i64,
+    /// Strategies and whether they bid.
+    pub(super) verdicts: &'s [(Value<'a>, bool)],
+    /// Strategies that bid, each once.
+    pub(super) accepted: &'s [&'s [u8]],
+    pub(super) cache_seconds: Option<u32>,
+}
+
+type Verdict<'s, 'a> = Option<&'s (Value<'a>, bool)>;
+
+impl Response {
+    /// Writes an answer.
+    pub(super) fn write(&self, answer: &Answer<'_, '_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + 32 * (answer.verdicts.len() + answer.accepted.len()));
+        if self.is_json {
+            self.object(&self.fields, answer, None, &mut out);
+        } else {
+            message(&self.fields, answer, None, &mut out);
+        }
+        out
+    }
+
+    /// False if it is a verdict whose strategy cannot be written.
+    fn object(
+        &self,
+        fields: &[Field],
+        answer: &Answer<'_, '_>,
+        verdict: Verdict<'_, '_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        out.push(b'{');
+        let start = out.len();
+        for Field { name, item, .. } in fields {
+            let before = out.len();
+            if before > start {
+                out.push(b',');
+            }
+            string(name.as_bytes(), out);
+            out.push(b':');
+            if !self.member(item, answer, verdict, out) {
+                if matches!(item, Item::Strategy(_)) {
+                    return false;
+                }
+                out.truncate(before);
+            }
+        }
+        out.push(b'}');
+        true
+    }
+
+    /// False if there is nothing to write.
+    fn member(
+        &self,
+        item: &Item,
+        answer: &Answer<'_, '_>,
+        verdict: Verdict<'_, '_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        match item {
+            Item::Message(fields) => return self.object(fields, answer, verdict, out),
+            Item::RequestId(_) => match answer.request_id {
+                Value::Absent => return false,
+                Value::Int(_) | Value::Uint(_) => out.extend(answer.request_id.text(&mut Digits::new())),
+                text => string(text.text(&mut Digits::new()), out),
+            },
+            Item::Code(_) => number(answer.code.into(), out),
+            Item::Verdicts(fields) => {
+                list(answer.verdicts, out, |verdict, out| self.object(fields, answer, Some(verdict), out));
+            }
+            Item::Strategy(_) => {
+                return verdict.is_some_and(|(strategy, _)| {
+                    let mut digits = Digits::new();
+                    self.strategy(strategy.text(&mut digits), out)
+                });
+            }
+            Item::IsAccepted(_) => {
+                let is_accepted = verdict.is_some_and(|(_, is_accepted)| *is_accepted);
+                out.extend(if is_accepted { &b"true"[..] } else { b"false" });
+            }
+            Item::Accepted { .. } => list(answer.accepted, out, |strategy, out| self.strategy(strategy, out)),
+            Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
+            Item::Cache(_) => match answer.cache_seconds {
+                Some(seconds) => number(seconds.into(), out),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn strategy(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        if !self.strategies_are_numbers {
+            string(text, out);
+            return true;
+        }
+        let integer = super::value::integer_of(text);
+        integer.map(|integer| number(integer, out)).is_some()
+    }
+}
+
+/// A JSON list; elements that `write` cannot write are left out.
+fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>) -> bool) {
+    out.push(b'[');
+    let start = out.len();
+    for element in elements {
+        let before = out.len();
+        if before > start {
+            out.push(b',');
+        }
+        if !write(element, out) {
+            out.truncate(before);
+        }
+    }
+    out.push(b']');
+}
+
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &String::from_utf8_lossy(text)).expect("a string can be written to memory");
+}
+
+fn number(number: i128, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &number).expect("a number can be written to memory");
+}
+
+/// False if it is a verdict whose strategy cannot be written.
+fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, out: &mut Vec<u8>) -> bool {
+    for Field { number, item, .. } in fields {
+        let number = *number;
+        match item {
+            Item::Message(fields) => {
+                let before = out.len();
+                let start = delimited(number, out, |out| message(fields, answer, verdict, out));
+                match start {
+                    None => return false,
+                    Some(start) if start == out.len() => out.truncate(before),
+                    Some(_) => {}
+                }
+            }
+            Item::RequestId(scalar) if !answer.request_id.is_absent() => {
+                value(number, *scalar, answer.request_id, out);
+            }
+            Item::RequestId(_) => {}
+            Item::Code(scalar) => {
+                integer(number, *scalar, answer.code.into(), out);
+            }
+            Item::Verdicts(fields) => {
+                for verdict in answer.verdicts {
+                    let before = out.len();
+                    if delimited(number, out, |out| message(fields, answer, Some(verdict), out)).is_none() {
+                        out.truncate(before);
+                    }
+                }
+            }
+            Item::Strategy(scalar) => {
+                if !verdict.is_some_and(|(strategy, _)| value(number, *scalar, strategy, out)) {
+                    return false;
+                }
+            }
+            Item::IsAccepted(scalar) => {
+                let is_accepted = verdict.is_some_and(|(_, is_accepted)| *is_accepted);
+                integer(number, *scalar, is_accepted.into(), out);
+            }
+            Item::Accepted { scalar, is_packed: true } => {
+                if !answer.accepted.is_empty() {
+                    delimited(number, out, |out| {
+                        for integer in answer.accepted.iter().filter_map(|id| super::value::integer_of(id)) {
+                            bare_integer(*scalar, integer, out);
+                        }
+                        true
+                    });
+                }
+            }
+            Item::Accepted { scalar, .. } => {
+                for strategy in answer.accepted {
+                    value(number, *scalar, &Value::Bytes(strategy), out);
+                }
+            }
+            Item::Joined { separator } => {
+                if !answer.accepted.is_empty() {
+                    value(
+                        number,
+                        Scalar::Text,
+                        &Value::Bytes(&answer.accepted.join(separator.as_bytes())),
+                        out,
+                    );
+                }
+            }
+            Item::Cache(scalar) => {
+                if let Some(seconds) = answer.cache_seconds {
+                    let greatest = scalar.range().map_or(i128::MAX, |(_, greatest)| greatest);
+                    integer(number, *scalar, i128::from(seconds).min(greatest), out);
+                }
+            }
+        }
+    }
+    true
+}
+
+/// Writes a field of a length that is known only when it is written, and returns where its content begins; `None` if `write` failed.
+fn delimited(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> Option<usize> {
+    encode_key(number, prost::encoding::WireType::LengthDelimited, out);
+    let place = out.len();
+    // A byte is enough for most; a longer length pushes the content along.
+    out.push(0);
+    if !write(out) {
+        return None;
+    }
+    let length = out.len() - place - 1;
+    match u8::try_from(length) {
+        Ok(short) if short < 0x80 => out[place] = short,
+        _ => {
+            let mut long = Vec::with_capacity(10);
+            encode_varint(length as u64, &mut long);
+            out.splice(place..=place, long);
+        }
+    }
+    Some(place + 1)
+}
+
+/// Writes a value as a field's type wants it; false if it is a number's field and the value none.
+fn value(number: u32, scalar: Scalar, value: &Value<'_>, out: &mut Vec<u8>) -> bool {
+    if scalar.is_number() {
+        return value.integer().is_some_and(|number_of_value| integer(number, scalar, number_of_value, out));
+    }
+    let mut digits = Digits::new();
+    let text = value.text(&mut digits);
+    encode_key(number, scalar.wire(), out);
+    encode_varint(text.len() as u64, out);
+    out.extend(text);
+    true
+}
+
+fn integer(number: u32, scalar: Scalar, integer: i128, out: &mut Vec<u8>) -> bool {
+    if !scalar.holds(integer) {
+        return false;
+    }
+    encode_key(number, scalar.wire(), out);
+    bare_integer(scalar, integer, out);
+    true
+}
+
+/// Writes a number that the type holds.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the type holds the number")]
+fn bare_integer(scalar: Scalar, integer: i128, out: &mut Vec<u8>) {
+    let signed = integer as i64;
+    match scalar {
+        Scalar::Fixed32 | Scalar::Sfixed32 => out.put_u32_le(integer as u32),
+        Scalar::Fixed64 | Scalar::Sfixed64 => out.put_u64_le(integer as u64),
+        Scalar::Sint32 | Scalar::Sint64 => encode_varint(((signed << 1) ^ (signed >> 63)) as u64, out),
+        _ => encode_varint(integer as u64, out),
+    }
+}
