@@ -195,3 +195,6 @@ fn text(named: Option<&Named>) -> Option<String> {
 }
 
 const SEPARATOR: &str = "what stands between two strategies, such as a comma";
+
+#[cfg(test)]
+mod tests;

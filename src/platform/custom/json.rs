@@ -2,7 +2,7 @@
 //!
 //! Names that are not mapped are skipped; null is as good as absent; of a key that comes twice the last one counts. A list may stand
 //! wherever ids or strategies are mapped. A mapped value that is an object, or a number that is not a 64-bit integer, is a bad body. It
-//! goes as deep as `serde_json` does: 128.
+//! goes as deep as the plan does; what is skipped takes no stack, however deep.
 
 use std::fmt;
 

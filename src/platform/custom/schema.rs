@@ -97,13 +97,15 @@ pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| "is no file's name".to_owned())?;
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
-        compiler.include_source_info(false).open_file(folder.join(name))?;
-        Ok(compiler.descriptor_pool())
+        compiler.include_imports(true).open_file(folder.join(name))?;
+        Ok(compiler.file_descriptor_set())
     });
-    compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
+    let files = compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
         true => "there is no such file".to_owned(),
-        false => format!("{error:?}"),
-    })
+        false => format!("{error:?}").replace('\n', "; "),
+    })?;
+    // The compiler has a pool of its own, which was made before the options were read: no list is packed in it.
+    DescriptorPool::from_file_descriptor_set(files).map_err(|error| error.to_string())
 }
 
 /// The full names of a pool's messages, but for Google's own.

@@ -1,1 +1,232 @@
+//! Platforms as their config maps them, and requests of bytes made by hand.
 
+mod json;
+mod profiles;
+mod properties;
+mod protobuf;
+mod signature;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::Config;
+use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script};
+use crate::platform::{Adapter, Platform};
+use crate::strategy::Decision;
+
+/// What every test's platform begins with.
+const HEAD: &str = r#"
+[[audience]]
+name = "old"
+[[strategy]]
+name = "a"
+exclude = ["old"]
+[[strategy]]
+name = "b"
+exclude = ["old"]
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+bid_cache = "1h"
+no_bid_cache = "2h"
+strategies = { "1" = "a", "2" = "b" }
+"#;
+
+const PROTO2: &str = r#"
+syntax = "proto2";
+package t;
+enum Kind { IMEI = 0; OAID = 1; }
+message Req {
+  optional string id = 1;
+  repeated int64 asked = 2;
+  repeated fixed32 packed = 3 [packed = true];
+  optional Device device = 4;
+  repeated Did dids = 5;
+  optional bool ping = 6;
+  optional sint64 time = 7;
+  optional group Old = 8 { optional string imei = 9; }
+  optional string sign = 10;
+  map<string, string> extra = 11;
+  optional float score = 12;
+}
+message Device {
+  optional string imei = 1;
+  optional string oaid = 2;
+  repeated string caid = 3;
+  optional uint64 number = 5;
+}
+message Did {
+  optional Kind type = 1;
+  optional string value = 2;
+  optional bool hashed = 3;
+}
+message Rsp {
+  optional int32 code = 1;
+  repeated Verdict verdicts = 2;
+  optional string id = 3;
+  repeated sint32 accepted = 4 [packed = true];
+  optional Head head = 5;
+  optional string joined = 6;
+  message Head { optional Inner inner = 1; }
+  message Inner { optional uint32 cache = 1; }
+}
+message Verdict {
+  optional int64 strategy = 1;
+  optional bool accept = 2;
+}
+"#;
+
+const PROTOBUF: &str = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "t.Req"
+response_message = "t.Rsp"
+[platform.request]
+request_id = "id"
+strategies = "asked"
+ping = "ping"
+ids = { imei = "device.imei", oaid = "device.oaid", caid = ["device.caid"], openid = "device.number" }
+[platform.request.id_list]
+list = "dids"
+value = "value"
+type = "type"
+secure = "hashed"
+kinds = { "IMEI" = "imei", "OAID" = "oaid", "OAID/true" = "oaid_md5" }
+[platform.response]
+request_id = "id"
+code = { field = "code", bid = 0, no_bid = 1, error = -5 }
+verdicts = { list = "verdicts", strategy = "strategy", accepted = "accept" }
+accepted = "accepted"
+cache = "head.inner.cache"
+"#;
+
+/// A platform that outlives the files it was made of.
+fn platform(proto: &str, mapping: &str) -> Arc<Platform> {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("p.proto"), proto).unwrap();
+    let file = folder.path().join("rtad.toml");
+    let flags = vec![("store.url", "/data".to_owned())];
+    let text = format!("{HEAD}{mapping}");
+    let config = Config::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags);
+    Arc::clone(&config.unwrap().platforms[0].built)
+}
+
+fn custom(platform: &Platform) -> &Custom {
+    match &platform.adapter {
+        Adapter::Custom(custom) => custom,
+        _ => panic!("another adapter"),
+    }
+}
+
+/// The answer, and what the decider was handed.
+fn asked(platform: &Platform, body: &[u8], decisions: &[Decision]) -> (Result<Bytes, Failure>, Script) {
+    let mut script = Script::deciding(decisions);
+    let headers = HeaderMap::new();
+    let head = Head { headers: &headers, query: None };
+    let answer = platform.answer(&head, Ok(Bytes::copy_from_slice(body)), &mut script);
+    (answer, script)
+}
+
+#[test]
+fn what_is_asked_about_is_decided_once_and_echoed_as_often() {
+    let platform = platform(PROTO2, PROTOBUF);
+    // asked 1, 9, 1, 2
+    let (answer, script) = asked(&platform, b"\x10\x01\x10\x09\x10\x01\x10\x02", &[BID, NO_BID]);
+    let verdicts =
+        b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x09\x10\x00\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00";
+    let expected = [&b"\x08\x00"[..], verdicts, b"\x22\x01\x02", b"\x2a\x05\x0a\x03\x08\x90\x1c"].concat();
+    assert_eq!(answer.unwrap(), expected);
+    assert_eq!(script.asked, [0, 1]);
+    assert_eq!(script.notes, ["strategy: 1", "strategy: 9", "strategy: 1", "strategy: 2"]);
+}
+
+#[test]
+fn whoever_asks_about_nothing_hears_of_all() {
+    let platform = platform(PROTO2, PROTOBUF);
+    let (answer, script) = asked(&platform, b"\x0a\x01r", &[NO_BID, NO_BID]);
+    let expected = [
+        &b"\x08\x01\x12\x04\x08\x01\x10\x00\x12\x04\x08\x02\x10\x00\x1a\x01r"[..],
+        b"\x2a\x05\x0a\x03\x08\xa0\x38",
+    ];
+    assert_eq!(answer.unwrap(), expected.concat());
+    assert_eq!(script.asked, [0, 1]);
+}
+
+#[test]
+fn an_answer_for_want_of_an_audience_is_not_to_be_kept() {
+    let platform = platform(PROTO2, PROTOBUF);
+    let (answer, _) = asked(&platform, b"\x10\x01", &[NO_BID_UNAVAILABLE, BID]);
+    assert_eq!(answer.unwrap(), b"\x08\x01\x12\x04\x08\x01\x10\x00"[..]);
+}
+
+#[test]
+fn a_ping_is_accepted_and_touches_nothing() {
+    let platform = platform(PROTO2, PROTOBUF);
+    let (answer, script) = asked(&platform, b"\x22\x03\x0a\x01i\x0a\x01r\x30\x01", &[]);
+    assert_eq!(answer.unwrap(), b"\x08\x00\x1a\x01r"[..]);
+    assert!(script.ids.is_empty() && script.asked.is_empty());
+    let (answer, script) = asked(&platform, b"\x10\x01\x30\x00", &[BID, BID]);
+    assert!(answer.is_ok() && script.asked == [0], "is_ping false is no ping");
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_with_every_strategys_own_answer() {
+    let platform = platform(PROTO2, PROTOBUF);
+    let (answer, script) = asked(&platform, b"\x0a\x05r", &[BID]);
+    assert_eq!(answer, Err(Failure::BadBody));
+    assert!(script.ids.is_empty() && script.asked.is_empty(), "a body that breaks off has asked nothing");
+    let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
+    assert_eq!(platform.unavailable(&mut script), [&minus_five[..], verdicts].concat());
+    assert_eq!(platform.refusal(), minus_five[..], "a stranger hears of no strategy");
+    assert_eq!(platform.content_type(), Some("application/x-protobuf"));
+}
+
+#[test]
+fn the_work_for_one_request_has_its_bounds() {
+    let platform = platform(PROTO2, PROTOBUF);
+    let most = b"\x10\x01".repeat(reading::MAX_ASKED);
+    let (answer, script) = asked(&platform, &most, &[BID, BID]);
+    assert!(answer.is_ok());
+    assert_eq!(script.asked, [0]);
+    let (answer, _) = asked(&platform, &[&most[..], b"\x10\x01"].concat(), &[BID, BID]);
+    assert_eq!(answer, Err(Failure::BadBody));
+    let caid = b"\x22\x03\x1a\x01c".repeat(1000);
+    let (answer, script) = asked(&platform, &caid, &[BID, BID]);
+    assert!(answer.is_ok());
+    assert_eq!(
+        script.ids.len(),
+        crate::platform::MAX_IDS + 1,
+        "one more than may be says that there are too many"
+    );
+}
+
+#[test]
+fn nothing_that_is_printed_shows_an_id() {
+    let value = Value::Bytes(b"868049039501257");
+    assert_eq!(format!("{value:?} {:?}", Value::Uint(868_049_039_501_257)), "Value(hidden) Value(hidden)");
+}
+
+#[test]
+fn long_answers_have_long_lengths() {
+    let proto = "syntax = \"proto3\"; message Q { string i = 1; repeated string s = 2; } \
+                 message R { H head = 1; } message H { repeated V v = 1; } message V { string s = 1; int32 ok = 2; }";
+    let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = { ids = { imei = "i" }, strategies = "s" }
+response = { verdicts = { list = "head.v", strategy = "s", accepted = "ok" } }
+"#;
+    let strategy = [b'x'; 200];
+    let body = [&b"\x12\xc8\x01"[..], &strategy].concat();
+    let (answer, _) = asked(&platform(proto, mapping), &body, &[BID, BID]);
+    let expected = [&b"\x0a\xd0\x01\x0a\xcd\x01\x0a\xc8\x01"[..], &strategy, b"\x10\x00"].concat();
+    assert_eq!(answer.unwrap(), expected);
+}

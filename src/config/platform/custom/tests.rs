@@ -1,0 +1,425 @@
+//! What a mapping that cannot be is told, word for word.
+
+use tempfile::TempDir;
+
+use crate::config::{Config, ConfigError};
+
+const PROTO: &str = r#"
+syntax = "proto2";
+package v;
+message Req {
+  optional string id = 1;
+  repeated string asked = 2;
+  optional Device device = 3;
+  repeated Did dids = 4;
+  optional double score = 5;
+  map<string, string> extra = 6;
+  optional bool ping = 7;
+  optional group Old = 8 { optional string x = 1; }
+}
+message Device {
+  optional string imei = 1;
+  optional string imei_md5 = 2;
+  optional string oaid = 3;
+}
+message Did {
+  enum Kind { IMEI = 0; OAID = 1; }
+  optional Kind type = 1;
+  optional string value = 2;
+  repeated string more = 3;
+}
+message Rsp {
+  optional int32 code = 1;
+  repeated Verdict verdicts = 2;
+  repeated string hits = 3;
+  optional string joined = 4;
+  optional Verdict one = 5;
+  optional uint32 seconds = 6;
+}
+message Verdict {
+  optional int64 id = 1;
+  optional bool ok = 2;
+}
+message Strict {
+  required string must = 1;
+  repeated string hits = 2;
+}
+"#;
+
+/// Each line of it can be replaced.
+const MAPPING: &str = r#"
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+strategies = { "1" = "new-users" }
+body = "protobuf"
+proto = "v.proto"
+request_message = "v.Req"
+response_message = "v.Rsp"
+[platform.request]
+request_id = "id"
+strategies = "asked"
+strategies_separator = ","
+ping = "ping"
+ids = { imei = "device.imei", oaid = ["device.oaid", "device.oaid"] }
+[platform.request.id_list]
+list = "dids"
+value = "value"
+type = "type"
+kinds = { "IMEI" = "imei", "1" = "oaid" }
+[platform.response]
+code = { field = "code", bid = 0, no_bid = 1, error = 2 }
+verdicts = { list = "verdicts", strategy = "id", accepted = "ok" }
+accepted = "hits"
+cache = "seconds"
+[platform.signature]
+mode = "observe"
+algorithm = "hmac-sha256"
+template = "{id}-{header:x-a}"
+encoding = "upper-hex"
+in = "query:sign"
+timestamp = "body:id"
+timestamp_unit = "s"
+max_skew = "5m"
+secrets = [{ value = "hush" }, { value_file = "secret" }]
+"#;
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("v.proto"), PROTO).unwrap();
+    std::fs::write(folder.path().join("bad.proto"), "syntax = \"proto3\";\nmessage M {\n  strin x = 1;\n}\n")
+        .unwrap();
+    std::fs::write(
+        folder.path().join("worse.proto"),
+        "syntax = \"proto3\";\nmessage M {\n  string x 1;\n}\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("alone.proto"), "syntax = \"proto3\";\nimport \"other.proto\";\n")
+        .unwrap();
+    std::fs::write(folder.path().join("secret"), "hushed\n").unwrap();
+    let file = folder.path().join("rtad.toml");
+    let flags = vec![("store.url", "/data".to_owned())];
+    let path = file.to_str().unwrap();
+    let result = Config::read(Some((path, text)), |_| None, &flags);
+    result.map_err(|error| {
+        let strip = |mistake: String| mistake.replace(&format!("{path}:"), "");
+        ConfigError { mistakes: error.mistakes.into_iter().map(strip).collect() }
+    })
+}
+
+#[test]
+fn the_effective_config_reads_back_as_itself_without_its_secrets() {
+    let config = read(MAPPING).unwrap();
+    let text = config.to_toml();
+    assert!(!text.contains("hush"), "{text}");
+    assert!(text.contains("<redacted>") && text.contains("value_file = \"secret\""), "{text}");
+    let again = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(again.to_toml(), text);
+    for line in MAPPING.lines().filter(|line| line.contains(" = \"")) {
+        let (key, value) = line.split_once(" = ").unwrap();
+        if !value.starts_with(['{', '[']) {
+            assert!(text.lines().any(|written| written.trim() == line), "{key} in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn json_needs_no_schema() {
+    let text = r#"
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+strategies = { "1" = "new-users" }
+body = "json"
+request = { ids = { imei = "a.b" } }
+response = { accepted = "hits", strategies_as = "number" }
+"#;
+    let written = read(text).unwrap().to_toml();
+    assert_eq!(read(&written).unwrap().to_toml(), written);
+    let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]")).unwrap_err().mistakes;
+    assert_eq!(
+        mistakes,
+        [
+            "8: platform[0].request.ids.imei is \"a\": is a value for one key, and an object for another; accepted: \
+          paths that do not end within each other"
+        ]
+    );
+    let mistakes = read(&text.replace("\"1\"", "\"one\"")).unwrap_err().mistakes;
+    assert_eq!(
+        mistakes,
+        [
+            "9: platform[0].response has strategy \"one\", which goes into a number; accepted: whole numbers as ids in \
+          strategies"
+        ]
+    );
+    let mistakes = read(&text.replace("body", "proto = \"x\"\nbody")).unwrap_err().mistakes;
+    assert!(
+        mistakes.iter().any(|mistake| mistake.starts_with("7: platform[0].proto is not known; ")),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
+    let device = "imei, imei_md5, oaid";
+    let request = "id, asked, device, dids, score, extra, ping, old";
+    for (line, instead, expected) in [
+        (
+            "device.imei\"",
+            "device.imie\"",
+            format!("16: platform[0].request.ids.imei is \"device.imie\": Device has no field \"imie\"; accepted: {device}"),
+        ),
+        (
+            "device.imei\"",
+            "device\"",
+            format!("16: platform[0].request.ids.imei is \"device\": Req.device is a message; accepted: one of its fields: {device}"),
+        ),
+        (
+            "device.imei\"",
+            "id.imei\"",
+            "16: platform[0].request.ids.imei is \"id.imei\": Req.id is no message, and so has no fields; accepted: a field that is a message".to_owned(),
+        ),
+        (
+            "device.imei\"",
+            "device..imei\"",
+            "16: platform[0].request.ids.imei is \"device..imei\": is no path; accepted: at most 16 names with dots between, such as device.imei".to_owned(),
+        ),
+        (
+            "device.imei\"",
+            "score\"",
+            format!("16: platform[0].request.ids.imei is \"score\": Req.score is a float; accepted: {request}"),
+        ),
+        (
+            "device.imei\"",
+            "extra.value\"",
+            format!("16: platform[0].request.ids.imei is \"extra.value\": Req.extra is a map; accepted: {request}"),
+        ),
+        (
+            "device.imei\"",
+            "old.x\"",
+            format!("16: platform[0].request.ids.imei is \"old.x\": Req.old is a group; accepted: {request}"),
+        ),
+        (
+            "request_id = \"id\"",
+            "request_id = \"asked\"",
+            "12: platform[0].request.request_id is \"asked\": Req.asked is repeated; accepted: a field that comes once".to_owned(),
+        ),
+        (
+            "ping = \"ping\"",
+            "ping = \"id\"",
+            "15: platform[0].request.ping is \"id\": Req.id is no number; accepted: an integer, an enum or a bool".to_owned(),
+        ),
+        (
+            "value = \"value\"",
+            "value = \"more\"",
+            "19: platform[0].request.id_list.value is \"dids.more\": Did.more is repeated; accepted: a field that comes once".to_owned(),
+        ),
+        (
+            "list = \"dids\"",
+            "list = \"id\"",
+            "18: platform[0].request.id_list.list is \"id\": Req.id is no message, and so has no fields; accepted: a field that is a message".to_owned(),
+        ),
+        (
+            "{ \"IMEI\"",
+            "{ \"IMIE\"",
+            "21: platform[0].request.id_list.kinds is \"IMIE\": \"IMIE\" is no value of the field; accepted: IMEI, OAID".to_owned(),
+        ),
+        (
+            "{ \"IMEI\"",
+            "{ \"IMEI/md5\"",
+            "21: platform[0].request.id_list.kinds is \"IMEI/md5\": there is no secure; accepted: a value of type alone".to_owned(),
+        ),
+        (
+            "imei = \"device.imei\"",
+            "imie = \"device.imei\"",
+            "16: platform[0].request.ids.imie is not known; accepted: a path or a list of paths for each of md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, idfa_md5, imei_md5, oaid_md5, android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5".to_owned(),
+        ),
+        (
+            "field = \"code\"",
+            "field = \"hits\"",
+            "23: platform[0].response.code.field is \"hits\": Rsp.hits is repeated; accepted: a field that comes once".to_owned(),
+        ),
+        (
+            "field = \"code\"",
+            "field = \"joined\"",
+            "23: platform[0].response.code.field is \"joined\": Rsp.joined is no number; accepted: an integer, an enum or a bool".to_owned(),
+        ),
+        (
+            "bid = 0",
+            "bid = 4294967296",
+            "23: platform[0].response.code.field is \"code\": it does not hold 4294967296; accepted: numbers that its type holds".to_owned(),
+        ),
+        (
+            "list = \"verdicts\"",
+            "list = \"one\"",
+            "24: platform[0].response.verdicts.list is \"one\": it is not repeated; accepted: a list of messages".to_owned(),
+        ),
+        (
+            "accepted = \"ok\"",
+            "accepted = \"kk\"",
+            "24: platform[0].response.verdicts.accepted is \"kk\": Verdict has no field \"kk\"; accepted: id, ok".to_owned(),
+        ),
+        (
+            "accepted = \"hits\"",
+            "accepted = \"joined\"",
+            "25: platform[0].response.accepted is \"joined\": it is not repeated; accepted: a list, or a string and accepted_separator".to_owned(),
+        ),
+        (
+            "accepted = \"hits\"",
+            "accepted_separator = \",\"\naccepted = \"hits\"",
+            "26: platform[0].response.accepted is \"hits\": it is no single string; accepted: a string for accepted_separator".to_owned(),
+        ),
+        (
+            "cache = \"seconds\"",
+            "cache = \"one.id\"\nrequest_id = \"one.id\"",
+            "26: platform[0].response.cache is \"one.id\": it is mapped twice; accepted: a field of its own for each".to_owned(),
+        ),
+        (
+            "{ \"1\" = \"new-users\" }",
+            "{ \"one\" = \"new-users\" }",
+            "22: platform[0].response has strategy \"one\", which goes into a number; accepted: whole numbers as ids in strategies".to_owned(),
+        ),
+        (
+            "{ \"1\" = \"new-users\" }",
+            "{ \"1,2\" = \"new-users\" }",
+            "13: platform[0].request.strategies is \"asked\": a strategy id of this platform has strategies_separator in it; accepted: a separator that no id has".to_owned(),
+        ),
+        (
+            "{id}-{header:x-a}",
+            "{ids}-{header:x a}{asked}",
+            "30: platform[0].signature.template is \"ids\": Req has no field \"ids\"; accepted: id, asked, device, dids, score, extra, ping, old".to_owned(),
+        ),
+        (
+            "{id}-{header:x-a}",
+            "{asked}{secret}",
+            "30: platform[0].signature.template is \"asked\": Req.asked is repeated; accepted: a field that comes once".to_owned(),
+        ),
+        (
+            "{id}-{header:x-a}",
+            "{header:x a}",
+            "30: platform[0].signature.template is \"header:x a\": is no header's name; accepted: a field's path, body:PATH, header:NAME or query:NAME".to_owned(),
+        ),
+        (
+            "{id}-{header:x-a}",
+            "{id",
+            "30: platform[0].signature.template is \"{id\": a { is not closed; accepted: {name}, and {{ or }} for a brace itself".to_owned(),
+        ),
+        (
+            "hmac-sha256",
+            "sha256",
+            "30: platform[0].signature.template is \"{id}-{header:x-a}\": anybody could sign so; accepted: a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
+        ),
+    ] {
+        assert!(MAPPING.contains(line), "{line}");
+        let mistakes = read(&MAPPING.replacen(line, instead, 1)).unwrap_err().mistakes;
+        let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
+        assert!(mistakes.contains(&expected.as_str()), "{instead}\n{expected}\n{mistakes:#?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_schema_or_a_key_is_told() {
+    for (line, instead, expected) in [
+        (
+            "v.proto",
+            "none.proto",
+            "8: platform[0].proto is \"none.proto\": there is no such file; accepted: a .proto file that compiles",
+        ),
+        (
+            "v.proto",
+            "bad.proto",
+            "8: platform[0].proto is \"bad.proto\": bad.proto:3:3: name 'strin' is not defined; accepted: a .proto file that compiles",
+        ),
+        (
+            "v.proto",
+            "worse.proto",
+            "8: platform[0].proto is \"worse.proto\": worse.proto:3:12: expected '=', but found '1'; accepted: a .proto file that compiles",
+        ),
+        (
+            "v.proto",
+            "alone.proto",
+            "8: platform[0].proto is \"alone.proto\": alone.proto:2:1: import 'other.proto' not found; accepted: a .proto file that compiles",
+        ),
+        (
+            "v.Req",
+            "v.Request",
+            "9: platform[0].request_message is \"v.Request\": there is no such message; accepted: v.Req, v.Req.Old, v.Device, v.Did, v.Rsp, v.Verdict, v.Strict",
+        ),
+        (
+            "v.Rsp",
+            "v.Strict",
+            "22: platform[0].response maps nothing to Strict.must; accepted: a mapping of every required field",
+        ),
+        ("\"protobuf\"", "\"xml\"", "7: platform[0].body is \"xml\"; accepted: protobuf or json"),
+        (
+            "request_message = \"v.Req\"",
+            "",
+            "2: platform[0].request_message is missing; accepted: a message's full name",
+        ),
+        (
+            "strategies = \"asked\"",
+            "",
+            "11: platform[0].request.strategies_separator is given without strategies; accepted: both, or strategies alone",
+        ),
+        (
+            "max_skew = \"5m\"",
+            "",
+            "27: platform[0].signature has one of timestamp and max_skew; accepted: both, or neither",
+        ),
+        (
+            "secrets =",
+            "secret =",
+            "27: platform[0].signature has no secrets; accepted: secrets with at least one",
+        ),
+        (
+            "\"observe\"",
+            "\"maybe\"",
+            "28: platform[0].signature.mode is \"maybe\"; accepted: enforce, observe or off",
+        ),
+        (
+            "hmac-sha256",
+            "md4",
+            "29: platform[0].signature.algorithm is \"md4\"; accepted: md5, sha1, sha256 or hmac-sha256",
+        ),
+        ("bid = 0", "bid = \"no\"", "23: platform[0].response.code.bid is \"no\"; accepted: a whole number"),
+        (", no_bid = 1", "", "23: platform[0].response.code.no_bid is missing; accepted: a whole number"),
+    ] {
+        assert!(MAPPING.contains(line), "{line}");
+        let mistakes = read(&MAPPING.replacen(line, instead, 1)).unwrap_err().mistakes;
+        let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
+        assert!(mistakes.contains(&expected), "{instead}\n{expected}\n{mistakes:#?}");
+        assert!(mistakes.iter().all(|mistake| !mistake.contains('\n')), "one line each: {mistakes:#?}");
+    }
+}
+
+#[test]
+fn a_platform_that_cannot_say_no_or_reads_no_id_is_a_mistake() {
+    let text = r#"
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+strategies = { "1" = "new-users" }
+body = "json"
+request = { request_id = "id" }
+response = { code = { field = "code", bid = 0, no_bid = 0 } }
+"#;
+    let mistakes = read(text).unwrap_err().mistakes;
+    assert_eq!(
+        mistakes,
+        [
+            "8: platform[0].request maps no id; accepted: ids or id_list",
+            "9: platform[0].response has no way to say no; accepted: code with a no_bid that is not its bid, verdicts, or accepted",
+        ]
+    );
+    let mistakes = read("[[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\nstrategies = { \"1\" = \"new-users\" }\nbody = \"json\"").unwrap_err().mistakes;
+    assert_eq!(
+        mistakes,
+        [
+            "1: platform[0].request is missing; accepted: [platform.request] with request_id, strategies, ids and so on",
+            "1: platform[0].response is missing; accepted: [platform.response] with code, verdicts, accepted and so on",
+        ]
+    );
+}

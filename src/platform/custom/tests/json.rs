@@ -1,0 +1,169 @@
+//! JSON bodies.
+
+use super::*;
+
+const JSON: &str = r#"
+body = "json"
+[platform.request]
+request_id = "id"
+strategies = "asked"
+strategies_separator = ","
+ping = "ping"
+ids = { imei = "device.imei", caid = ["device.caids", "caid.value"] }
+[platform.request.id_list]
+list = "dids"
+value = "did"
+type = "type"
+secure = "how.secure"
+kinds = { "imei" = "imei", "imei/md5" = "imei_md5", "7" = "oaid" }
+[platform.response]
+request_id = "id"
+code = { field = "head.code", bid = 0, no_bid = 1, error = 2 }
+verdicts = { list = "results", strategy = "id", accepted = "ok" }
+accepted = "hits"
+cache = "head.cache"
+"#;
+
+fn read(body: &str) -> (String, Script) {
+    let (answer, script) = asked(&platform("", JSON), body.as_bytes(), &[BID, NO_BID]);
+    (String::from_utf8(answer.unwrap().to_vec()).unwrap(), script)
+}
+
+#[test]
+fn a_request_is_read_and_answered_in_the_configs_order() {
+    let (answer, script) = read(
+        r#"{"x": [{"id": 1}], "id": "r\"1", "asked": "1, 9,,", "device": {"imei": "i", "caids": ["c", null, "d"]},
+            "caid": [{"value": "e"}, {}, {"value": "f"}], "dids": [
+            {"did": "a", "type": "imei", "how": {"secure": "md5"}}, {"type": "imei", "did": "b", "how": null},
+            {"did": "c"}, {"type": 7, "did": "d", "how": {"secure": ""}}, {"type": "imei", "how": {"secure": "sha1"}, "did": "x"}]}"#,
+    );
+    assert_eq!(
+        answer,
+        r#"{"id":"r\"1","head":{"code":0,"cache":3600},"results":[{"id":"1","ok":true},{"id":"9","ok":false}],"hits":["1"]}"#
+    );
+    assert_eq!(script.notes, ["request_id: r\"1", "strategy: 1", "strategy: 9"]);
+    let mut ids = script.ids;
+    ids.sort();
+    let expected = [
+        "caid.value caid e",
+        "caid.value caid f",
+        "device.caids caid c",
+        "device.caids caid d",
+        "device.imei imei i",
+        "dids.did imei b",
+        "dids.did imei_md5 a",
+        "dids.did oaid d",
+    ];
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn strategies_come_as_a_list_or_alone_and_as_numbers_too() {
+    for (asked, notes) in [
+        (r#"["1", 2]"#, &["strategy: 1", "strategy: 2"][..]),
+        (r#"["1,2", "3"]"#, &["strategy: 1", "strategy: 2", "strategy: 3"]),
+        ("2", &["strategy: 2"]),
+        ("-2", &["strategy: -2"]),
+        (r#""\u0031,2""#, &["strategy: 1", "strategy: 2"]),
+        ("null", &[]),
+        ("[]", &[]),
+        (r#"" ""#, &[]),
+    ] {
+        assert_eq!(read(&format!(r#"{{"asked": {asked}}}"#)).1.notes, notes, "{asked}");
+    }
+}
+
+#[test]
+fn the_last_of_two_counts_and_null_is_absent() {
+    let (answer, script) = read(
+        r#"{"id": "a", "id": 7, "device": {"imei": "x"}, "device": {"imei": "y", "imei": "z"}, "asked": "2"}"#,
+    );
+    assert!(answer.starts_with(r#"{"id":7,"head":{"code":1,"cache":7200},"#), "{answer}");
+    assert_eq!(script.ids, ["device.imei imei z"]);
+    let (answer, script) =
+        read(r#"{"id": "a", "id": null, "device": {"imei": "x"}, "device": null, "dids": null}"#);
+    assert!(answer.starts_with(r#"{"head":"#), "{answer}");
+    assert!(script.ids.is_empty());
+}
+
+#[test]
+fn a_ping_a_failure_and_a_refusal() {
+    assert_eq!(
+        read(r#"{"ping": true, "id": "r"}"#).0,
+        r#"{"id":"r","head":{"code":0},"results":[],"hits":[]}"#
+    );
+    let platform = platform("", JSON);
+    assert_eq!(platform.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
+    let answer = platform.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
+    assert_eq!(
+        answer,
+        r#"{"head":{"code":2},"results":[{"id":"1","ok":true},{"id":"2","ok":false}],"hits":["1"]}"#
+    );
+    assert_eq!(platform.content_type(), Some("application/json"));
+}
+
+#[test]
+fn what_is_no_json_or_of_another_type_is_a_bad_body() {
+    let platform = platform("", JSON);
+    for bad in [
+        "",
+        "[]",
+        "null",
+        "{",
+        "{}x",
+        r#"{"id": ["a"]}"#,
+        r#"{"id": {}}"#,
+        r#"{"id": 1.5}"#,
+        r#"{"id": 123456789012345678901234567890}"#,
+        r#"{"device": "i"}"#,
+        r#"{"device": [[{"imei": "i"}]]}"#,
+        r#"{"device": {"caids": [["c"]]}}"#,
+        r#"{"dids": [{"did": ["a"], "type": "imei"}]}"#,
+        r#"{"id": "\ud800"}"#,
+    ] {
+        let (answer, script) = asked(&platform, bad.as_bytes(), &[BID, BID]);
+        assert_eq!(answer, Err(Failure::BadBody), "{bad}");
+        assert!(script.ids.is_empty() && script.asked.is_empty(), "{bad}");
+    }
+    assert_eq!(asked(&platform, b"{\"id\": \"\xff\"}", &[BID, BID]).0, Err(Failure::BadBody));
+}
+
+#[test]
+fn ids_that_say_what_they_are_may_stand_at_the_top() {
+    let mapping = r#"
+body = "json"
+request = { id_list = { value = "did", type = "kind", kinds = { "2" = "oaid" } }, strategies = "s" }
+response = { accepted = "hits", strategies_as = "number", verdicts = { list = "all", strategy = "id", accepted = "ok" } }
+"#;
+    let (answer, script) =
+        asked(&platform("", mapping), br#"{"did": "o", "kind": 2, "s": [2, "x", 1]}"#, &[BID, BID]);
+    assert_eq!(answer.unwrap(), r#"{"all":[{"id":2,"ok":true},{"id":1,"ok":true}],"hits":[1,2]}"#);
+    assert_eq!(script.ids, ["did oaid o"]);
+}
+
+#[test]
+fn accepted_strategies_may_go_into_one_string() {
+    let mapping = r#"
+body = "json"
+request = { ids = { imei = "i" }, strategies = "s" }
+response = { accepted = "hits", accepted_separator = ";" }
+"#;
+    for (decisions, expected) in [
+        ([BID, BID], r#"{"hits":"1;2"}"#),
+        ([NO_BID, BID], r#"{"hits":"2"}"#),
+        ([NO_BID, NO_BID], r#"{"hits":""}"#),
+    ] {
+        let (answer, _) = asked(&platform("", mapping), b"{}", &decisions);
+        assert_eq!(answer.unwrap(), expected);
+    }
+}
+
+#[test]
+fn what_is_skipped_may_be_as_deep_as_it_likes() {
+    let deep =
+        format!(r#"{{"x": {}1{}, "device": {{"imei": "i"}}}}"#, "[".repeat(500_000), "]".repeat(500_000));
+    assert_eq!(read(&deep).1.ids, ["device.imei imei i"]);
+    let deep = deep.replace("]", "");
+    let (answer, _) = asked(&platform("", JSON), deep.as_bytes(), &[BID, BID]);
+    assert_eq!(answer, Err(Failure::BadBody));
+}

@@ -1,0 +1,95 @@
+//! The very files of `profiles/`, and requests as those platforms are said to send them.
+
+use std::path::Path;
+
+use prost_reflect::{DynamicMessage, Value};
+
+use super::*;
+
+fn profile(name: &str) -> Arc<Platform> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let flags = vec![("store.url", "/data".to_owned())];
+    let config = Config::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags);
+    Arc::clone(&config.unwrap().platforms[0].built)
+}
+
+#[test]
+fn every_profile_says_first_that_it_is_unverified() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(text.lines().next().unwrap().contains("UNVERIFIED"));
+    }
+}
+
+#[test]
+fn kuaishou() {
+    let platform = profile("kuaishou.toml");
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/kuaishou.proto");
+    let pool = compile_schema(&proto).unwrap();
+    let message = |name: &str| DynamicMessage::new(pool.get_message_by_name(name).unwrap());
+    let mut device = message("kuaishou.Device");
+    device.set_field_by_name("imei_md5", Value::String("8d3ebd3654fb46a2832296669cf1b536".to_owned()));
+    device.set_field_by_name("oaid", Value::String("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".to_owned()));
+    let mut request = message("kuaishou.RtaRequest");
+    request.set_field_by_name("request_id", Value::String("req-1".to_owned()));
+    request.set_field_by_name("channel", Value::String("c".to_owned()));
+    request.set_field_by_name("request_time", Value::I64(1_718_539_200_000));
+    // md5 of "req-1", "1718539200000" and "replace-me"
+    let sign = "5c18eb79131f0111cce0a33311029231";
+    request.set_field_by_name("request_sign", Value::String(sign.to_owned()));
+    request.set_field_by_name("device", Value::Message(device));
+    let asked = ["1001", "9"].map(|id| Value::String(id.to_owned()));
+    request.set_field_by_name("promotion_type", Value::List(asked.to_vec()));
+    let body = prost::Message::encode_to_vec(&request);
+
+    let headers = HeaderMap::new();
+    let head = Head { headers: &headers, query: None };
+    let mut script = Script::deciding(&[BID]);
+    let at = |seconds| move || Duration::from_secs(seconds);
+    let answer = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_210)).unwrap();
+    assert_eq!(
+        script.ids,
+        [
+            "device.imei_md5 imei_md5 8d3ebd3654fb46a2832296669cf1b536",
+            "device.oaid oaid 1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
+        ]
+    );
+    let expected = b"\x08\x00\x12\x08\x0a\x041001\x10\x01\x12\x05\x0a\x019\x10\x00";
+    assert_eq!(answer, expected[..]);
+    let mut response = message("kuaishou.RtaResponse");
+    prost::Message::merge(&mut response, answer).unwrap();
+    let verdicts = "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
+    assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
+
+    let late = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_501));
+    assert_eq!(late, Err(Failure::BadTimestamp));
+    request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
+    let body = prost::Message::encode_to_vec(&request);
+    let forged = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_210));
+    assert_eq!(forged, Err(Failure::BadSignature));
+    assert_eq!(platform.refusal(), b"\x08\x01"[..]);
+}
+
+#[test]
+fn alibaba() {
+    let platform = profile("alibaba.toml");
+    let body = br#"{"reqId": "r1", "rtaIds": "501,502", "os": "android", "dids": [
+        {"type": "IMEI", "secure": "MD5", "did": "8D3EBD3654FB46A2832296669CF1B536"},
+        {"type": "OAID", "secure": "", "did": "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},
+        {"type": "OAID", "did": "o"}, {"type": "IMEI", "secure": "AES", "did": "x"}, {"type": "UTDID", "did": "x"}]}"#;
+    let (answer, script) = asked(&platform, body, &[BID]);
+    assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":["501"]}"#);
+    assert_eq!(
+        script.ids,
+        [
+            "dids.did imei_md5 8D3EBD3654FB46A2832296669CF1B536",
+            "dids.did oaid 1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
+            "dids.did oaid o",
+        ]
+    );
+    let (answer, _) = asked(&platform, body, &[NO_BID]);
+    assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":[]}"#);
+    assert_eq!(platform.refusal(), r#"{"code":1,"rtaIds":[]}"#);
+}

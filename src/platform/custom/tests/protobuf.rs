@@ -1,0 +1,158 @@
+//! Bytes that a schema's own writer would seldom make, and that every reader must take.
+
+use super::*;
+
+fn ids(body: &[u8]) -> Vec<String> {
+    let (answer, script) = asked(&platform(PROTO2, PROTOBUF), body, &[BID, BID]);
+    answer.unwrap();
+    script.ids
+}
+
+#[test]
+fn the_last_of_a_single_field_counts_also_in_a_message_that_comes_in_parts() {
+    let body = b"\x22\x03\x0a\x01x\x22\x06\x12\x01o\x0a\x01y\x0a\x01q\x0a\x01r";
+    assert_eq!(ids(body), ["device.imei imei y", "device.oaid oaid o"]);
+    let (answer, _) = asked(&platform(PROTO2, PROTOBUF), body, &[BID, BID]);
+    assert!(answer.unwrap().windows(3).any(|part| part == b"\x1a\x01r"));
+}
+
+#[test]
+fn every_one_of_a_list_counts() {
+    assert_eq!(
+        ids(b"\x22\x06\x1a\x01c\x1a\x01d\x22\x03\x1a\x01e"),
+        ["device.caid caid c", "device.caid caid d", "device.caid caid e"]
+    );
+}
+
+#[test]
+fn an_id_in_a_list_is_what_stands_beside_it_in_any_order() {
+    // {OAID, a, true} {value b, then type OAID} {value c alone: the schema tells an absent type from 0} {IMEI, d} {IMEI, e, true}
+    let body = b"\x2a\x07\x08\x01\x12\x01a\x18\x01\x2a\x05\x12\x01b\x08\x01\x2a\x03\x12\x01c\x2a\x05\x08\x00\x12\x01d\
+                 \x2a\x07\x08\x00\x12\x01e\x18\x01";
+    assert_eq!(ids(body), ["dids.value oaid_md5 a", "dids.value oaid b", "dids.value imei d"]);
+}
+
+#[test]
+fn an_absent_number_of_proto3_is_a_zero() {
+    let proto = "syntax = \"proto3\"; enum K { IMEI = 0; OAID = 1; } message D { K k = 1; string v = 2; } \
+                 message Q { repeated D d = 1; } message R { bool ok = 1; }";
+    let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = { id_list = { list = "d", value = "v", type = "k", kinds = { "IMEI" = "imei", "1" = "oaid" } } }
+response = { code = { field = "ok", bid = 1, no_bid = 0 } }
+"#;
+    let platform = platform(proto, mapping);
+    let (answer, script) = asked(&platform, b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b", &[BID, BID]);
+    assert_eq!(answer.unwrap(), b"\x08\x01"[..]);
+    assert_eq!(script.ids, ["d.v imei a", "d.v oaid b"]);
+    assert_eq!(platform.refusal(), b"\x08\x00"[..]);
+}
+
+#[test]
+fn lists_of_numbers_come_packed_or_not_whatever_the_schema_says() {
+    for (mapping, bodies) in [
+        ("asked", [&b"\x10\x01\x10\x02"[..], b"\x12\x02\x01\x02", b"\x10\x01\x12\x01\x02"]),
+        (
+            "packed",
+            [
+                b"\x1a\x08\x01\0\0\0\x02\0\0\0",
+                b"\x1d\x01\0\0\0\x1d\x02\0\0\0",
+                b"\x1d\x01\0\0\0\x1a\x04\x02\0\0\0",
+            ],
+        ),
+    ] {
+        let mapping = PROTOBUF.replace("strategies = \"asked\"", &format!("strategies = \"{mapping}\""));
+        for body in bodies {
+            let (answer, script) = asked(&platform(PROTO2, &mapping), body, &[BID, BID]);
+            assert!(answer.is_ok(), "{body:?}");
+            assert_eq!(script.notes, ["strategy: 1", "strategy: 2"], "{body:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_mapped_is_skipped_groups_too() {
+    // group Old (8) with an imei in it; fields 100 of every wire type; a group in a group.
+    let body = b"\x43\x4a\x01g\x44\xa0\x06\x05\xa1\x0612345678\xa2\x06\x01x\xa5\x061234\xa3\x06\xa3\x06\xa4\x06\xa4\x06\
+                 \x22\x03\x0a\x01i";
+    assert_eq!(ids(body), ["device.imei imei i"]);
+    for bad in [&b"\x43\x4a\x01g"[..], b"\x44", b"\x43\xa4\x06", b"\xa2\x06\x02x", b"\xa3\x06\x43\xa4\x06"] {
+        let (answer, _) = asked(&platform(PROTO2, PROTOBUF), bad, &[BID, BID]);
+        assert_eq!(answer, Err(Failure::BadBody), "{bad:?}");
+    }
+    let deep = b"\xa3\x06".repeat(200_000);
+    let (answer, _) = asked(&platform(PROTO2, PROTOBUF), &deep, &[BID, BID]);
+    assert_eq!(answer, Err(Failure::BadBody), "nesting is bounded");
+}
+
+#[test]
+fn a_mapped_field_of_another_type_is_a_bad_body() {
+    let bad: [&[u8]; 8] = [
+        b"\x08\x01",                                     // id as a varint
+        b"\x11\0\0\0\0\0\0\0\0",                         // asked as a fixed64
+        b"\x20\x01",                                     // device as a varint
+        b"\x32\x01\x01",                                 // a single bool, packed
+        b"\x12\x02\x01\x80",                             // packed, cut in a varint
+        b"\x22\x05\x0a\x01i",                            // device longer than the body
+        b"\x00\x01",                                     // field 0
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", // a length of 2^64 - 1
+    ];
+    for body in bad {
+        let (answer, script) = asked(&platform(PROTO2, PROTOBUF), body, &[BID, BID]);
+        assert_eq!(answer, Err(Failure::BadBody), "{body:?}");
+        assert!(script.ids.is_empty());
+    }
+}
+
+#[test]
+fn a_stray_byte_in_a_string_refuses_nothing_and_is_echoed() {
+    let (answer, _) = asked(&platform(PROTO2, PROTOBUF), b"\x0a\x02\xff\xfe\x10\x02", &[BID, BID]);
+    assert!(answer.unwrap().windows(4).any(|part| part == b"\x1a\x02\xff\xfe"));
+}
+
+#[test]
+fn a_number_may_be_an_id() {
+    assert_eq!(
+        ids(b"\x22\x0b\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        ["device.number openid 18446744073709551615"]
+    );
+}
+
+#[test]
+fn every_type_of_number_is_read_and_written() {
+    let types = [
+        ("int32", &b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"[..], "-1"),
+        ("int64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "-1"),
+        ("uint32", b"\x08\xff\xff\xff\xff\x0f", "4294967295"),
+        ("uint64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "18446744073709551615"),
+        ("sint32", b"\x08\xff\xff\xff\xff\x0f", "-2147483648"),
+        ("sint64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "-9223372036854775808"),
+        ("fixed32", b"\x0d\xff\xff\xff\xff", "4294967295"),
+        ("fixed64", b"\x09\xff\xff\xff\xff\xff\xff\xff\xff", "18446744073709551615"),
+        ("sfixed32", b"\x0d\xfe\xff\xff\xff", "-2"),
+        ("sfixed64", b"\x09\xfe\xff\xff\xff\xff\xff\xff\xff", "-2"),
+        ("bool", b"\x08\x01", "1"),
+        ("E", b"\x08\x07", "7"),
+        ("string", b"\x0a\x01r", "r"),
+    ];
+    for (name, body, text) in types {
+        let proto =
+            format!("syntax = \"proto2\"; enum E {{ A = 0; }} message Q {{ optional {name} id = 1; }}");
+        let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "Q"
+request = { request_id = "id", ids = { openid = "id" } }
+response = { request_id = "id", accepted = "x" }
+"#;
+        let proto = proto.replace(" }", " repeated string x = 2; }");
+        let proto = proto.replace("A = 0; repeated string x = 2; }", "A = 0; }");
+        let (answer, script) = asked(&platform(&proto, mapping), body, &[NO_BID, NO_BID]);
+        assert_eq!(answer.unwrap(), body, "{name}");
+        assert_eq!(script.ids, [format!("id openid {text}")], "{name}");
+    }
+}

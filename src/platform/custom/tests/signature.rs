@@ -1,0 +1,180 @@
+//! Signatures, with digests made by another implementation (Python's `hashlib` and `hmac`).
+
+use http::{HeaderName, HeaderValue};
+
+use super::*;
+
+const HEAD: &str = r#"
+body = "json"
+request = { ids = { imei = "imei" } }
+response = { code = { field = "code", bid = 0, no_bid = 1 } }
+[platform.signature]
+secrets = [{ value = "old" }, { value = "new" }]
+"#;
+
+/// 1718539200 seconds.
+const NOW: Duration = Duration::from_secs(1_718_539_200);
+
+struct Request<'a> {
+    body: &'a str,
+    header: Option<&'static str>,
+    query: Option<&'a str>,
+    now: Duration,
+}
+
+fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Script) {
+    let platform = platform("", &format!("{HEAD}{signature}"));
+    let mut script = Script::deciding(&[BID, BID]);
+    let mut headers = HeaderMap::new();
+    if let Some(value) = request.header {
+        headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static("first"));
+        headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
+    }
+    let head = Head { headers: &headers, query: request.query };
+    let answer = custom(&platform).answer_at(&head, request.body.as_bytes(), &mut script, || request.now);
+    (answer, script)
+}
+
+fn sign(algorithm: &str, encoding: &str) -> String {
+    format!(
+        "algorithm = \"{algorithm}\"\nencoding = \"{encoding}\"\nin = \"body:sign\"\n\
+         template = \"id={{id}}&t={{t}}&n={{body:n}}&h={{header:X-H}}&q={{query:q}}{{{{}}}}{{gone}}{{secret}}\""
+    )
+}
+
+fn body(sign: &str) -> String {
+    format!(
+        "{{\"id\":\"a\\u0062\",\"t\":1718539200,\"n\":-5,\"imei\":\"868049039501257\",\"sign\":\"{sign}\"}}"
+    )
+}
+
+fn failure(signature: &str, sign: &str) -> Option<Failure> {
+    let body = body(sign);
+    let request = Request { body: &body, header: Some("hv"), query: Some("q=q%20v"), now: NOW };
+    ask(signature, &request).0.err()
+}
+
+#[test]
+fn a_digest_of_either_secret_is_right_in_its_own_case_alone() {
+    for (algorithm, old, new) in [
+        ("md5", "8b3dc952ddd029590f45f81b3b5a321b", "a607c1a5d68784bcac0c94cf692ba368"),
+        ("sha1", "bf44e5f2a340b1ef1972aa4af860666f60beeafa", "068796bcc83d6e885ef3719927398ec415d3fd71"),
+        (
+            "sha256",
+            "58070e7a0b98f3d88ff961196c910eada94c748f3f072a8feac84c8bc7786242",
+            "d6813de53f7e6f0b8165e1c94e15c608266352bff8f4b13dcf12bf0f11f6fcad",
+        ),
+    ] {
+        let (lower, upper) = (sign(algorithm, "lower-hex"), sign(algorithm, "upper-hex"));
+        for digest in [old, new] {
+            assert_eq!(failure(&lower, digest), None, "{algorithm}");
+            assert_eq!(failure(&upper, &digest.to_uppercase()), None, "{algorithm}");
+            assert_eq!(failure(&upper, digest), Some(Failure::BadSignature), "{algorithm}");
+            assert_eq!(failure(&lower, &digest[1..]), Some(Failure::BadSignature), "{algorithm}");
+            let other = digest.replace(['3', '6'], "0");
+            assert_eq!(failure(&lower, &other), Some(Failure::BadSignature), "{algorithm}");
+        }
+        assert_eq!(failure(&lower, ""), Some(Failure::BadSignature), "{algorithm}");
+    }
+}
+
+#[test]
+fn an_hmac_is_keyed_with_the_secret() {
+    let hmac = "algorithm = \"hmac-sha256\"\nin = \"header:x-h\"\ntemplate = \"{id}.{t}.\"";
+    let body = r#"{"id": "ab", "t": "1718539200"}"#;
+    for (digest, expected) in [
+        ("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670", None),
+        ("04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477b", None),
+        ("04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477c", Some(Failure::BadSignature)),
+    ] {
+        let request = Request { body, header: Some(digest), query: None, now: NOW };
+        assert_eq!(ask(hmac, &request).0.err(), expected);
+    }
+}
+
+#[test]
+fn the_whole_body_may_be_signed_and_the_signature_stand_in_the_query() {
+    let signature =
+        "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate = \"{body}{secret}\"";
+    let signature = &signature.replace("{secret}", "s3cret{secret}");
+    let request = |query| Request { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
+    // sha1 of the body, "s3cret" and "old"
+    let right = Some("a=1&sign=9DB52DDAC7303C164C3EFB67D8D1F14C69FBDB1A");
+    assert_eq!(ask(signature, &request(right)).0.err(), None);
+    assert_eq!(ask(signature, &request(None)).0, Err(Failure::BadSignature));
+}
+
+#[test]
+fn what_is_not_signed_is_handed_to_nobody() {
+    let body = body("");
+    let request = Request { body: &body, header: None, query: None, now: NOW };
+    let (answer, script) = ask(&sign("md5", "lower-hex"), &request);
+    assert_eq!(answer, Err(Failure::BadSignature));
+    assert!(script.ids.is_empty() && script.asked.is_empty());
+}
+
+#[test]
+fn what_is_observed_is_counted_and_answered() {
+    let body = body("");
+    let request = Request { body: &body, header: None, query: None, now: NOW };
+    let observed = format!("{}\nmode = \"observe\"", sign("md5", "lower-hex"));
+    let (answer, script) = ask(&observed, &request);
+    assert_eq!(answer.unwrap(), r#"{"code":0}"#);
+    assert_eq!(script.ids.len(), 1);
+    let off = format!("{}\nmode = \"off\"", sign("md5", "lower-hex"));
+    assert_eq!(ask(&off, &request).0.unwrap(), r#"{"code":0}"#);
+}
+
+#[test]
+fn a_time_too_far_from_now_is_refused_on_either_side() {
+    let timed = |unit: &str| {
+        format!(
+            "algorithm = \"hmac-sha256\"\ntemplate = \"{{id}}.{{t}}.\"\nin = \"header:x-h\"\n\
+             timestamp = \"t\"\ntimestamp_unit = \"{unit}\"\nmax_skew = \"5m\""
+        )
+    };
+    let digest = Some("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670");
+    let at = |now, unit: &str| {
+        let request = Request { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
+        ask(&timed(unit), &request).0.err()
+    };
+    let window = Duration::from_secs(300);
+    let second = Duration::from_secs(1);
+    for now in [NOW, NOW - window, NOW + window] {
+        assert_eq!(at(now, "s"), None);
+    }
+    for now in [NOW - window - second, NOW + window + second, Duration::ZERO, Duration::MAX] {
+        assert_eq!(at(now, "s"), Some(Failure::BadTimestamp), "{now:?}");
+    }
+    let milliseconds = Duration::from_millis(1_718_539_200);
+    assert_eq!(at(milliseconds + window, "ms"), None);
+    assert_eq!(at(milliseconds + window + Duration::from_millis(1), "ms"), Some(Failure::BadTimestamp));
+}
+
+#[test]
+fn a_time_that_is_none_is_refused() {
+    let timed = "algorithm = \"hmac-sha256\"\ntemplate = \"x\"\nin = \"query:s\"\ntimestamp = \"query:t\"\n\
+                 timestamp_unit = \"s\"\nmax_skew = \"5m\"";
+    // hmac-sha256 of "x" with "old"
+    let sign = "s=9569674de87a2f40045527082b562963161829cc58934b60fb59f16d1df41a4d";
+    for (time, expected) in [
+        ("&t=1718539200", None),
+        ("&t=", Some(Failure::BadTimestamp)),
+        ("", Some(Failure::BadTimestamp)),
+        ("&t=soon", Some(Failure::BadTimestamp)),
+        ("&t=99999999999999999999999", Some(Failure::BadTimestamp)),
+        ("&t=-9223372036854775808", Some(Failure::BadTimestamp)),
+    ] {
+        let query = format!("{sign}{time}");
+        let request = Request { body: "{}", header: None, query: Some(&query), now: NOW };
+        assert_eq!(ask(timed, &request).0.err(), expected, "{time}");
+    }
+}
+
+#[test]
+fn a_ping_needs_no_signature() {
+    let mapping = HEAD.replace("request = {", "request = { ping = \"ping\",");
+    let platform = platform("", &format!("{mapping}{}", sign("md5", "lower-hex")));
+    let (answer, _) = asked(&platform, br#"{"ping": 1}"#, &[]);
+    assert_eq!(answer.unwrap(), r#"{"code":0}"#);
+}
