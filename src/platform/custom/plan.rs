@@ -59,15 +59,23 @@ pub(super) struct List {
     pub(super) secure: Option<usize>,
     pub(super) path: Box<str>,
     /// By the values of both.
-    fields: Vec<(Box<[u8]>, Box<[u8]>, usize)>,
+    fields: Vec<Listed>,
+}
+
+/// An entry of `kinds`.
+#[derive(Debug)]
+struct Listed {
+    kind: Box<[u8]>,
+    secure: Box<[u8]>,
+    field: usize,
 }
 
 impl List {
     /// The place in [`crate::platform::IdField::ALL`] of an id that stands beside these values. There is a handful of them.
     #[inline]
     pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<usize> {
-        let listed = self.fields.iter().find(|known| *known.0 == *kind && *known.1 == *secure);
-        listed.map(|(_, _, field)| *field)
+        let listed = self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
+        listed.map(|known| known.field)
     }
 }
 
@@ -213,6 +221,9 @@ impl<'a> Planner<'a> {
             let kind = self.discriminator(named, &kind_steps, kind);
             let hash = match &secure {
                 Some((_, steps)) if !hash.is_empty() => self.discriminator(named, steps, hash),
+                Some((_, steps)) if steps.last().is_some_and(|step| step.is_zero_when_absent) => {
+                    Some(Box::from(*b"0"))
+                }
                 Some(_) => Some(Box::default()),
                 None if hash.is_empty() => Some(Box::default()),
                 None => {
@@ -221,7 +232,7 @@ impl<'a> Planner<'a> {
                 }
             };
             if let (Some(kind), Some(hash)) = (kind, hash) {
-                fields.push((kind, hash, *field));
+                fields.push(Listed { kind, secure: hash, field: *field });
             }
         }
         Some(List { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })

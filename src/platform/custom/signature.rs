@@ -167,7 +167,7 @@ impl Signature {
             HexCase::Upper => const_hex::encode_to_slice_upper(digest, hex),
         };
         encoded.expect("there are two digits' room for each byte");
-        (&*hex).ct_eq(signature)
+        (*hex).ct_eq(signature)
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a signature is made over: the config's template, its names looked up when the config is read.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
-use std::borrow::Cow;
 
 use super::mapping::{Mistake, Named};
 use super::plan::Planner;
@@ -72,8 +73,9 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
 
 /// The last of the parameters of that name.
 fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
-    let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let last = pairs.filter(|(key, _)| percent_decode_str(key).eq(name.bytes())).last();
+    let mut pairs =
+        query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let last = pairs.rfind(|(key, _)| percent_decode_str(key).eq(name.bytes()));
     last.map_or(Cow::Borrowed(b""), |(_, value)| percent_decode_str(value).into())
 }
 

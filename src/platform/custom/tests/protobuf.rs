@@ -34,18 +34,19 @@ fn an_id_in_a_list_is_what_stands_beside_it_in_any_order() {
 
 #[test]
 fn an_absent_number_of_proto3_is_a_zero() {
-    let proto = "syntax = \"proto3\"; enum K { IMEI = 0; OAID = 1; } message D { K k = 1; string v = 2; } \
+    let proto = "syntax = \"proto3\"; enum K { IMEI = 0; OAID = 1; } message D { K k = 1; string v = 2; bool h = 3; } \
                  message Q { repeated D d = 1; } message R { bool ok = 1; }";
     let mapping = r#"
 body = "protobuf"
 proto = "p.proto"
 request_message = "Q"
 response_message = "R"
-request = { id_list = { list = "d", value = "v", type = "k", kinds = { "IMEI" = "imei", "1" = "oaid" } } }
+request = { id_list = { list = "d", value = "v", type = "k", secure = "h", kinds = { "IMEI" = "imei", "1/0" = "oaid" } } }
 response = { code = { field = "ok", bid = 1, no_bid = 0 } }
 "#;
     let platform = platform(proto, mapping);
-    let (answer, script) = asked(&platform, b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b", &[BID, BID]);
+    let (answer, script) =
+        asked(&platform, b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b\x0a\x05\x18\x01\x12\x01c", &[BID, BID]);
     assert_eq!(answer.unwrap(), b"\x08\x01"[..]);
     assert_eq!(script.ids, ["d.v imei a", "d.v oaid b"]);
     assert_eq!(platform.refusal(), b"\x08\x00"[..]);
