@@ -1,6 +1,6 @@
 //! A decider for tests of adapters: what an adapter hands over is kept, and decisions are given out as told.
 
-use super::{Decider, Id, IdField};
+use super::{Decider, Failure, Id, IdField};
 use crate::strategy::{Decision, Outcome, Reason};
 
 /// Keeps what it is handed, as text.
@@ -45,6 +45,10 @@ impl Decider for Script {
 
     fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {
         self.notes.push(format!("{what}: {value}"));
+    }
+
+    fn observed(&mut self, failure: Failure) {
+        self.notes.push(format!("observed: {}", failure.as_str()));
     }
 
     fn decide(&mut self, strategy: usize) -> Decision {

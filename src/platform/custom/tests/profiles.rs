@@ -1,4 +1,4 @@
-//! The very files of `profiles/`, and requests as those platforms are said to send them.
+//! The very files of `profiles/`, and requests as those platforms are said to send them; and Tencent's own file, mapped.
 
 use std::path::Path;
 
@@ -92,4 +92,50 @@ fn alibaba() {
     let (answer, _) = asked(&platform, body, &[NO_BID]);
     assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":[]}"#);
     assert_eq!(platform.refusal(), r#"{"code":1,"rtaIds":[]}"#);
+}
+
+#[test]
+fn tencents_own_file_mapped_is_answered_byte_for_byte_as_by_its_adapter() {
+    let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "tencent.ad.rta.RtaRequest"
+response_message = "tencent.ad.rta.RtaResponse"
+[platform.request]
+request_id = "id"
+ping = "is_ping"
+[platform.request.ids]
+idfa_md5 = "device.idfa_md5sum"
+imei_md5 = "device.imei_md5sum"
+oaid_md5 = "device.oaid_md5sum"
+oaid = "device.oaid"
+caid = "device.qaid_infos.qaid"
+[platform.response]
+request_id = "request_id"
+code = { field = "code", bid = 0, no_bid = 1 }
+accepted = "out_target_id"
+cache = "response_cache_time"
+"#;
+    let mapped = platform(include_str!("../../../../proto/tencent.proto"), mapping);
+    let flags = vec![("store.url", "/data".to_owned())];
+    let built_in = HEAD.replace("\"custom\"", "\"tencent\"");
+    let config = Config::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
+    let built_in = &config.platforms[0].built;
+    // The golden requests of docs/platforms.md, made by protoc: an Android phone, and a ping.
+    for body in [
+        "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132383332323936363639\
+         636631623533363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002",
+        "0a0270311001",
+    ] {
+        let body = const_hex::decode(body).unwrap();
+        for decisions in [[BID, BID], [NO_BID, BID], [NO_BID, NO_BID], [NO_BID_UNAVAILABLE, NO_BID]] {
+            let (answer, mut script) = asked(&mapped, &body, &decisions);
+            let (expected, mut by_adapter) = asked(built_in, &body, &decisions);
+            assert_eq!(answer, expected);
+            script.ids.sort();
+            by_adapter.ids.sort();
+            assert_eq!(script.ids, by_adapter.ids);
+            assert_eq!(script.asked, by_adapter.asked);
+        }
+    }
 }

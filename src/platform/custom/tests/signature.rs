@@ -121,8 +121,11 @@ fn what_is_observed_is_counted_and_answered() {
     let (answer, script) = ask(&observed, &request);
     assert_eq!(answer.unwrap(), r#"{"code":0}"#);
     assert_eq!(script.ids.len(), 1);
+    assert_eq!(script.notes, ["observed: bad_signature"]);
     let off = format!("{}\nmode = \"off\"", sign("md5", "lower-hex"));
-    assert_eq!(ask(&off, &request).0.unwrap(), r#"{"code":0}"#);
+    let (answer, script) = ask(&off, &request);
+    assert_eq!(answer.unwrap(), r#"{"code":0}"#);
+    assert!(script.notes.is_empty());
 }
 
 #[test]
