@@ -60,6 +60,15 @@ impl std::fmt::Debug for Id<'_> {
     }
 }
 
+/// Bytes as text, for whoever reads a note; nothing is done about them before.
+struct Lossy<'a>(&'a [u8]);
+
+impl std::fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.0))
+    }
+}
+
 /// Who takes a request's ids from an adapter and decides about the device they name.
 pub trait Decider {
     /// Takes an id; whether it is usable is the decider's to see. Adapters leave out fields that are not there.
@@ -286,16 +295,22 @@ impl Platform {
         if !self.access.admits(head.headers) {
             return Err(Failure::Unauthorized);
         }
-        self.admitted(head, body?, decider)
+        self.admitted(Admission::ByHeaders, head, body?, decider)
     }
 
-    /// The same for a caller who is let in.
+    /// The same for a caller whose headers let it in, or of whom none are asked.
     #[inline]
-    fn admitted(&self, head: &Head<'_>, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+    fn admitted(
+        &self,
+        admission: Admission,
+        head: &Head<'_>,
+        body: Bytes,
+        decider: &mut impl Decider,
+    ) -> Result<Bytes, Failure> {
         match &self.adapter {
             Adapter::Tencent(tencent) => tencent.answer(body, decider),
             Adapter::Ocean(ocean) => ocean.answer(body, decider),
-            Adapter::Custom(custom) => custom.answer(head, body, decider),
+            Adapter::Custom(custom) => custom.answer(admission, head, body, decider),
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use crate::catalog::{Catalog, Gathering, Room};
 use crate::device::{DeviceKey, Unusable};
-use crate::platform::{Decider, Id, IdField, IdReader, UNREADABLE};
+use crate::platform::{Decider, Failure, Id, IdField, IdReader, UNREADABLE};
 use crate::strategy::Decision;
 
 /// What became of an id.
@@ -112,6 +112,10 @@ impl Decider for Trace<'_> {
 
     fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
         self.asked.push((id.to_string(), strategy));
+    }
+
+    fn observed(&mut self, failure: Failure) {
+        self.notes.push(Note { what: "signature", value: failure.as_str().to_owned() });
     }
 
     fn decide(&mut self, strategy: usize) -> Decision {

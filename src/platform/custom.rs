@@ -42,12 +42,15 @@ pub use schema::{Schema, compile as compile_schema, messages};
 pub use signature::{Algorithm, HexCase, TimestampUnit};
 
 use self::plan::{Plan, Planner};
-use self::reading::{Malformed, Reading};
+use self::reading::Reading;
 use self::response::Response;
 use self::signature::Signature;
 use self::value::{Digits, Value};
 use self::writer::Answer;
-use super::{CacheTimes, Decider, Failure, Head, Id, MAX_STRATEGIES, StrategyIds, Verdicts};
+use super::{
+    Admission, CacheTimes, Decider, Failure, Head, Id, Lossy, MAX_STRATEGIES, StrategyIds, UNREADABLE,
+    Verdicts,
+};
 
 /// A mapped protocol, and what the config says of it.
 #[derive(Debug)]
@@ -104,17 +107,19 @@ impl Custom {
     /// Answers a request; see [`super::Platform::answer`].
     pub(super) fn answer(
         &self,
+        admission: Admission,
         head: &Head<'_>,
         body: Bytes,
         decider: &mut impl Decider,
     ) -> Result<Bytes, Failure> {
         let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.answer_at(head, &body, decider, since_1970)
+        self.answer_at(admission, head, &body, decider, since_1970)
     }
 
     /// The same at a time that is asked for only if a signature needs it.
     fn answer_at(
         &self,
+        admission: Admission,
         head: &Head<'_>,
         body: &[u8],
         decider: &mut impl Decider,
@@ -122,7 +127,10 @@ impl Custom {
     ) -> Result<Bytes, Failure> {
         let mut reading = Reading::new(&self.plan);
         let read = if self.response.is_json { json::read } else { protobuf::read };
-        read(body, &mut reading).map_err(|Malformed| Failure::BadBody)?;
+        if read(body, &mut reading).is_err() {
+            decider.note(UNREADABLE, &self.format());
+            return Err(Failure::BadBody);
+        }
         let request_id = reading.value(self.plan.request_id);
         note(&reading, decider);
         if reading.value(self.plan.ping).is_true() {
@@ -132,7 +140,7 @@ impl Custom {
         if let Some(signature) = &self.signature
             && let Err(failure) = signature.check(&reading, head, body, now)
         {
-            if !signature.is_observed {
+            if admission == Admission::ByHeaders && !signature.is_observed {
                 return Err(failure);
             }
             decider.observed(failure);
@@ -153,6 +161,15 @@ impl Custom {
     /// The error's code, or else that of no bid, and no strategy.
     pub(super) fn refusal(&self) -> Bytes {
         self.refusal.clone()
+    }
+
+    /// What a body must be, in words.
+    const fn format(&self) -> &'static str {
+        if self.response.is_json {
+            "it is not JSON, or a mapped field is not of its kind"
+        } else {
+            "it is not of the request_message, or a mapped field is not of its type"
+        }
     }
 
     /// The bodies' media type.
@@ -178,8 +195,12 @@ impl Custom {
         let mut verdicts = Verdicts::new(decider);
         let mut given: Vec<(Value<'_>, bool)> = Vec::with_capacity(asked.len().max(self.strategies.0.len()));
         let mut is_accepted = [false; MAX_STRATEGIES];
-        let mut give = |place: Option<usize>, value: Value<'a>| {
-            let bids = place.is_some_and(|place| verdicts.bids(self.strategies.0[place].1));
+        let mut give = |asked: Option<&[u8]>, place: Option<usize>, value: Value<'a>| {
+            let strategy = place.map(|place| self.strategies.0[place].1);
+            if let Some(id) = asked {
+                verdicts.asked(&Lossy(id), strategy);
+            }
+            let bids = strategy.is_some_and(|strategy| verdicts.bids(strategy));
             if let Some(place) = place {
                 is_accepted[place] = bids;
             }
@@ -188,11 +209,12 @@ impl Custom {
         for value in asked {
             let mut digits = Digits::new();
             let text = value.text(&mut digits);
-            give(self.strategies.0.iter().position(|(id, _)| id == text), value.clone());
+            let place = self.strategies.0.iter().position(|(id, _)| id == text);
+            give(Some(text), place, value.clone());
         }
         if asked.is_empty() {
             for (place, (id, _)) in self.strategies.0.iter().enumerate() {
-                give(Some(place), Value::Bytes(id));
+                give(None, Some(place), Value::Bytes(id));
             }
         }
         let ids = self.strategies.0.iter().zip(is_accepted);
@@ -223,10 +245,7 @@ fn note(reading: &Reading<'_, '_>, decider: &mut impl Decider) {
     let mut digits = Digits::new();
     let request_id = reading.value(reading.plan.request_id);
     if !request_id.is_absent() {
-        decider.note("request_id", &String::from_utf8_lossy(request_id.text(&mut digits)));
-    }
-    for strategy in &reading.asked {
-        decider.note("strategy", &String::from_utf8_lossy(strategy.text(&mut digits)));
+        decider.note("request_id", &Lossy(request_id.text(&mut digits)));
     }
 }
 

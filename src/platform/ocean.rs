@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::describe::Lines;
-use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, UNREADABLE, Verdicts};
+use super::{CacheTimes, Decider, Failure, Id, IdField, Lossy, StrategyIds, UNREADABLE, Verdicts};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
 mod wire {
@@ -57,7 +57,7 @@ impl Ocean {
             Failure::BadBody
         })?;
         if !request.req_id.is_empty() {
-            decider.note("req_id", &String::from_utf8_lossy(&request.req_id));
+            decider.note("req_id", &Lossy(&request.req_id));
         }
         for rta_id in &request.rta_ids {
             decider.note("rta_id", rta_id);

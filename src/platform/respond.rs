@@ -16,7 +16,8 @@ use super::{Decider, Failure, Head, Platform};
 pub enum Admission {
     /// By the headers that the platform sends.
     ByHeaders,
-    /// Somebody who may read the config explains a captured body: nothing is asked of its headers.
+    /// Somebody who may read the config explains a captured body: nothing is asked of its headers, and what is wrong with its signature
+    /// is told but decides nothing.
     Granted,
 }
 
@@ -42,7 +43,7 @@ impl Platform {
     ) -> Answered {
         let answered = caught(|| match admission {
             Admission::ByHeaders => self.answer(head, body, decider),
-            Admission::Granted => body.and_then(|body| self.admitted(head, body, decider)),
+            Admission::Granted => body.and_then(|body| self.admitted(admission, head, body, decider)),
         });
         match answered {
             Some(Ok(bytes)) => Answered { bytes, failure: None },

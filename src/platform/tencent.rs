@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::describe::Lines;
-use super::{CacheTimes, Decider, Failure, Id, IdField, StrategyIds, UNREADABLE, Verdicts};
+use super::{CacheTimes, Decider, Failure, Id, IdField, Lossy, StrategyIds, UNREADABLE, Verdicts};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
 mod wire {
@@ -109,8 +109,7 @@ impl Tencent {
         let mut verdicts = Verdicts::new(decider);
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.place(id));
-            let id = ad.out_target_id.as_deref().map_or("(none)".into(), String::from_utf8_lossy);
-            verdicts.asked(&id, strategy);
+            verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
             let is_kept = strategy.is_some_and(|place| verdicts.bids(place));
             AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
         };
@@ -127,7 +126,7 @@ fn encode(response: &RtaResponse) -> Bytes {
 /// Tells the decider what else is of interest to whoever explains a request.
 fn note(request: &RtaRequest, decider: &mut impl Decider) {
     if let Some(id) = &request.id {
-        decider.note("request_id", &String::from_utf8_lossy(id));
+        decider.note("request_id", &Lossy(id));
     }
     for (what, is_so) in [("ping", request.is_ping), ("test call", request.is_test)] {
         if is_so == Some(true) {

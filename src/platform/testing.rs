@@ -47,6 +47,10 @@ impl Decider for Script {
         self.notes.push(format!("{what}: {value}"));
     }
 
+    fn asked(&mut self, id: &dyn std::fmt::Display, _: Option<usize>) {
+        self.notes.push(format!("strategy: {id}"));
+    }
+
     fn observed(&mut self, failure: Failure) {
         self.notes.push(format!("observed: {}", failure.as_str()));
     }

@@ -47,7 +47,8 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
         format!("did imei_md5 {IMEI_MD5_VALUE}"),
     ];
     assert_eq!(script.ids, expected);
-    assert_eq!(script.notes, ["req_id: 20240616abcdef", "rta_id: 10003", "rta_id: 10004"]);
+    let asked = ["rta_id: 10003", "rta_id: 10004", "strategy: 10003", "strategy: 10004"];
+    assert_eq!(script.notes, [&["req_id: 20240616abcdef"][..], &asked].concat());
 }
 
 #[test]

@@ -48,7 +48,9 @@ fn kuaishou() {
     let head = Head { headers: &headers, query: None };
     let mut script = Script::deciding(&[BID]);
     let at = |seconds| move || Duration::from_secs(seconds);
-    let answer = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_210)).unwrap();
+    let answer = custom(&platform)
+        .answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210))
+        .unwrap();
     assert_eq!(
         script.ids,
         [
@@ -63,11 +65,13 @@ fn kuaishou() {
     let verdicts = "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
     assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
 
-    let late = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_501));
+    let late =
+        custom(&platform).answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_501));
     assert_eq!(late, Err(Failure::BadTimestamp));
     request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
     let body = prost::Message::encode_to_vec(&request);
-    let forged = custom(&platform).answer_at(&head, &body, &mut script, at(1_718_539_210));
+    let forged =
+        custom(&platform).answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
     assert_eq!(forged, Err(Failure::BadSignature));
     assert_eq!(platform.refusal(), b"\x08\x01"[..]);
 }

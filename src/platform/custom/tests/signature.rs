@@ -31,7 +31,13 @@ fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Scrip
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
     }
     let head = Head { headers: &headers, query: request.query };
-    let answer = custom(&platform).answer_at(&head, request.body.as_bytes(), &mut script, || request.now);
+    let answer = custom(&platform).answer_at(
+        Admission::ByHeaders,
+        &head,
+        request.body.as_bytes(),
+        &mut script,
+        || request.now,
+    );
     (answer, script)
 }
 
