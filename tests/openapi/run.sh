@@ -9,23 +9,8 @@ rtad=$(realpath "${1:?usage: bash tests/openapi/run.sh PATH_TO_RTAD_BINARY}")
 cd "$(dirname "$0")/../.."
 spec=$(realpath "${OPENAPI:-docs/openapi.yaml}")
 config=$PWD/tests/openapi/schemathesis.toml
-venv=$PWD/target/venv
-
-make_venv() {
-    rm -rf "$venv"
-    python3 -m venv "$venv" 2>/dev/null && return
-    # Debian's python3 comes without ensurepip.
-    [ "$(id -u)" = 0 ] || { echo "python3 -m venv does not work: install python3-venv" >&2; exit 1; }
-    apt-get update -qq && apt-get install -qq -y python3-venv >/dev/null
-    rm -rf "$venv"
-    python3 -m venv "$venv"
-}
-
-if ! cmp -s tests/openapi/requirements.txt "$venv/openapi-requirements.txt"; then
-    [ -x "$venv/bin/pip" ] || make_venv
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement tests/openapi/requirements.txt
-    cp tests/openapi/requirements.txt "$venv/openapi-requirements.txt"
-fi
+. tests/venv.sh
+need_python_packages openapi
 
 work=$(mktemp -d)
 pid=
