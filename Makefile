@@ -1,5 +1,5 @@
 # The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
-.PHONY: demo test test-all lint doc bench golden
+.PHONY: demo test test-all lint doc bench fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
 demo:
@@ -31,6 +31,10 @@ doc:
 bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
+
+# Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
+fuzz:
+	bash fuzz/run.sh $(or $(FUZZ_SECONDS),60)
 
 # The files of a format version are made once; this refuses to overwrite those that are there.
 golden:

@@ -146,7 +146,10 @@ fn note(request: &RtaRequest, decider: &mut impl Decider) {
 
 /// Hands over every id that is there, but those that the platform holds for junk.
 fn read_ids(device: &Device, decider: &mut impl Decider) {
-    let is_doubtful = |kind: DoubtfulId| device.doubtful_ids_list.contains(&(kind as i32));
+    // One pass over the doubts, however many ids there are: a body can hold thousands of both.
+    let kinds = device.doubtful_ids_list.iter().filter(|kind| (0..8).contains(*kind));
+    let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
+    let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
     let mut read = |path, field, value: &Option<Bytes>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let id = Id { path, field, value };

@@ -1,0 +1,294 @@
+//! What is true of every answer, whatever was sent.
+//!
+//! One file for two users: the fuzz targets beside it, and `tests/platform_corpus`, which replays the corpus and mutates it. Answers
+//! are made by the service's own adapters, decider and catalog; what was decided on the way is watched, and the answer must say that
+//! and nothing else. A panic is a failed property.
+//!
+//! A new protocol, such as the custom one over protobuf or over JSON, is one more [`Protocol`] and one more arm of each `match`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use prost::Message as _;
+use rtad::catalog::{Audience, Catalog, Live};
+use rtad::device::{IdKind, KeyMaker};
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::platform::ocean::{Req, Rsp};
+use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
+use rtad::platform::{
+    Access, Adapter, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS, MAX_STRATEGIES, Ocean,
+    Platform, StrategyIds, Tencent, api,
+};
+use rtad::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+use rtad::strategy::{Decision, Outcome, Strategy};
+use rtad::telemetry::Telemetry;
+
+/// The IMEI of the published examples; the only known device.
+const KNOWN: &[u8] = b"868049039501257";
+/// Strategies of the catalog.
+const STRATEGIES: usize = 4;
+/// Tencent's ids of strategies 0 to 3. Two are one strategy: it is asked once.
+const OUT_TARGET_IDS: [(&str, usize); 5] = [("new", 0), ("T1", 0), ("T2", 1), ("T3", 2), ("T4", 3)];
+/// Ocean Engine's.
+const RTA_IDS: [(i64, usize); 4] = [(10003, 0), (10004, 1), (-7, 2), (0, 3)];
+
+/// What reads a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Tencent,
+    Ocean,
+    /// The JSON of `/v1/decide`.
+    Api,
+}
+
+impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Tencent, Self::Ocean, Self::Api];
+
+    /// The name of its target and of its corpus.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tencent => "tencent",
+            Self::Ocean => "ocean",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// What became of a body.
+#[derive(Debug)]
+pub struct Answer {
+    pub bytes: Bytes,
+    pub failure: Option<Failure>,
+    /// What each strategy decided, if it was asked.
+    bids: [Option<bool>; STRATEGIES],
+}
+
+/// A service without sockets: what is served, and who asks.
+pub struct World {
+    catalog: Catalog,
+    reader: IdReader,
+    head: HeaderMap,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let telemetry = Telemetry::default();
+        let name = |name: &str| name.parse().expect("a name");
+        let audiences = vec![
+            Audience {
+                snapshot: Some(Arc::new(known_devices())),
+                ..Audience::unloaded(name("old"), true, None)
+            },
+            Audience::unloaded(name("missing"), false, None),
+        ];
+        let strategy = |name: &str, exclude: &[usize], include: &[usize], no_device, unavailable| Strategy {
+            name: name.to_owned(),
+            exclude: exclude.to_vec(),
+            include: include.to_vec(),
+            no_device,
+            unavailable,
+        };
+        let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
+        let strategies = vec![
+            strategy("new-users", &[0], &[], no_bid, no_bid),
+            strategy("careful", &[0, 1], &[], no_bid, bid),
+            strategy("idless", &[], &[0], bid, no_bid),
+            strategy("hopeless", &[], &[1], no_bid, no_bid),
+        ];
+        let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
+        let ids = OUT_TARGET_IDS.map(|(id, place)| (Bytes::from(id), place)).to_vec();
+        let tencent = Adapter::Tencent(Tencent::new(StrategyIds::new(ids), cache));
+        let ocean = Adapter::Ocean(Ocean::new(StrategyIds::new(RTA_IDS.to_vec()), cache));
+        let platform = |name: &str, adapter| {
+            let (name, path) = (name.to_owned(), format!("/rta/{name}"));
+            Arc::new(Platform { name, path, access: Access::default(), adapter })
+        };
+        let platforms = vec![platform("tencent", tencent), platform("ocean", ocean)];
+        Self {
+            catalog: Catalog::new(audiences, strategies, platforms, &telemetry),
+            reader: IdReader::new(KeyMaker::default(), &telemetry),
+            head: HeaderMap::new(),
+        }
+    }
+
+    /// Answers a body as the routes do.
+    pub fn answer(&self, protocol: Protocol, body: Bytes) -> Answer {
+        let served = match protocol {
+            Protocol::Tencent => &self.catalog.platforms()[0],
+            Protocol::Ocean => &self.catalog.platforms()[1],
+            Protocol::Api => return self.answer_api(&body),
+        };
+        let head = Head { headers: &self.head, query: None };
+        let mut decider = Watching::new(Live::new(&self.catalog, served, &self.reader));
+        match served.platform.answer(&head, Ok(body), &mut decider) {
+            Ok(bytes) => Answer { bytes, failure: None, bids: decider.bids },
+            Err(failure) => {
+                let live = Live::unavailable(&self.catalog, served, &self.reader);
+                let mut decider = Watching::new(live);
+                let bytes = served.platform.unavailable(&mut decider);
+                Answer { bytes, failure: Some(failure), bids: decider.bids }
+            }
+        }
+    }
+
+    fn answer_api(&self, body: &[u8]) -> Answer {
+        let known = self.catalog.strategies();
+        let mut bids = [None; STRATEGIES];
+        let request = match api::decode(body, &self.reader) {
+            Ok(request) => request,
+            Err(error) => {
+                return Answer { bytes: error.to_string().into(), failure: Some(Failure::BadBody), bids };
+            }
+        };
+        let named = |name: &_| {
+            let name: &str = name;
+            self.catalog.strategy_place(name)
+        };
+        let places: Vec<usize> = match request.strategies.is_empty() {
+            true => (0..known.len()).collect(),
+            false => request.strategies.iter().filter_map(|name| named(name.as_ref())).collect(),
+        };
+        let mut decide = |place: usize| {
+            let decision = self.catalog.decide(place, &request.keys);
+            bids[place] = Some(decision.outcome == Outcome::Bid);
+            (known[place].name.as_str(), decision)
+        };
+        let decisions: Vec<_> = places.into_iter().map(&mut decide).collect();
+        let bytes = api::encode(request.request_id.as_deref(), decisions.into_iter()).into();
+        Answer { bytes, failure: None, bids }
+    }
+
+    /// Asserts what is true of every answer.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub fn check(&self, protocol: Protocol, body: &Bytes, answer: &Answer) {
+        match protocol {
+            Protocol::Tencent => check_tencent(body, answer),
+            Protocol::Ocean => check_ocean(body, answer),
+            Protocol::Api => check_api(answer),
+        }
+    }
+
+    /// Both at once.
+    pub fn hold(&self, protocol: Protocol, body: impl Into<Bytes>) {
+        let body = body.into();
+        self.check(protocol, &body, &self.answer(protocol, body.clone()));
+    }
+}
+
+/// The decider that serves, and a look over its shoulder.
+struct Watching<'a> {
+    live: Live<'a>,
+    bids: [Option<bool>; STRATEGIES],
+    ids: usize,
+}
+
+impl<'a> Watching<'a> {
+    fn new(live: Live<'a>) -> Self {
+        Self { live, bids: [None; STRATEGIES], ids: 0 }
+    }
+}
+
+impl Decider for Watching<'_> {
+    fn id(&mut self, id: Id<'_>) {
+        self.ids += 1;
+        self.live.id(id);
+    }
+
+    fn doubtful(&mut self, id: Id<'_>) {
+        self.ids += 1;
+        self.live.doubtful(id);
+    }
+
+    fn decide(&mut self, strategy: usize) -> Decision {
+        assert_eq!(self.bids[strategy], None, "a strategy is asked once");
+        let decision = self.live.decide(strategy);
+        if self.ids > MAX_IDS {
+            assert_eq!(decision.reason.as_str(), "unavailable", "too many ids decide nothing");
+        }
+        self.bids[strategy] = Some(decision.outcome == Outcome::Bid);
+        decision
+    }
+}
+
+fn check_tencent(body: &Bytes, answer: &Answer) {
+    let response = RtaResponse::decode(&answer.bytes[..]).expect("an answer decodes");
+    let code = response.code.expect("no code accepts every ad");
+    let request = RtaRequest::decode(body.clone());
+    assert_eq!(request.is_ok(), answer.failure.is_none());
+    let request = request.unwrap_or_default();
+    assert_eq!(response.request_id, request.id);
+    if request.is_ping == Some(true) {
+        let pong = RtaResponse { request_id: request.id, code: Some(0), ..RtaResponse::default() };
+        assert_eq!(response, pong);
+        assert_eq!(answer.bids, [None; STRATEGIES], "a ping asks nothing");
+        return;
+    }
+    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    if request.request_info.unwrap_or_default().request_type() == RequestType::AdList {
+        assert_eq!(code == 0, !request.ad_infos.is_empty());
+        assert!(response.out_target_id.is_empty());
+        assert_eq!(response.ad_results.len(), request.ad_infos.len());
+        for (ad, result) in request.ad_infos.iter().zip(&response.ad_results) {
+            let strategy =
+                OUT_TARGET_IDS.iter().find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
+            let is_kept = strategy.is_some_and(|(_, place)| bids(*place));
+            assert_eq!((result.adgroup_id, result.ignore), (ad.adgroup_id, (!is_kept).then_some(true)));
+        }
+        return;
+    }
+    let bidding = OUT_TARGET_IDS.iter().filter(|(_, place)| bids(*place)).map(|(id, _)| id.as_bytes());
+    assert!(bidding.eq(response.out_target_id.iter().map(|id| &id[..])), "only what bids is listed");
+    assert_eq!(code, u32::from(response.out_target_id.is_empty()));
+    assert!(response.ad_results.is_empty());
+}
+
+fn check_ocean(body: &Bytes, answer: &Answer) {
+    let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
+    let bid_type = response.bid_type.expect("bid_type is always written");
+    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    let infos: Vec<_> = response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+    assert_eq!(bid_type == 0, answer.bids.contains(&Some(true)), "bid_type says whether any bids");
+    let Ok(request) = Req::decode(body.clone()) else {
+        assert_eq!(answer.failure, Some(Failure::BadBody));
+        assert_ne!(response.status_code, 0, "an error says so");
+        assert_eq!(infos, RTA_IDS.map(|(id, place)| (id, bids(place))));
+        return;
+    };
+    assert_eq!((answer.failure, response.status_code), (None, 0));
+    assert_eq!(response.req_id, request.req_id);
+    let verdict = |id: &i64| {
+        let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
+        (*id, strategy.is_some_and(|(_, place)| bids(*place)))
+    };
+    assert!(request.rta_ids.iter().map(verdict).eq(infos), "every id asked about is echoed");
+}
+
+fn check_api(answer: &Answer) {
+    if answer.failure.is_some() {
+        return;
+    }
+    let response: serde_json::Value = serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+    let decisions = response["decisions"].as_array().expect("decisions");
+    assert!(decisions.len() <= MAX_STRATEGIES);
+    let names = ["new-users", "careful", "idless", "hopeless"];
+    for decision in decisions {
+        let place = names.iter().position(|name| decision["strategy"] == *name).expect("a known strategy");
+        assert_eq!(decision["bid"].as_bool(), answer.bids[place]);
+    }
+}
+
+fn known_devices() -> Snapshot {
+    let keys: Vec<_> = KeyMaker::default().key(IdKind::Imei, KNOWN).into_iter().collect();
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a rate that can be had");
+    let built = BuiltChunk::build(&spec, &keys);
+    let mut manifest = ManifestBuilder::new(spec, 1e-4);
+    manifest.add(&built);
+    let manifest = manifest.finish("old".parse().expect("a name"), 1, 0, BuildReport::default());
+    let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
+    decoder.feed(&built.bytes).expect("what was built is sound");
+    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().expect("what was built is whole"))])
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Fuzzes every target for a while, with stable Rust: coverage by LLVM's own pass, libFuzzer from its crate, no sanitizer, since there
+# is no unsafe code here to sanitize. Seeds are only read; what is found stays in target/fuzz/found from one run to the next.
+#
+#   bash fuzz/run.sh [SECONDS] [TARGET...]
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+shift || true
+targets=("$@")
+[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api)
+version=0.13.2
+
+export PATH=$PWD/target/tools/bin:$PATH
+if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $version" ]; then
+    cargo install --quiet --locked --root target/tools "cargo-fuzz@$version"
+fi
+if ! command -v c++ >/dev/null; then
+    # libFuzzer is C++.
+    [ "$(id -u)" = 0 ] || { echo "there is no C++ compiler: install g++" >&2; exit 1; }
+    apt-get update -qq && apt-get install -qq -y g++ >/dev/null
+fi
+
+for target in "${targets[@]}"; do
+    echo "== $target =="
+    found=target/fuzz/found/$target
+    mkdir -p "$found"
+    # What fails is written to fuzz/artifacts/TARGET, and its path printed.
+    cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 2>&1 |
+        grep -v -e '^#[0-9]*.*\(NEW\|REDUCE\|pulse\|RELOAD\)' -e '# Uses:'
+done

@@ -1,0 +1,130 @@
+//! What one answer may cost in memory, and the bodies that cost the most.
+//!
+//! An empty message in a list is two bytes of a body and a struct in memory; the list grows by doubling, and the answer stands beside
+//! the request while it is written.
+
+use std::alloc::System;
+
+use bytes::Bytes;
+use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAlloc, PeakMemAllocTrait as _};
+
+use crate::properties::Protocol;
+
+#[global_allocator]
+static COUNTING: &PeakMemAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What the smallest request may cost: a list has room for four from its first element on, and an error has its text.
+const BASE: usize = 1024;
+
+/// `server.max_body` by default.
+const BODY: usize = 64 << 10;
+
+/// Runs `work`; returns what it returns and the most bytes that it had allocated at a time.
+pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    COUNTING.reset_peak_memory();
+    let result = work();
+    (result, COUNTING.get_peak_memory())
+}
+
+/// Bytes of memory per byte of a body, at most: what was measured and some room. The counting allocator takes a list that grows in
+/// place for granted; one that is copied has half as much again for a moment.
+const fn factor(protocol: Protocol) -> usize {
+    match protocol {
+        // An empty ad is 2 bytes and a struct of 48; 2^14 + 1 of them are a list of 2^15, 32 bytes of result and 4 of the answer
+        // each: 66 for one byte. Empty CAIDs are next with 64.
+        Protocol::Tencent => 72,
+        // An id of one byte is 8, its verdict 16 and 4 of the answer; 2^15 + 1 of them: 36 for one byte.
+        Protocol::Ocean => 40,
+        // A strategy of no name is 3 bytes and a string of 24, before there are seen to be too many: 16 for one byte.
+        Protocol::Api => 20,
+    }
+}
+
+pub(crate) fn assert_bounded(protocol: Protocol, what: &str, body: usize, peak: usize) {
+    let bound = BASE + factor(protocol) * body;
+    assert!(peak <= bound, "{protocol:?} {what}: {body} bytes took {peak}; {bound} are allowed");
+}
+
+/// Bodies as large as may be.
+pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
+    let full = |head: &[u8], each: &[u8], tail: &[u8]| -> Bytes {
+        let count = (BODY - head.len() - tail.len()) / each.len();
+        [head, &each.repeat(count), tail].concat().into()
+    };
+    // A device or a packed list that takes the whole body: its key and a length of three bytes.
+    let within = |key: &[u8], each: &[u8]| -> Bytes {
+        let inside = each.repeat((BODY - 8) / each.len());
+        let mut body = key.to_vec();
+        prost::encoding::encode_varint(inside.len() as u64, &mut body);
+        body.extend(inside);
+        body.into()
+    };
+    let second = b"\x42\x02\x08\x02";
+    match protocol {
+        Protocol::Tencent => vec![
+            ("second request, empty ads", full(second, b"\x5a\x00", b"")),
+            // Lists double: just past a power of two, nearly half of the room is empty.
+            (
+                "second request, 2^14 + 1 ads",
+                [&second[..], &b"\x5a\x00".repeat((1 << 14) + 1)].concat().into(),
+            ),
+            ("second request, ads of a number", full(second, b"\x5a\x02\x08\x00", b"")),
+            ("second request, ads to keep", full(second, b"\x5a\x04\x2a\x02T1", b"")),
+            ("ads that are not asked about", full(b"", b"\x5a\x00", b"")),
+            ("empty qaids", within(b"\x2a", b"\x6a\x00")),
+            ("2^14 + 1 empty qaids", {
+                let inside = b"\x6a\x00".repeat((1 << 14) + 1);
+                [&b"\x2a\x82\x80\x02"[..], &inside].concat().into()
+            }),
+            ("qaids of empty ids", within(b"\x2a", b"\x6a\x04\x12\x00\x22\x00")),
+            ("empty openids", within(b"\x2a", b"\x72\x00")),
+            ("doubts, unpacked", within(b"\x2a", b"\x48\x01")),
+            ("doubts, packed", {
+                let inside = [&b"\x4a\xf0\xff\x03"[..], &[7; 65520]].concat();
+                [&b"\x2a\xf4\xff\x03"[..], &inside].concat().into()
+            }),
+            ("doubts and qaids", {
+                let half = BODY / 2 - 16;
+                let mut inside = b"\x4a".to_vec();
+                prost::encoding::encode_varint(half as u64, &mut inside);
+                inside.extend(std::iter::repeat_n(7, half));
+                inside.extend(b"\x6a\x04\x12\x00\x22\x00".repeat(half / 6));
+                let mut body = b"\x2a".to_vec();
+                prost::encoding::encode_varint(inside.len() as u64, &mut body);
+                body.extend(inside);
+                body.into()
+            }),
+            ("devices", full(b"", b"\x2a\x00", b"")),
+            ("a long id", within(b"\x0a", b"x")),
+            ("unread messages", full(b"", b"\x4a\x00", b"")),
+            ("groups", full(b"", b"\xb3\x04\xb4\x04", b"")),
+        ],
+        Protocol::Ocean => vec![
+            ("ids, packed", within(b"\x72", b"\x01")),
+            ("ids, unpacked", full(b"", b"\x70\x01", b"")),
+            ("ids of ten bytes", within(b"\x72", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")),
+            ("ids of a strategy", within(b"\x72", b"\x93\x4e")),
+            ("2^15 + 1 ids", {
+                let inside = b"\x01".repeat((1 << 15) + 1);
+                [&b"\x72\x81\x80\x02"[..], &inside].concat().into()
+            }),
+            ("devices", full(b"", b"\x8a\x01\x00", b"")),
+            ("unread numbers", full(b"", b"\xc2\x01\x00", b"")),
+            ("a long id", within(b"\x62", b"x")),
+        ],
+        Protocol::Api => vec![
+            ("empty strategies", full(b"{\"strategies\":[\"\"", b",\"\"", b"]}")),
+            ("2^14 + 1 empty strategies", {
+                [&b"{\"strategies\":[\"\""[..], &b",\"\"".repeat(1 << 14), b"]}"].concat().into()
+            }),
+            ("escaped strategies", full(b"{\"strategies\":[\"\"", b",\"\\n\"", b"]}")),
+            ("nulls", full(b"{\"device\":{\"openid\":[null", b",null", b"]}}")),
+            ("empty ids", full(b"{\"device\":{\"openid\":[\"\"", b",\"\"", b"]}}")),
+            ("escaped ids", full(b"{\"device\":{\"openid\":[\"\"", b",\"\\n\"", b"]}}")),
+            ("devices", full(b"{\"device\":{}", b",\"device\":{}", b"}")),
+            ("depth", full(b"{\"device\":{\"imei\":{\"a\":", b"[", b"")),
+            ("a long id", full(b"{\"request_id\":\"\\n", b"x", b"\"}")),
+            ("an unknown field", full(b"{\"", b"x", b"\":1}")),
+        ],
+    }
+}

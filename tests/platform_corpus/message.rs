@@ -1,0 +1,69 @@
+//! Protobuf messages of no schema: taken apart as far as their bytes can be taken for some, and put together again.
+
+use prost::encoding::{decode_varint, encode_varint};
+
+/// Fields of a message, as far as bytes can be taken for one.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    /// Number and wire type.
+    pub(crate) key: u64,
+    pub(crate) value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Varint(u64),
+    Fixed(Vec<u8>),
+    Bytes(Vec<u8>),
+    Message(Vec<Field>),
+    /// The start or the end of a group.
+    None,
+}
+
+/// Reads bytes as a message; `None` if they are none.
+pub(crate) fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
+    let mut fields = Vec::new();
+    while !body.is_empty() {
+        let key = decode_varint(&mut body).ok()?;
+        if key >> 3 == 0 || key >> 3 > 1000 {
+            return None;
+        }
+        let mut take = |length: usize| body.split_off(..length).map(<[u8]>::to_vec);
+        let value = match key & 7 {
+            0 => Value::Varint(decode_varint(&mut body).ok()?),
+            1 => Value::Fixed(take(8)?),
+            5 => Value::Fixed(take(4)?),
+            2 => {
+                let length = decode_varint(&mut body).ok()?;
+                let bytes = body.split_off(..usize::try_from(length).ok()?)?;
+                let message = if depth < 8 && !bytes.is_empty() { parse(bytes, depth + 1) } else { None };
+                message.map_or_else(|| Value::Bytes(bytes.to_vec()), Value::Message)
+            }
+            3 | 4 => Value::None,
+            _ => return None,
+        };
+        fields.push(Field { key, value });
+    }
+    Some(fields)
+}
+
+pub(crate) fn write(fields: &[Field], body: &mut Vec<u8>) {
+    for Field { key, value } in fields {
+        encode_varint(*key, body);
+        match value {
+            Value::Varint(number) => encode_varint(*number, body),
+            Value::Fixed(bytes) => body.extend_from_slice(bytes),
+            Value::Bytes(bytes) => {
+                encode_varint(bytes.len() as u64, body);
+                body.extend_from_slice(bytes);
+            }
+            Value::Message(inside) => {
+                let mut bytes = Vec::new();
+                write(inside, &mut bytes);
+                encode_varint(bytes.len() as u64, body);
+                body.extend_from_slice(&bytes);
+            }
+            Value::None => {}
+        }
+    }
+}

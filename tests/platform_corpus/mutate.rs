@@ -1,0 +1,307 @@
+//! Mutants of the corpus: messages and JSON are taken apart and put together again in other ways, so that they still parse and say
+//! something else; then, half of the time, bytes are damaged, so that they do not.
+
+use bytes::Bytes;
+use prost::encoding::encode_varint;
+use serde_json::{Map, Value as Json};
+
+use crate::message::{Field, Value, parse, write};
+
+/// Numbers at which something changes: signs, widths, the ids of the tests.
+const NUMBERS: [u64; 18] = [
+    0,
+    1,
+    2,
+    3,
+    6,
+    7,
+    127,
+    128,
+    10003,
+    10004,
+    u32::MAX as u64,
+    1 << 31,
+    (1 << 31) - 1,
+    1 << 32,
+    1 << 63,
+    (1 << 63) - 1,
+    u64::MAX,
+    u64::MAX - 6,
+];
+const WORDS: [&str; 16] = [
+    "",
+    "new-users",
+    "careful",
+    "T1",
+    "T2",
+    "T3",
+    "new",
+    "null",
+    "0",
+    "868049039501257",
+    "8d3ebd3654fb46a2832296669cf1b536",
+    "8D3EBD3654FB46A2832296669CF1B536",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
+    "00000000-0000-0000-0000-000000000000",
+    "\u{8bf7}",
+];
+/// Names of what a request may hold, and of what it may not.
+const NAMES: [&str; 10] =
+    ["request_id", "strategies", "device", "imei", "imei_md5", "oaid", "caid", "openid", "idfa", "\"\\\u{1}"];
+/// Pieces of JSON.
+const TOKENS: [&str; 20] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\",
+    "null",
+    "true",
+    "-1e9",
+    "\"device\":",
+    "\"imei\":",
+    "\"caid\":[",
+    "\"request_id\":",
+    "\"strategies\":[",
+    "\"careful\"",
+    "\\ud800",
+    "\\u0000",
+    " ",
+];
+
+/// No list or message grows for ever, mutant by mutant.
+const LARGEST: usize = 4096;
+
+/// Makes mutants without end, the same ones for the same seed.
+pub(crate) struct Mutants {
+    seeds: Vec<Bytes>,
+    /// The seeds that are messages.
+    messages: Vec<Vec<Field>>,
+    /// Those that are JSON.
+    jsons: Vec<Json>,
+    is_text: bool,
+    state: u64,
+}
+
+impl Mutants {
+    pub(crate) fn of(seeds: &[Bytes], is_text: bool, seed: u64) -> Self {
+        let messages = seeds.iter().filter_map(|body| parse(body, 0)).filter(|fields| !fields.is_empty());
+        let jsons = seeds.iter().filter_map(|body| serde_json::from_slice(body).ok()).collect();
+        Self { messages: messages.collect(), jsons, seeds: seeds.to_vec(), is_text, state: seed }
+    }
+
+    /// The next one.
+    pub(crate) fn next(&mut self) -> Bytes {
+        let mut body = Vec::new();
+        let is_whole = self.below(8) > 0;
+        if is_whole && self.is_text {
+            let place = self.below(self.jsons.len());
+            let mut json = self.jsons[place].clone();
+            for _ in 0..=self.below(3) {
+                self.change_json(&mut json);
+            }
+            body.extend_from_slice(json.to_string().as_bytes());
+        } else if is_whole {
+            let mut message = self.message();
+            for _ in 0..=self.below(4) {
+                self.change(&mut message);
+            }
+            write(&message, &mut body);
+        } else {
+            let place = self.below(self.seeds.len());
+            body.extend_from_slice(&self.seeds[place]);
+        }
+        if !is_whole || self.below(2) == 0 {
+            for _ in 0..=self.below(3) {
+                self.damage(&mut body);
+            }
+        }
+        body.truncate(LARGEST);
+        body.into()
+    }
+
+    fn message(&mut self) -> Vec<Field> {
+        let place = self.below(self.messages.len());
+        self.messages[place].clone()
+    }
+
+    /// SplitMix64.
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.random() % end.max(1) as u64) as usize
+    }
+
+    /// Changes a message, at any depth.
+    fn change(&mut self, fields: &mut Vec<Field>) {
+        let place = self.below(fields.len());
+        if let Some(Field { value: Value::Message(inside), .. }) = fields.get_mut(place)
+            && self.below(3) > 0
+        {
+            return self.change(inside);
+        }
+        match self.below(9) {
+            0 if !fields.is_empty() => {
+                fields.remove(place);
+            }
+            1 if !fields.is_empty() => {
+                let copy = fields[place].clone();
+                let times = if self.below(20) == 0 { 80 } else { 1 };
+                fields.splice(place..place, std::iter::repeat_n(copy, times));
+            }
+            2 if !fields.is_empty() => {
+                let other = self.below(fields.len());
+                fields.swap(place, other);
+            }
+            3 => {
+                // A part of another message, or all of it as a field.
+                let mut other = self.message();
+                if self.below(2) == 0 && !other.is_empty() {
+                    let from = self.below(other.len());
+                    fields.push(other.swap_remove(from));
+                } else {
+                    fields
+                        .push(Field { key: (1 + self.random() % 20) << 3 | 2, value: Value::Message(other) });
+                }
+            }
+            4 if !fields.is_empty() => {
+                // Another number, the same type.
+                fields[place].key = (1 + self.random() % 35) << 3 | fields[place].key & 7;
+            }
+            5 => {
+                let number = NUMBERS[self.below(NUMBERS.len())];
+                fields.push(Field { key: (1 + self.random() % 35) << 3, value: Value::Varint(number) });
+            }
+            6 => {
+                let word = WORDS[self.below(WORDS.len())].as_bytes().to_vec();
+                fields.push(Field { key: (1 + self.random() % 35) << 3 | 2, value: Value::Bytes(word) });
+            }
+            _ => {
+                if let Some(field) = fields.get_mut(place) {
+                    self.change_value(&mut field.value);
+                }
+            }
+        }
+    }
+
+    fn change_value(&mut self, value: &mut Value) {
+        match value {
+            Value::Varint(number) => *number = NUMBERS[self.below(NUMBERS.len())],
+            Value::Bytes(bytes) => match self.below(3) {
+                0 => *bytes = WORDS[self.below(WORDS.len())].as_bytes().to_vec(),
+                1 => {
+                    // A packed list.
+                    for _ in 0..self.below(12) {
+                        encode_varint(NUMBERS[self.below(NUMBERS.len())], bytes);
+                    }
+                }
+                _ => self.damage(bytes),
+            },
+            Value::Message(fields) => {
+                let mut bytes = Vec::new();
+                write(fields, &mut bytes);
+                self.damage(&mut bytes);
+                *value = Value::Bytes(bytes);
+            }
+            Value::Fixed(bytes) => bytes.reverse(),
+            Value::None => {}
+        }
+    }
+
+    /// Changes JSON, at any depth.
+    fn change_json(&mut self, json: &mut Json) {
+        let count = json.as_object().map(Map::len).or(json.as_array().map(Vec::len)).unwrap_or_default();
+        let place = self.below(count);
+        let inside = match json {
+            Json::Object(object) => object.values_mut().nth(place),
+            Json::Array(list) => list.get_mut(place),
+            _ => None,
+        };
+        if let Some(inside) = inside
+            && self.below(4) > 0
+        {
+            return self.change_json(inside);
+        }
+        let new = self.json();
+        match json {
+            Json::Object(object) => {
+                let name = NAMES[self.below(NAMES.len())];
+                object.insert(name.to_owned(), new);
+            }
+            Json::Array(list) => {
+                let times = if self.below(20) == 0 { 70 } else { 1 };
+                list.splice(place..place, std::iter::repeat_n(new, times));
+            }
+            _ => *json = new,
+        }
+    }
+
+    fn json(&mut self) -> Json {
+        let word = |mutants: &mut Self| Json::from(WORDS[mutants.below(WORDS.len())]);
+        match self.below(10) {
+            0 => Json::Null,
+            1 => Json::from(NUMBERS[self.below(NUMBERS.len())]),
+            2 => Json::Object(Map::new()),
+            3 | 4 => (0..self.below(4)).map(|_| word(self)).collect(),
+            _ => word(self),
+        }
+    }
+
+    /// Changes bytes, whatever they say.
+    fn damage(&mut self, body: &mut Vec<u8>) {
+        let place = self.below(body.len() + 1);
+        match self.below(9) {
+            0 if place < body.len() => body[place] ^= 1 << self.below(8),
+            1 if place < body.len() => body[place] = self.random() as u8,
+            2 => body.truncate(place),
+            3 => {
+                let end = (place + self.below(8)).min(body.len());
+                body.drain(place..end);
+            }
+            4 => {
+                let count = self.below(8);
+                let random: Vec<u8> = (0..count).map(|_| self.random() as u8).collect();
+                body.splice(place..place, random);
+            }
+            5 => {
+                let end = (place + self.below(40)).min(body.len());
+                let copy = body[place..end].to_vec();
+                body.splice(place..place, copy);
+            }
+            6 => {
+                // The rest of another seed.
+                let other = self.below(self.seeds.len());
+                let from = self.below(self.seeds[other].len() + 1);
+                body.truncate(place);
+                body.extend_from_slice(&self.seeds[other][from..]);
+            }
+            7 if self.is_text => {
+                let token = TOKENS[self.below(TOKENS.len())].bytes();
+                body.splice(place..place, token);
+            }
+            7 if place < body.len() => {
+                // What may be a length: one more, one less, or far too much.
+                body[place] = match self.below(4) {
+                    0 => body[place].wrapping_add(1),
+                    1 => body[place].wrapping_sub(1),
+                    2 => 0x7f,
+                    _ => 0xff,
+                };
+            }
+            _ => {
+                let mut number = Vec::new();
+                encode_varint(NUMBERS[self.below(NUMBERS.len())], &mut number);
+                body.splice(place..place, number);
+            }
+        }
+    }
+}
