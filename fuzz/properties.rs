@@ -64,6 +64,13 @@ pub struct Answer {
     bids: [Option<bool>; STRATEGIES],
 }
 
+impl Answer {
+    /// Whether any strategy bid.
+    pub fn bids(&self) -> bool {
+        self.bids.contains(&Some(true))
+    }
+}
+
 /// A service without sockets: what is served, and who asks.
 pub struct World {
     catalog: Catalog,
@@ -90,10 +97,11 @@ impl World {
             unavailable,
         };
         let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
+        // A stranger gets a bid of some, a request without ids of one, the known device of none.
         let strategies = vec![
             strategy("new-users", &[0], &[], no_bid, no_bid),
             strategy("careful", &[0, 1], &[], no_bid, bid),
-            strategy("idless", &[], &[0], bid, no_bid),
+            strategy("idless", &[], &[1], bid, no_bid),
             strategy("hopeless", &[], &[1], no_bid, no_bid),
         ];
         let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
@@ -251,7 +259,7 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
     let bid_type = response.bid_type.expect("bid_type is always written");
     let bids = |place: usize| answer.bids[place].unwrap_or_default();
     let infos: Vec<_> = response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
-    assert_eq!(bid_type == 0, answer.bids.contains(&Some(true)), "bid_type says whether any bids");
+    assert_eq!(bid_type == 0, answer.bids(), "bid_type says whether any bids");
     let Ok(request) = Req::decode(body.clone()) else {
         assert_eq!(answer.failure, Some(Failure::BadBody));
         assert_ne!(response.status_code, 0, "an error says so");

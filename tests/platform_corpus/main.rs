@@ -81,15 +81,18 @@ fn mutants_hold(protocol: Protocol, count: u64) {
     let world = World::new();
     let seeds: Vec<Bytes> = corpus(protocol).into_iter().map(|(_, body)| body).collect();
     let mut mutants = mutate::Mutants::of(&seeds, matches!(protocol, Protocol::Api), 0x5eed);
-    let mut answered = 0;
+    let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {
         let body = mutants.next();
         let peak = held(&world, protocol, "mutant", &body);
         memory::assert_bounded(protocol, "mutant", body.len(), peak);
-        answered += u64::from(world.answer(protocol, body).failure.is_none());
+        let answer = world.answer(protocol, body);
+        answered += u64::from(answer.failure.is_none());
+        bid += u64::from(answer.failure.is_none() && answer.bids());
     }
     // Mutants that all break tell little, and so do those that never do.
     assert!((count / 20..count * 9 / 10).contains(&answered), "{answered} of {count} were read");
+    assert!((answered / 100..answered * 99 / 100).contains(&bid), "{bid} of {answered} got a bid");
 }
 
 const MILLION: u64 = 1_000_000;
