@@ -4,21 +4,24 @@
 //! are made by the service's own adapters, decider and catalog; what was decided on the way is watched, and the answer must say that
 //! and nothing else. A panic is a failed property.
 //!
-//! A new protocol, such as the custom one over protobuf or over JSON, is one more [`Protocol`] and one more arm of each `match`.
+//! The custom adapter is asked with the same bodies: Ocean's file, mapped, and the JSON of `/v1/decide`, mapped.
+//! A new protocol is one more [`Protocol`] and one more arm of each `match`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
+use rtad::config::Config;
 use rtad::device::{IdKind, KeyMaker};
 use rtad::filter::{FilterKind, FilterSpec};
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
-    Access, Adapter, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS, MAX_STRATEGIES, Ocean,
-    Platform, StrategyIds, Tencent, api,
+    Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS,
+    MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent, api,
 };
 use rtad::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 use rtad::strategy::{Decision, Outcome, Strategy};
@@ -40,18 +43,97 @@ pub enum Protocol {
     Ocean,
     /// The JSON of `/v1/decide`.
     Api,
+    /// The custom adapter, reading Ocean's messages.
+    CustomProtobuf,
+    /// The custom adapter, reading JSON like that of `/v1/decide`.
+    CustomJson,
 }
 
-impl Protocol {
-    pub const ALL: [Self; 3] = [Self::Tencent, Self::Ocean, Self::Api];
+/// The custom adapter's part of a config; strategies stand in the order of the catalog's.
+const CUSTOM: &str = r#"
+[store]
+url = "/none"
+[[audience]]
+name = "old"
+[[audience]]
+name = "missing"
+[[strategy]]
+name = "new-users"
+exclude = ["old"]
+[[strategy]]
+name = "careful"
+exclude = ["old", "missing"]
+[[strategy]]
+name = "idless"
+include = ["missing"]
+[[strategy]]
+name = "hopeless"
+include = ["missing"]
+[[platform]]
+kind = "custom"
+name = "custom_protobuf"
+path = "/rta/custom_protobuf"
+no_bid_cache = "24h"
+strategies = { 10003 = "new-users", 10004 = "careful", -7 = "idless", 0 = "hopeless" }
+body = "protobuf"
+proto = "proto/ocean.proto"
+request_message = "ocean.rta.Req"
+response_message = "ocean.rta.Rsp"
+[platform.request]
+request_id = "req_id"
+strategies = "rta_ids"
+ids = { imei_md5 = "device.imei_md5", oaid = "device.oaid", caid = ["device.caid1", "device.caid2"] }
+[platform.request.id_list]
+value = "did"
+type = "did_type"
+kinds = { IMEI = "imei", IMEI_MD5 = "imei_md5", OAID = "oaid" }
+[platform.response]
+request_id = "req_id"
+code = { field = "status_code", bid = 0, no_bid = 0, error = 1 }
+verdicts = { list = "user_infos", strategy = "rta_id", accepted = "is_interested" }
+cache = "cache_time_secs"
+[[platform]]
+kind = "custom"
+name = "custom_json"
+path = "/rta/custom_json"
+strategies = { new-users = "new-users", careful = "careful", idless = "idless", T1 = "new-users" }
+body = "json"
+[platform.request]
+request_id = "request_id"
+strategies = "strategies"
+[platform.request.ids]
+imei = "device.imei"
+imei_md5 = "device.imei_md5"
+oaid = "device.oaid"
+openid = "device.openid"
+caid = "device.caid"
+[platform.response]
+request_id = "request_id"
+code = { field = "code", bid = 0, no_bid = 1, error = 2 }
+accepted = "accepted"
+"#;
 
-    /// The name of its target and of its corpus.
-    pub const fn as_str(self) -> &'static str {
+/// Strategies of [`CUSTOM`]'s JSON.
+const JSON_IDS: [(&str, usize); 4] = [("T1", 0), ("careful", 1), ("idless", 2), ("new-users", 0)];
+/// The custom adapter's bound.
+const MAX_ASKED: usize = 1024;
+
+impl Protocol {
+    pub const ALL: [Self; 5] =
+        [Self::Tencent, Self::Ocean, Self::Api, Self::CustomProtobuf, Self::CustomJson];
+
+    /// The name of its corpus.
+    pub const fn corpus(self) -> &'static str {
         match self {
             Self::Tencent => "tencent",
-            Self::Ocean => "ocean",
-            Self::Api => "api",
+            Self::Ocean | Self::CustomProtobuf => "ocean",
+            Self::Api | Self::CustomJson => "api",
         }
+    }
+
+    /// Whether its bodies are JSON.
+    pub const fn is_json(self) -> bool {
+        matches!(self, Self::Api | Self::CustomJson)
     }
 }
 
@@ -112,7 +194,8 @@ impl World {
             let (name, path) = (name.to_owned(), format!("/rta/{name}"));
             Arc::new(Platform { name, path, access: Access::default(), adapter })
         };
-        let platforms = vec![platform("tencent", tencent), platform("ocean", ocean)];
+        let mut platforms = vec![platform("tencent", tencent), platform("ocean", ocean)];
+        platforms.extend(custom_platforms());
         Self {
             catalog: Catalog::new(audiences, strategies, platforms, &telemetry),
             reader: IdReader::new(KeyMaker::default(), &telemetry),
@@ -122,22 +205,20 @@ impl World {
 
     /// Answers a body as the routes do.
     pub fn answer(&self, protocol: Protocol, body: Bytes) -> Answer {
-        let served = match protocol {
-            Protocol::Tencent => &self.catalog.platforms()[0],
-            Protocol::Ocean => &self.catalog.platforms()[1],
+        let place = match protocol {
+            Protocol::Tencent => 0,
+            Protocol::Ocean => 1,
+            Protocol::CustomProtobuf => 2,
+            Protocol::CustomJson => 3,
             Protocol::Api => return self.answer_api(&body),
         };
+        let served = &self.catalog.platforms()[place];
         let head = Head { headers: &self.head, query: None };
         let mut decider = Watching::new(Live::new(&self.catalog, served, &self.reader));
-        match served.platform.answer(&head, Ok(body), &mut decider) {
-            Ok(bytes) => Answer { bytes, failure: None, bids: decider.bids },
-            Err(failure) => {
-                let live = Live::unavailable(&self.catalog, served, &self.reader);
-                let mut decider = Watching::new(live);
-                let bytes = served.platform.unavailable(&mut decider);
-                Answer { bytes, failure: Some(failure), bids: decider.bids }
-            }
-        }
+        let Answered { bytes, failure } =
+            served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
+        assert_ne!(failure, Some(Failure::Internal), "nothing panics");
+        Answer { bytes, failure, bids: decider.bids }
     }
 
     fn answer_api(&self, body: &[u8]) -> Answer {
@@ -177,6 +258,8 @@ impl World {
             Protocol::Tencent => check_tencent(body, answer),
             Protocol::Ocean => check_ocean(body, answer),
             Protocol::Api => check_api(answer),
+            Protocol::CustomProtobuf => check_custom_protobuf(body, answer),
+            Protocol::CustomJson => check_custom_json(body, answer),
         }
     }
 
@@ -220,6 +303,19 @@ impl Decider for Watching<'_> {
         self.bids[strategy] = Some(decision.outcome == Outcome::Bid);
         decision
     }
+
+    fn give_up(&mut self) {
+        self.live.give_up();
+    }
+}
+
+/// The platforms of [`CUSTOM`]; their file is found from wherever this one is compiled.
+fn custom_platforms() -> Vec<Arc<Platform>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = root.into_iter().find(|folder| folder.join("proto").is_dir()).expect("the project's root");
+    let file = root.join("rtad.toml").display().to_string();
+    let config = Config::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
+    config.plan().platforms
 }
 
 fn check_tencent(body: &Bytes, answer: &Answer) {
@@ -273,6 +369,46 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
         (*id, strategy.is_some_and(|(_, place)| bids(*place)))
     };
     assert!(request.rta_ids.iter().map(verdict).eq(infos), "every id asked about is echoed");
+}
+
+fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
+    let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
+    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    let infos: Vec<_> = response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+    let mut all = RTA_IDS.map(|(id, place)| (id, bids(place)));
+    // As the config has them: by their text.
+    all.sort_by_key(|(id, _)| id.to_string());
+    assert_eq!(response.status_code, i32::from(answer.failure.is_some()));
+    if answer.failure.is_some() {
+        assert_eq!((answer.failure, &infos[..]), (Some(Failure::BadBody), &all[..]));
+        return;
+    }
+    // It does not look into what is not mapped, so it may read what the built-in adapter does not.
+    let Ok(request) = Req::decode(body.clone()) else { return };
+    assert_eq!(response.req_id, request.req_id);
+    assert!(request.rta_ids.len() <= MAX_ASKED);
+    let verdict = |id: &i64| {
+        let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
+        (*id, strategy.is_some_and(|(_, place)| bids(*place)))
+    };
+    let expected: Vec<_> =
+        if request.rta_ids.is_empty() { all.to_vec() } else { request.rta_ids.iter().map(verdict).collect() };
+    assert_eq!(infos, expected, "every id asked about is echoed");
+}
+
+fn check_custom_json(body: &[u8], answer: &Answer) {
+    let response: serde_json::Value = serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+    let accepted = response["accepted"].as_array().expect("a list of strategies");
+    let accepted: Vec<&str> = accepted.iter().map(|id| id.as_str().expect("a string")).collect();
+    let code = response["code"].as_i64().expect("a code is always written");
+    assert_eq!(code, if answer.failure.is_some() { 2 } else { i64::from(accepted.is_empty()) });
+    let bids =
+        |id: &str| JSON_IDS.iter().any(|(known, place)| *known == id && answer.bids[*place] == Some(true));
+    assert!(accepted.iter().all(|id| bids(id)), "only what bids is accepted");
+    assert!(accepted.is_sorted() && accepted.windows(2).all(|two| two[0] != two[1]), "each once");
+    if answer.failure.is_none() {
+        serde_json::from_slice::<serde::de::IgnoredAny>(body).expect("what is answered was JSON");
+    }
 }
 
 fn check_api(answer: &Answer) {

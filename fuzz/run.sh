@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api)
+[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api custom_protobuf custom_json)
 version=0.13.2
 
 export PATH=$PWD/target/tools/bin:$PATH
@@ -26,8 +26,13 @@ for target in "${targets[@]}"; do
     echo "== $target =="
     found=target/fuzz/found/$target
     mkdir -p "$found"
+    case $target in
+        custom_protobuf) seeds=ocean ;;
+        custom_json) seeds=api ;;
+        *) seeds=$target ;;
+    esac
     # What fails is written to fuzz/artifacts/TARGET, and its path printed.
-    cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$target" -- \
+    cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$seeds" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 2>&1 |
         grep -v -e '^#[0-9]*.*\(NEW\|REDUCE\|pulse\|RELOAD\)' -e '# Uses:'
 done

@@ -27,7 +27,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// The seeds of a protocol by name.
 fn corpus(protocol: Protocol) -> Vec<(String, Bytes)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(protocol.as_str());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(protocol.corpus());
     let mut seeds: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -80,7 +80,7 @@ fn mutants_hold(protocol: Protocol, count: u64) {
     let _alone = alone();
     let world = World::new();
     let seeds: Vec<Bytes> = corpus(protocol).into_iter().map(|(_, body)| body).collect();
-    let mut mutants = mutate::Mutants::of(&seeds, matches!(protocol, Protocol::Api), 0x5eed);
+    let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), 0x5eed);
     let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {
         let body = mutants.next();
@@ -110,6 +110,16 @@ fn a_million_mutants_hold_for_ocean() {
 #[test]
 fn a_million_mutants_hold_for_the_api() {
     mutants_hold(Protocol::Api, MILLION);
+}
+
+#[test]
+fn a_million_mutants_hold_for_the_custom_adapter_over_protobuf() {
+    mutants_hold(Protocol::CustomProtobuf, MILLION);
+}
+
+#[test]
+fn a_million_mutants_hold_for_the_custom_adapter_over_json() {
+    mutants_hold(Protocol::CustomJson, MILLION);
 }
 
 #[test]

@@ -1,0 +1,11 @@
+//! The custom adapter over protobuf.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use rtad_fuzz::{Protocol, World};
+
+static WORLD: LazyLock<World> = LazyLock::new(World::new);
+
+libfuzzer_sys::fuzz_target!(|body: &[u8]| WORLD.hold(Protocol::CustomProtobuf, Bytes::copy_from_slice(body)));
