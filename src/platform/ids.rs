@@ -11,6 +11,9 @@ pub const MAX_IDS: usize = 64;
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;
 
+/// How many fields there are: nine kinds, and all but md5 hashed as well.
+const FIELDS: usize = 17;
+
 /// What an id is and whether it came hashed: the name of its field and of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdField {
@@ -21,7 +24,7 @@ pub struct IdField {
 
 impl IdField {
     /// Every field a device may have. A kind comes raw under its own name and hashed under that name with `_md5`.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; FIELDS] = [
         Self::raw(IdKind::Md5),
         Self::raw(IdKind::Idfa),
         Self::raw(IdKind::Imei),
@@ -95,7 +98,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct IdReader {
     keys: KeyMaker,
-    counters: [IdCounters; IdField::ALL.len()],
+    counters: [IdCounters; FIELDS],
 }
 
 impl IdReader {

@@ -31,8 +31,8 @@ const fn factor(protocol: Protocol) -> usize {
         Protocol::Ocean => 40,
         // A strategy of no name is 3 bytes and a string of 24, before there are seen to be too many: 24 for one byte.
         Protocol::Api => 26,
-        // It stops at 1,024 strategies: some 80 for one byte of a small body, 1 for one of the largest.
-        Protocol::CustomProtobuf | Protocol::CustomJson => 96,
+        // It stops at 1,024 strategies: some 110 for one byte of a small body, 1 for one of the largest.
+        Protocol::CustomProtobuf | Protocol::CustomJson => 128,
     }
 }
 
