@@ -5,47 +5,82 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
+use tokio::time::timeout;
 
 use super::error::ApiError;
 
-type Collecting = Result<Collected<Bytes>, Box<dyn std::error::Error + Send + Sync>>;
+/// So much of a body that is too large is still read, and dropped: to close the connection on a client that is still sending would
+/// reset it, and take the answer along.
+const DROPPED: usize = 1 << 20;
+/// A client that has sent nothing for so long waits for its answer.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads a body of at most `limit` bytes. A body that came with its head, as nearly all do, costs no copy and no timer.
 ///
 /// # Errors
 ///
 /// Too large, too slow, or broken off.
-pub(super) async fn read(body: Body, limit: usize, within: Duration) -> Result<Bytes, ApiError> {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(too_large(limit));
-    }
-    let mut collecting = pin!(Limited::new(body, limit).collect());
-    let at_once = std::future::poll_fn(|context| Poll::Ready(collecting.as_mut().poll(context))).await;
-    let collected = match at_once {
-        Poll::Ready(collected) => collected,
-        Poll::Pending => tokio::time::timeout(within, collecting).await.map_err(|_| ApiError::BodyTimeout)?,
+pub(super) async fn read(mut body: Body, limit: usize, within: Duration) -> Result<Bytes, ApiError> {
+    let read = if body.size_hint().lower() > limit as u64 {
+        Err(too_large(limit))
+    } else {
+        let mut collecting = pin!(collect(&mut body, limit));
+        match at_once(collecting.as_mut()).await {
+            Poll::Ready(read) => read,
+            Poll::Pending => timeout(within, collecting).await.unwrap_or(Err(ApiError::BodyTimeout)),
+        }
     };
-    whole(collected, limit)
+    if matches!(read, Err(ApiError::TooLarge(_))) {
+        // However it ends, the body is too large.
+        let _ = timeout(within, drop_rest(&mut body)).await;
+    }
+    read
 }
 
 /// Takes a body that is there already; `None` if some of it has still to come.
-pub(super) async fn take_if_here(body: Body, limit: usize) -> Option<Bytes> {
-    let mut collecting = pin!(Limited::new(body, limit).collect());
-    let at_once = std::future::poll_fn(|context| Poll::Ready(collecting.as_mut().poll(context))).await;
-    match at_once {
-        Poll::Ready(collected) => whole(collected, limit).ok(),
+pub(super) async fn take_if_here(mut body: Body, limit: usize) -> Option<Bytes> {
+    match at_once(pin!(collect(&mut body, limit))).await {
+        Poll::Ready(read) => read.ok(),
         Poll::Pending => None,
     }
 }
 
-fn whole(collected: Collecting, limit: usize) -> Result<Bytes, ApiError> {
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-        Err(_) => Err(ApiError::BadBody("the body broke off or is not valid HTTP".to_owned())),
+/// How far work comes without waiting.
+async fn at_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+}
+
+/// All of a body. Its first part is handed on as it came; only where there are more are they put together.
+async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, ApiError> {
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let broken = |_| ApiError::BadBody("the body broke off or is not valid HTTP".to_owned());
+        // Trailers say nothing to us.
+        let Ok(part) = frame.map_err(broken)?.into_data() else { continue };
+        if part.len() > limit - first.len().max(all.len()) {
+            return Err(too_large(limit));
+        }
+        if first.is_empty() {
+            first = part;
+        } else {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&part);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+async fn drop_rest(body: &mut Body) {
+    let mut dropped = 0;
+    while dropped < DROPPED
+        && let Ok(Some(Ok(frame))) = timeout(PAUSE, body.frame()).await
+    {
+        dropped += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 

@@ -211,6 +211,29 @@ fn bodies_that_cannot_be_read_are_answered_by_the_strategies_own_word() {
 }
 
 #[test]
+fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large() {
+    let server = server("max_body = \"2KiB\"");
+    for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)] {
+        for (path, status) in [("/rta/bold", 200), ("/v1/decide", 413)] {
+            let mut client = server.connect();
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n"));
+            for _ in 0..9 {
+                let part = "\0".repeat(100_000);
+                client.send(if chunked { format!("{:x}\r\n{part}\r\n", part.len()) } else { part });
+                // As a slow link does it: an answer that comes before the rest has been sent closes the door on it.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            if chunked {
+                client.send("0\r\n\r\n");
+            }
+            let answer = client.next().expect("the answer is not lost to a reset");
+            assert_eq!(answer.status, status, "{path} {head}");
+            assert_eq!(client.get("/nothing").status, 404, "the connection goes on");
+        }
+    }
+}
+
+#[test]
 fn a_missing_audience_is_each_strategys_own_word_and_not_remembered() {
     let server = server("");
     let mut client = server.connect();
