@@ -10,8 +10,8 @@ use rtad::platform::{ocean, tencent};
 /// Different bodies per lane; more than fit the caches nearest to a core, so that look-ups are not all hot.
 const BODIES: u64 = 4096;
 
-/// Where files that the platforms name are looked for.
-pub(crate) const CONFIG_FILE: &str = "bench.toml";
+/// Files that the platforms name are looked for beside it.
+pub(crate) const CONFIG_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench.toml");
 
 pub(crate) const PLATFORMS: &str = r#"
 [[platform]]
@@ -28,6 +28,72 @@ path = "/rta/ocean"
 strategies = { 10003 = "new-users" }
 bid_cache = "1h"
 no_bid_cache = "24h"
+[[platform]]
+kind = "custom"
+name = "custom-protobuf"
+path = "/rta/custom-protobuf"
+strategies = { new = "new-users" }
+bid_cache = "1h"
+no_bid_cache = "24h"
+body = "protobuf"
+proto = "proto/tencent.proto"
+request_message = "tencent.ad.rta.RtaRequest"
+response_message = "tencent.ad.rta.RtaResponse"
+[platform.request]
+request_id = "id"
+ping = "is_ping"
+[platform.request.ids]
+idfa_md5 = "device.idfa_md5sum"
+imei_md5 = "device.imei_md5sum"
+android_id_md5 = "device.android_id_md5sum"
+oaid_md5 = "device.oaid_md5sum"
+caid = "device.qaid_infos.qaid"
+[platform.response]
+request_id = "request_id"
+code = { field = "code", bid = 0, no_bid = 1 }
+accepted = "out_target_id"
+cache = "response_cache_time"
+[[platform]]
+kind = "custom"
+name = "custom-signed"
+path = "/rta/custom-signed"
+strategies = { 1001 = "new-users" }
+body = "protobuf"
+proto = "profiles/kuaishou.proto"
+request_message = "kuaishou.RtaRequest"
+response_message = "kuaishou.RtaResponse"
+[platform.request]
+request_id = "request_id"
+strategies = "promotion_type"
+ids = { imei = "device.imei", imei_md5 = "device.imei_md5", oaid = "device.oaid", idfa = "device.idfa" }
+[platform.response]
+code = { field = "status", bid = 0, no_bid = 0, error = 1 }
+verdicts = { list = "promotion_type_result", strategy = "promotion_type", accepted = "accept" }
+[platform.signature]
+algorithm = "md5"
+template = "{request_id}{request_time}{secret}"
+in = "body:request_sign"
+secrets = [{ value = "bench" }]
+[[platform]]
+kind = "custom"
+name = "custom-json"
+path = "/rta/custom-json"
+strategies = { 501 = "new-users" }
+body = "json"
+[platform.request]
+request_id = "reqId"
+strategies = "rtaIds"
+strategies_separator = ","
+[platform.request.id_list]
+list = "dids"
+value = "did"
+type = "type"
+secure = "secure"
+kinds = { "IMEI/MD5" = "imei_md5", "OAID/MD5" = "oaid_md5", "ANDROIDID/MD5" = "android_id_md5" }
+[platform.response]
+request_id = "reqId"
+code = { field = "code", bid = 0, no_bid = 0, error = 1 }
+accepted = "rtaIds"
 "#;
 
 /// One row of the tables.
@@ -67,6 +133,9 @@ pub(crate) fn all(keys: u64) -> Vec<Lane> {
     vec![
         lane("Tencent Ads", "/rta/tencent", tencent_body),
         lane("Ocean Engine", "/rta/ocean", ocean_body),
+        lane("custom: Tencent's file, mapped", "/rta/custom-protobuf", tencent_body),
+        lane("custom: Kuaishou's profile, signed with md5", "/rta/custom-signed", kuaishou_body),
+        lane("custom: JSON like Alibaba's", "/rta/custom-json", alibaba_body),
         lane("rtad's own JSON", "/v1/decide", json_body),
     ]
 }
@@ -101,6 +170,34 @@ fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
         device: Some(device),
     };
     request.encode_to_vec()
+}
+
+/// By `profiles/kuaishou.proto`: one hashed id, two raw ones, of which no member has any.
+fn kuaishou_body(Device([imei, oaid, last]): &Device) -> Vec<u8> {
+    let sign = DeviceKey::of_canonical(b"Jo825w_uEe2xLlJUAFwvSQ1795000000000bench");
+    let sign: String = sign.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut device = Vec::new();
+    text(1, &imei[..15], &mut device);
+    text(2, last, &mut device);
+    text(3, oaid, &mut device);
+    let mut body = Vec::new();
+    text(1, "Jo825w_uEe2xLlJUAFwvSQ", &mut body);
+    prost::encoding::int64::encode(3, &1_795_000_000_000, &mut body);
+    text(4, &sign, &mut body);
+    prost::encoding::bytes::encode(5, &device, &mut body);
+    text(6, "1001", &mut body);
+    body
+}
+
+fn text(number: u32, text: &str, body: &mut Vec<u8>) {
+    prost::encoding::string::encode(number, &text.to_owned(), body);
+}
+
+fn alibaba_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
+    format!(
+        r#"{{"reqId":"r1","rtaIds":"501","dids":[{{"type":"IMEI","secure":"MD5","did":"{imei}"}},{{"type":"OAID","secure":"MD5","did":"{oaid}"}},{{"type":"ANDROIDID","secure":"MD5","did":"{android}"}}]}}"#
+    )
+    .into_bytes()
 }
 
 fn json_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {

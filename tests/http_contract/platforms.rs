@@ -331,3 +331,67 @@ fn a_reload_brings_platforms_and_takes_them_away() {
         "the old goes on"
     );
 }
+
+/// The profiles as they stand, but for where Kuaishou's file is.
+fn profiles() -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let proto = folder.join("kuaishou.proto").display().to_string();
+    let kuaishou = read("kuaishou.toml").replace("\"kuaishou.proto\"", &format!("{proto:?}"));
+    format!("{RULES}{kuaishou}{}", read("alibaba.toml"))
+}
+
+#[test]
+fn a_mapped_json_platform_is_asked_and_explained() {
+    let server = Server::start(TestStore::with_everything(), "", &profiles());
+    let mut client = server.connect();
+    let body = |oaid: &str| {
+        let hashed = hex(key("oaid", oaid));
+        format!(
+            r#"{{"reqId":"r1","rtaIds":"501, 7","dids":[{{"type":"OAID","secure":"MD5","did":"{hashed}"}}]}}"#
+        )
+    };
+    for (oaid, accepted) in [(STRANGER, r#"["501"]"#), (OLD_VIP, "[]")] {
+        let answer = post(&mut client, "/rta/alibaba", body(oaid));
+        assert_eq!(answer.ok()["reqId"], "r1");
+        assert_eq!(answer.text(), format!(r#"{{"reqId":"r1","code":0,"rtaIds":{accepted}}}"#));
+    }
+    let broken = post(&mut client, "/rta/alibaba", "{");
+    assert_eq!((broken.status, broken.text().as_str()), (200, r#"{"code":1,"rtaIds":[]}"#));
+    counted(&server, "alibaba", &[("bad_body", 1.0)]);
+    let explained = server.connect_admin().post("/v1/explain/alibaba", body(OLD_VIP)).ok();
+    assert_eq!(explained["ids"][0]["path"], "dids.did");
+    let text = explained.to_string();
+    assert!(text.contains("not_configured") && text.contains("old_users"), "{text}");
+}
+
+#[test]
+fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without() {
+    use prost::encoding::{bytes, int64, string};
+    let server = Server::start(TestStore::with_everything(), "", &profiles());
+    let mut client = server.connect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let request = |milliseconds: u128, secret: &str| {
+        let sign = hex(key("openid", &format!("r1{milliseconds}{secret}")));
+        let (mut device, mut body) = (Vec::new(), Vec::new());
+        string::encode(3, &STRANGER.to_owned(), &mut device);
+        string::encode(1, &"r1".to_owned(), &mut body);
+        int64::encode(3, &i64::try_from(milliseconds).unwrap(), &mut body);
+        string::encode(4, &sign, &mut body);
+        bytes::encode(5, &device, &mut body);
+        string::encode(6, &"1001".to_owned(), &mut body);
+        body
+    };
+    let bid = b"\x08\x00\x12\x08\x0a\x041001\x10\x01";
+    assert_eq!(post(&mut client, "/rta/kuaishou", request(now, "replace-me")).body, bid);
+    let forged = request(now, "guessed");
+    assert_eq!(post(&mut client, "/rta/kuaishou", &forged).body, b"\x08\x01");
+    let old = request(now - 3_600_000, "replace-me");
+    assert_eq!(post(&mut client, "/rta/kuaishou", &old).body, b"\x08\x01");
+    counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
+    // A captured request is always too old: that is told, and the rest explained.
+    let explained = server.connect_admin().post("/v1/explain/kuaishou", &old).ok();
+    let text = explained.to_string();
+    assert!(text.contains("bad_timestamp") && text.contains(&const_hex::encode(bid)), "{text}");
+    counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
+}
