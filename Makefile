@@ -31,6 +31,7 @@ doc:
 bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
+	cargo bench --bench adapters
 
 # Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
 fuzz:

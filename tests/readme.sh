@@ -54,6 +54,14 @@ RTAD_LISTEN=127.0.0.1:$port RTAD_ADMIN_LISTEN=127.0.0.1:$admin bash -c "exec ${c
 server=$!
 for _ in $(seq 100); do curl -fs "http://127.0.0.1:$admin/readyz" > /dev/null && break; sleep 0.1; done
 
+asked='## Let a platform ask'
+bash -c "$(cd "$root" && block "$asked" 1)"
+mapfile -t commands < <(cd "$root" && block "$asked" 2)
+[ "${#commands[@]}" = 2 ] || fail "expected two commands about platforms, found ${#commands[@]}"
+bash -c "${commands[0]}" > /dev/null
+answer=$(bash -c "${commands[1]}")
+grep -q '^No bid for T1001, because' <<< "$answer" || fail "explain said: $answer"
+
 cd "$root"
 mapfile -t questions < <(block '## Ask it')
 [ "${#questions[@]}" -ge 3 ] || fail "expected at least three questions"

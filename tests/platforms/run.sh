@@ -50,6 +50,20 @@ address() { sed -n "s|.*\"$1\":\"\([^\"]*\)\".*|\1|p" "$work/err" | head -n 1; }
 failed=0
 RTAD_DECISIONS=$(address decision_address) RTAD_ADMIN=$(address admin_address) PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPATH=$work/stubs:$here "$venv/bin/python3" $here/main.py "$@" || failed=1
+
+# The commands of docs/platforms.md, but for the address, the path and where protoc is.
+documented() {
+    awk -v wanted="$1" '/^## Integrating/ { on = 1 } on && /^ *```sh$/ { fence += 1; next } /^ *```$/ { if (on && fence == wanted) exit; next }
+        on && fence == wanted { print }' docs/platforms.md |
+        sed "s|POD:8080/rta/tencent|$(address decision_address)/rta/tencent-example|; s|\bprotoc\b|'$venv/bin/python3' -m grpc_tools.protoc|"
+}
+if ! command -v curl >/dev/null; then
+    echo "no curl: the commands of docs/platforms.md were not run"
+else
+    ping=$(documented 1)
+    [ "$(bash -c "${ping%#*}" | xargs)" = "$(xargs <<<"${ping##*#}")" ] || { echo "docs/platforms.md: the ping" >&2; failed=1; }
+    bash -c "$(documented 2)" | grep -q '^code: [01]$' || { echo "docs/platforms.md: the request by hand" >&2; failed=1; }
+fi
 kill -0 "$pid" || { echo "rtad has died" >&2; failed=1; }
 if grep -q panicked "$work/err"; then
     echo "rtad has panicked" >&2
