@@ -16,6 +16,7 @@ use super::error::{ApiError, problem};
 use super::{explain, json};
 use crate::catalog::Serving;
 use crate::platform::IdReader;
+use crate::platform::Platform;
 use crate::sync::{LastSync, Shared, now_unix_seconds};
 
 /// What a reload did.
@@ -110,6 +111,14 @@ struct Status<'a> {
     draining: bool,
     audiences: Vec<AudienceStatus<'a>>,
     strategies: Vec<&'a str>,
+    platforms: Vec<PlatformStatus<'a>>,
+}
+
+#[derive(Serialize)]
+struct PlatformStatus<'a> {
+    name: &'a str,
+    kind: &'a str,
+    path: &'a str,
 }
 
 #[derive(Serialize)]
@@ -167,8 +176,13 @@ async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         draining: app.shared.readiness.is_draining(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
+        platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
     };
     json(serde_json::to_vec(&status).expect("plain values serialise"))
+}
+
+fn status_of(platform: &Platform) -> PlatformStatus<'_> {
+    PlatformStatus { name: &platform.name, kind: platform.kind(), path: &platform.path }
 }
 
 async fn reload(State(app): State<Arc<AdminApp>>) -> Response {

@@ -89,7 +89,7 @@ fn the_status_says_what_is_served() {
     assert_eq!((&too_old["available"], &too_old["max_age_seconds"]), (&json!(false), &json!(172_800)));
     assert!(too_old["snapshot"]["age_seconds"].as_u64().unwrap() >= 49 * 3600);
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(fields(&status), "audiences draining ready strategies uptime_seconds version");
+    assert_eq!(fields(&status), "audiences draining platforms ready strategies uptime_seconds version");
     assert_eq!(fields(old_users), "available last_sync name required snapshot");
 }
 

@@ -321,6 +321,9 @@ fn a_reload_brings_platforms_and_takes_them_away() {
     server.write_config("", &format!("{RULES}{other}"));
     assert_eq!(server.connect_admin().post("/v1/reload", "").ok()["reloaded"], true);
     assert_eq!(accepted(&post(&mut client, "/rta/gdt", &body)), Some(vec!["fresh".to_owned()]));
+    let status = server.connect_admin().get("/v1/status").ok();
+    let first = serde_json::json!({ "name": "tencent", "kind": "tencent", "path": "/rta/gdt" });
+    assert_eq!(status["platforms"][0], first);
     server.connect().request("POST", "/rta/tencent", "", &body).problem(404, "not_found");
     server.write_config("", &format!("{RULES}{}", PLATFORMS.replace("new-users", "no-such")));
     let detail = server.connect_admin().post("/v1/reload", "").problem(422, "bad_config");
