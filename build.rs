@@ -24,12 +24,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             messages.extend(message.nested_type.iter_mut().map(|nested| (name.clone(), nested)));
         }
     }
-    prost_build::Config::new().bytes(["."]).compile_fds(files)?;
+    prost_build::Config::new().bytes(["."]).skip_debug(HIDDEN.iter().copied()).compile_fds(files)?;
     Ok(())
 }
 
 #[cfg(not(feature = "server"))]
 fn main() {}
+
+/// Messages that hold device ids. Their `Debug` is written by hand, and shows none.
+#[cfg(feature = "server")]
+const HIDDEN: &[&str] = &[
+    ".tencent.ad.rta.Device",
+    ".tencent.ad.rta.Device.QaidInfo",
+    ".tencent.ad.rta.Device.WxOpenid",
+    ".ocean.rta.Req",
+    ".ocean.rta.Device",
+];
 
 #[cfg(feature = "server")]
 const UNREAD: &[&str] = &[

@@ -121,6 +121,11 @@ impl Catalog {
             named.max().is_none_or(|place| *place < audiences.len()),
             "strategies name existing audiences"
         );
+        let named = platforms.iter().flat_map(|platform| platform.strategies());
+        assert!(
+            named.max().is_none_or(|place| place < strategies.len()),
+            "platforms name existing strategies"
+        );
         let counters = |strategy: &Strategy| telemetry.decisions("api", &strategy.name);
         let decisions = strategies.iter().map(counters).collect();
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
+use std::fmt;
 
 use crate::catalog::{Audience, Catalog};
 use crate::device::{Case, DeviceKey, IdKind};
@@ -33,7 +34,7 @@ use input::Encoding;
 use trace::{Found, Note, Trace, TracedId};
 
 /// A request as somebody captured it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Captured<'a> {
     /// What came with its body.
     pub head: Head<'a>,
@@ -45,6 +46,13 @@ pub struct Captured<'a> {
     pub encoding: Encoding,
     /// `server.max_body`.
     pub max_body: usize,
+}
+
+/// Hides the body: it holds ids.
+impl fmt::Debug for Captured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured").field("encoding", &self.encoding).finish_non_exhaustive()
+    }
 }
 
 /// Why a request gets the answer it gets. Read as JSON or, by `Display`, as text.
@@ -225,6 +233,7 @@ pub fn explain(
             failure: failure.as_ref().map(|failure| failure.cause),
         },
     );
+    let notes = trace.notes();
     let answer = Answer {
         status: 200,
         content_type: platform.content_type(),
@@ -238,8 +247,8 @@ pub fn explain(
         path: platform.path.clone(),
         body: BodyRead { read_as: encoding, size_bytes },
         access,
-        conclusion: words::conclusion(failure.as_ref(), &strategies, &trace.notes),
-        notes: trace.notes,
+        conclusion: words::conclusion(failure.as_ref(), &strategies, &notes),
+        notes,
         ids,
         audiences,
         strategies,

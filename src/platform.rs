@@ -69,6 +69,18 @@ impl std::fmt::Display for Lossy<'_> {
     }
 }
 
+/// `Debug` for generated messages that hold ids: their names, and nothing of what is in them.
+macro_rules! hide {
+    ($($message:path),+) => {$(
+        impl std::fmt::Debug for $message {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($message), "(hidden)"))
+            }
+        }
+    )+};
+}
+use hide;
+
 /// Who takes a request's ids from an adapter and decides about the device they name.
 pub trait Decider {
     /// Takes an id; whether it is usable is the decider's to see. Adapters leave out fields that are not there.
@@ -168,10 +180,10 @@ pub struct CacheTimes {
 }
 
 impl CacheTimes {
-    /// The time for an answer with these verdicts. None for one that hangs on an audience that could not say: a minute's trouble
-    /// would be remembered for a day.
+    /// The time for an answer with these verdicts. None for one that hangs on an audience that could not say, as a minute's trouble
+    /// would be remembered for a day; nor for one that no strategy decided, which says nothing of the device.
     fn of(&self, bids: bool, verdicts: &Verdicts<'_, impl Decider>) -> Option<u32> {
-        match verdicts.unavailable {
+        match verdicts.unavailable || verdicts.made.is_empty() {
             true => None,
             false if bids => self.bid,
             false => self.no_bid,
@@ -245,12 +257,19 @@ impl<'d, D: Decider> Verdicts<'d, D> {
 }
 
 /// What comes with a body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Head<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// What stands behind the `?` of its target.
     pub query: Option<&'a str>,
+}
+
+/// Hides the values: one of the headers is a secret.
+impl std::fmt::Debug for Head<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Head").finish_non_exhaustive()
+    }
 }
 
 /// One configured platform.

@@ -97,6 +97,12 @@ impl std::fmt::Debug for Running {
 /// [`StartError`] if the store cannot be used, or is to name the audiences and does not answer or holds none.
 pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
     let store = Store::open(&config.store.url)?;
+    serve_what_there_is(config, &store).await?;
+    Ok(store)
+}
+
+/// Has a config that names neither audiences nor strategies serve all that the store holds.
+async fn serve_what_there_is(config: &mut Config, store: &Store) -> Result<(), StartError> {
     if config.audiences.is_empty() && config.strategies.is_empty() {
         let audiences = store.audiences().await?;
         if audiences.is_empty() {
@@ -104,7 +110,7 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
         }
         config.serve_all(audiences);
     }
-    Ok(store)
+    Ok(())
 }
 
 /// Starts everything; returns when the first look at every audience is done, well or badly, and decisions are answered.
@@ -126,11 +132,11 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
 
     allow_open_files(config.server.max_connections);
     let shared = Shared::default();
-    let sync = Sync::new(store, config.plan(), shared.clone());
+    let sync = Sync::new(store.clone(), config.plan(), shared.clone());
     let serving = sync.serving();
     let (phase, phases) = watch::channel(Phase::Serving);
     let (commands, told) = mpsc::channel(4);
-    let reload = Arc::new(reloader(config.clone(), reread, commands.clone()));
+    let reload = Arc::new(reloader(config.clone(), store, reread, commands.clone()));
     let (loaded, first_look) = oneshot::channel();
     let admin_reload = Arc::clone(&reload);
     let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
@@ -293,20 +299,20 @@ fn spawn<F: Future<Output = ()>>(
 }
 
 /// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.
-fn reloader(started_with: Config, reread: Reread, commands: mpsc::Sender<Command>) -> Reload {
+fn reloader(started_with: Config, store: Store, reread: Reread, commands: mpsc::Sender<Command>) -> Reload {
     let reread = Arc::new(reread);
     let started_with = Arc::new(started_with);
     Box::new(move || {
         let (reread, started_with, commands) =
             (Arc::clone(&reread), Arc::clone(&started_with), commands.clone());
+        let store = store.clone();
         Box::pin(async move {
             tracing::info!("reloading the config");
             let result = async {
                 let mut config = reread()?;
-                if config.audiences.is_empty() && config.strategies.is_empty() {
-                    config.audiences.clone_from(&started_with.audiences);
-                    config.strategies.clone_from(&started_with.strategies);
-                }
+                // Not those that were served before: the platforms name strategies by their places in this very config.
+                let served = serve_what_there_is(&mut config, &store).await;
+                served.map_err(|error| chain(&error))?;
                 let needs_restart = config.needs_restart(&started_with);
                 let (done, answered) = oneshot::channel();
                 let gone = || "rtad is stopping".to_owned();

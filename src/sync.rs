@@ -131,7 +131,9 @@ impl Sync {
                         let _ = done.send(());
                     }
                     Some(Command::Reload(plan, done)) => {
-                        let reloaded = self.reload(*plan).await;
+                        // As in `observed`: a fault costs this reload, not the task.
+                        let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
+                        let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
                         // Whoever reloads wants what there is, not what there was: also what was refused before.
                         self.look_again().await;
                         let _ = done.send(reloaded);

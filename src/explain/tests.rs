@@ -352,3 +352,14 @@ fn access_is_told_and_secrets_are_not() {
         }
     }
 }
+
+#[test]
+fn a_hostile_body_is_explained_in_short() {
+    let rta_ids = (0..600).map(|n| n % 128).collect();
+    let body = ocean::Req { rta_ids, ..Default::default() }.encode_to_vec();
+    let explained = fixture().json("oc", &body);
+    assert!(explained["strategies"].as_array().unwrap().len() <= 256);
+    let last = explained["notes"].as_array().unwrap().last().unwrap();
+    let expected = json!({ "what": "ids, strategies and notes that are not listed", "value": "688" });
+    assert_eq!(*last, expected, "344 of each");
+}

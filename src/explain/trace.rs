@@ -9,6 +9,9 @@ use crate::device::{DeviceKey, Unusable};
 use crate::platform::{Decider, Failure, Id, IdField, IdReader, UNREADABLE};
 use crate::strategy::Decision;
 
+/// Ids, notes and strategies that an explanation lists of each; a request has a handful.
+const MAX_LISTED: usize = 256;
+
 /// What became of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +60,8 @@ pub(super) struct Trace<'a> {
     /// By the strategies' places.
     pub(super) decisions: Vec<Option<Decision>>,
     pub(super) too_many_ids: bool,
+    /// What there was beyond [`MAX_LISTED`].
+    unlisted: usize,
 }
 
 impl<'a> Trace<'a> {
@@ -71,13 +76,30 @@ impl<'a> Trace<'a> {
             asked: Vec::new(),
             decisions: vec![None; catalog.strategies().len()],
             too_many_ids: false,
+            unlisted: 0,
         }
+    }
+
+    /// What else the request says, in the order of reading.
+    pub(super) fn notes(&mut self) -> Vec<Note> {
+        let mut notes = std::mem::take(&mut self.notes);
+        if self.unlisted > 0 {
+            notes.push(Note {
+                what: "ids, strategies and notes that are not listed",
+                value: self.unlisted.to_string(),
+            });
+        }
+        notes
     }
 
     fn take(&mut self, id: Id<'_>, look: impl FnOnce(&mut Self) -> (Found, Option<DeviceKey>)) {
         let room = self.gathering.room();
         self.too_many_ids |= room == Room::JustGone;
         let (found, key) = if room == Room::Left { look(self) } else { (Found::NotLookedAt, None) };
+        if self.ids.len() == MAX_LISTED {
+            self.unlisted += 1;
+            return;
+        }
         self.ids.push(TracedId {
             path: id.path.to_owned(),
             field: &IdField::ALL[id.field],
@@ -105,12 +127,18 @@ impl Decider for Trace<'_> {
     fn note(&mut self, what: &'static str, value: &dyn Display) {
         if what == UNREADABLE {
             self.unreadable = Some(value.to_string());
+        } else if self.notes.len() == MAX_LISTED {
+            self.unlisted += 1;
         } else {
             self.notes.push(Note { what, value: value.to_string() });
         }
     }
 
     fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
+        if self.asked.len() == MAX_LISTED {
+            self.unlisted += 1;
+            return;
+        }
         self.asked.push((id.to_string(), strategy));
     }
 

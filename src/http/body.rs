@@ -40,12 +40,14 @@ pub(super) async fn read(mut body: Body, limit: usize, within: Duration) -> Resu
     read
 }
 
-/// Takes a body that is there already; `None` if some of it has still to come.
-pub(super) async fn take_if_here(mut body: Body, limit: usize) -> Option<Bytes> {
-    match at_once(pin!(collect(&mut body, limit))).await {
-        Poll::Ready(read) => read.ok(),
-        Poll::Pending => None,
+/// Takes a body that is there already; `None` if some of it has still to come. That is dropped as it comes, so that the connection
+/// can go on: under overload new connections are the last thing that is wanted.
+pub(super) async fn take_or_drop(mut body: Body, limit: usize, within: Duration) -> Option<Bytes> {
+    if let Poll::Ready(read) = at_once(pin!(collect(&mut body, limit))).await {
+        return read.ok();
     }
+    let _ = timeout(within, drop_rest(&mut body)).await;
+    None
 }
 
 /// How far work comes without waiting.

@@ -20,7 +20,8 @@ pub(super) async fn decide(State(app): State<Arc<App>>, request: Request<Body>) 
         let body = match load {
             Load::Normal => body::read(request.into_body(), app.max_body, app.body_timeout).await?,
             Load::TooHigh => {
-                body::take_if_here(request.into_body(), app.max_body).await.ok_or(ApiError::Overloaded)?
+                let body = body::take_or_drop(request.into_body(), app.max_body, app.body_timeout).await;
+                body.ok_or(ApiError::Overloaded)?
             }
         };
         let DecisionRequest { request_id, strategies, keys } =

@@ -28,8 +28,8 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
     let (head, body) = request.into_parts();
     let body = match &place {
         Some(_) => body::read(body, app.max_body, app.body_timeout).await.map_err(failure_of),
-        // One whose body has still to come is not waited for.
-        None => body::take_if_here(body, app.max_body).await.ok_or(Failure::Overload),
+        // One whose body has still to come is not read.
+        None => body::take_or_drop(body, app.max_body, app.body_timeout).await.ok_or(Failure::Overload),
     };
     // Loaded after the last await: no generation is held while a slow body trickles in.
     let catalog = app.serving.load();

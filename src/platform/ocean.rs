@@ -17,6 +17,8 @@ mod wire {
 pub use wire::rsp::UserInfo;
 pub use wire::{Device, DidType, Platform, Req, Rsp};
 
+super::hide!(Req, Device);
+
 /// Values of `bid_type`.
 const TAKES_PART: i32 = 0;
 const NOT_THIS_DEVICE: i32 = 1;
@@ -159,7 +161,7 @@ fn read_ids(request: &Req, decider: &mut impl Decider) {
 }
 
 /// What `did` is. `did_type` 0 is both "IMEI" and "not set", so the id's own shape decides, as it does for types not known: 32 hex
-/// digits are an md5, a UUID is an IDFA and, on Android, an OAID as well, and the rest is taken for an IMEI.
+/// digits are an md5, a UUID is an IDFA and, but on iOS, an OAID as well, and the rest is taken for an IMEI.
 fn did_fields(request: &Req) -> (usize, Option<usize>) {
     let field = match request.did_type() {
         DidType::ImeiMd5 => IMEI_MD5,
@@ -174,8 +176,8 @@ fn did_fields(request: &Req) -> (usize, Option<usize>) {
         // Also what a type that is not known reads as.
         DidType::Imei => match request.did.len() {
             32 => MD5,
-            36 if request.platform() == Platform::Android => return (OAID, Some(IDFA)),
-            36 => IDFA,
+            36 if request.platform() == Platform::Ios => IDFA,
+            36 => return (IDFA, Some(OAID)),
             _ => IMEI,
         },
     };

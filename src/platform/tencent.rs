@@ -20,6 +20,8 @@ pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 use wire::device::DoubtfulId;
 use wire::rta_response::AdResult;
 
+super::hide!(Device, device::QaidInfo, device::WxOpenid);
+
 const ACCEPT: u32 = 0;
 const REJECT: u32 = 1;
 

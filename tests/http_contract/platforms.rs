@@ -259,10 +259,13 @@ fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
     assert_eq!(post(&mut client, "/rta/bold", b"\x0a\x02p1\x10\x01").body, b"\x0a\x02p1\x10\x00", "a ping");
     let mut late = server.connect();
     late.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    late.send([0x0a; 100]);
     assert_eq!(accepted(&late.next().unwrap()), Some(vec!["bold".to_owned()]));
+    assert_eq!(late.get("/nothing").status, 404, "the connection goes on");
     counted(&server, "tencent", &[("overload", 1.0)]);
     counted(&server, "bold", &[("overload", 3.0)]);
-    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 4.0);
+    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 5.0);
     let response = Rsp::decode(&post(&mut client, "/rta/ocean", b"\x72\x02\x93\x4e").body[..]).unwrap();
     assert_eq!((response.status_code, response.bid_type, response.user_infos[0].rta_id), (0, Some(1), 10003));
     held.send("{}");

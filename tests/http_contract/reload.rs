@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::common::client::Client;
-use crate::common::server::{OLD_USERS, RULES, Server, key};
+use crate::common::server::{OLD_USERS, RULES, Server, TestStore, hex, key};
 
 fn reload(admin: &mut Client) -> crate::common::client::Answer {
     admin.request("POST", "/v1/reload", "", "")
@@ -83,4 +83,44 @@ fn what_takes_a_restart_is_told_and_the_rest_is_served() {
     assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip"]));
     server.write_config("", ONLY_VIP);
     assert_eq!(reload(&mut admin).ok()["needs_restart"], json!([]), "compared with what runs");
+}
+
+const ONLY_A_PLATFORM: &str =
+    "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\nstrategies = { T1 = \"new-users\" }";
+
+/// A request of an old user, and the answer that rejects it.
+fn old_user_is_rejected(client: &mut Client) {
+    let request = format!("\x2a\x22\x32\x20{}", hex(key(OLD_USERS[3].0, OLD_USERS[3].1)));
+    assert_eq!(client.request("POST", "/t", "", request).body, b"\x10\x01");
+}
+
+#[test]
+fn a_platform_stays_with_the_strategy_that_its_config_names() {
+    // The first strategy is another one, and would bid.
+    let rules = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"bold\"\n\
+                 include = [\"old_users\"]\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n";
+    let server = Server::start(TestStore::with_everything(), "", &format!("{rules}{ONLY_A_PLATFORM}"));
+    let (mut admin, mut client) = (server.connect_admin(), server.connect());
+    old_user_is_rejected(&mut client);
+    // Now the config says nothing of audiences and strategies: all that the store holds, and the one default strategy.
+    server.write_config("", ONLY_A_PLATFORM);
+    reload(&mut admin).ok();
+    old_user_is_rejected(&mut client);
+    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["new-users"]));
+    server.write_config("", &format!("{rules}{ONLY_A_PLATFORM}"));
+    reload(&mut admin).ok();
+    old_user_is_rejected(&mut client);
+}
+
+#[test]
+fn a_config_without_rules_serves_what_the_store_holds_by_then() {
+    let server = Server::start(TestStore::with_everything(), "", "[[audience]]\nname = \"old_users\"\n");
+    let (mut admin, mut client) = (server.connect_admin(), server.connect());
+    server.write_config("", ONLY_A_PLATFORM);
+    reload(&mut admin).ok();
+    old_user_is_rejected(&mut client);
+    server.store.publish("more", &[key("md5", OLD_USERS[0].1)]);
+    reload(&mut admin).ok();
+    client.get(&format!("/v1/check/more/{}", OLD_USERS[0].1)).ok();
+    assert_eq!(admin.get("/readyz").status, 200);
 }

@@ -59,7 +59,7 @@ class Asked(Asking):
         self.assertEqual(answer.cache_time_secs, 0, "it hangs on an audience that is missing")
         answer = self.ask(device={"imei_md5": new}, rta_ids=[1, 2])
         self.assertEqual((verdicts(answer), answer.bid_type.value), ([(1, False), (2, False)], 1))
-        self.assertEqual(answer.cache_time_secs, 86400)
+        self.assertEqual(answer.cache_time_secs, 0, "nothing was decided about the device")
         answer = self.ask(device={"imei_md5": new}, rta_ids=[NEW_USERS])
         self.assertEqual((answer.bid_type.value, answer.cache_time_secs), (0, 3600))
 

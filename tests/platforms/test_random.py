@@ -232,7 +232,7 @@ class Ocean(Asking):
         takes_part = any(bid for bid, _ in asked)
         self.assertEqual(answer.bid_type.value, 0 if takes_part else 1)
         cache = 3600 if takes_part else 86400
-        self.assertEqual(answer.cache_time_secs, 0 if any(want for _, want in asked) else cache)
+        self.assertEqual(answer.cache_time_secs, 0 if not asked or any(want for _, want in asked) else cache)
 
     def test_every_answer_is_what_the_model_says(self):
         values = Values(seed=12)

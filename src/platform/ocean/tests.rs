@@ -72,7 +72,8 @@ fn each_strategy_asked_about_has_its_verdict() {
             0,
             60,
         ),
-        (&[5], [BID, BID], &[(5, false)], 1, 3600),
+        // Nothing was decided about the device: nothing is to be remembered.
+        (&[5], [BID, BID], &[(5, false)], 1, 0),
         (&[10003, 10003], [BID, NO_BID], &[(10003, true), (10003, true)], 0, 60),
         (&[], [NO_BID, BID], &[], 0, 60),
         (&[], [NO_BID, NO_BID], &[], 1, 3600),
@@ -145,11 +146,11 @@ fn the_main_id_is_what_its_type_says_or_else_its_shape() {
         (0, 0, IMEI_MD5_VALUE, &["md5"]),
         (android, 0, "868049039501257", &["imei"]),
         (0, 0, "a0000049395012", &["imei"]),
-        (0, 0, UUID, &["idfa"]),
+        (0, 0, UUID, &["idfa", "oaid"]),
         (ios, 0, UUID, &["idfa"]),
-        (android, 0, UUID, &["oaid", "idfa"]),
+        (android, 0, UUID, &["idfa", "oaid"]),
         (0, 77, IMEI_MD5_VALUE, &["md5"]),
-        (99, -3, UUID, &["idfa"]),
+        (99, -3, UUID, &["idfa", "oaid"]),
         (0, 4, "", &[]),
     ] {
         let request = Req { platform, did_type, did: Bytes::from_static(did.as_bytes()), ..asking(&[10003]) };
