@@ -89,6 +89,16 @@ pub trait Decider {
     /// Takes note of an id that the platform itself holds for junk: it decides nothing.
     fn doubtful(&mut self, id: Id<'_>);
 
+    /// Whether [`Decider::skipped`] is of use to it: adapters remember what they skip only then.
+    fn wants_skipped(&self) -> bool {
+        false
+    }
+
+    /// Takes note of an id that is not handed over, because the config does not say what it is. It does not count towards [`MAX_IDS`].
+    fn skipped(&mut self, path: &str, why: &dyn std::fmt::Display) {
+        let _ = (path, why);
+    }
+
     /// Takes note of something else that the request says, for whoever explains it.
     fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {
         let _ = (what, value);

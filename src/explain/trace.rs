@@ -6,11 +6,13 @@ use std::fmt::Display;
 
 use crate::catalog::{Catalog, Gathering, Room};
 use crate::device::{DeviceKey, Unusable};
-use crate::platform::{Decider, Failure, Id, IdField, IdReader, UNREADABLE};
+use crate::platform::{Decider, Failure, Id, IdField, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
 
 /// Ids, notes and strategies that an explanation lists of each; a request has a handful.
 const MAX_LISTED: usize = 256;
+/// The note about an id of a kind that the config does not name.
+const SKIPPED: &str = "id skipped";
 
 /// What became of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -122,6 +124,17 @@ impl Decider for Trace<'_> {
 
     fn doubtful(&mut self, id: Id<'_>) {
         self.take(id, |_| (Found::Doubtful, None));
+    }
+
+    fn wants_skipped(&self) -> bool {
+        true
+    }
+
+    fn skipped(&mut self, path: &str, why: &dyn Display) {
+        // A body may hold thousands; as many as there may be ids show what is amiss.
+        if self.notes.iter().filter(|note| note.what == SKIPPED).count() < MAX_IDS {
+            self.notes.push(Note { what: SKIPPED, value: format!("{path}: {why}") });
+        }
     }
 
     fn note(&mut self, what: &'static str, value: &dyn Display) {

@@ -78,8 +78,8 @@ impl Custom {
         cache: CacheTimes,
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
-        let ids = strategies.iter().map(|(id, _)| &**id);
-        let response = Response::compile(&mapping.schema, &mapping.response, ids, &mut mistakes);
+        let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| &**id).collect();
+        let response = Response::compile(&mapping.schema, &mapping.response, &ids, &mut mistakes);
         let mut planner = Planner::new(&mapping.schema, &mapping.request, &mut mistakes);
         let signature = mapping.signature.as_ref();
         let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
@@ -91,6 +91,9 @@ impl Custom {
         {
             let why = "a strategy id of this platform has strategies_separator in it";
             planner.mistake(named.mistake(why, "a separator that no id has"));
+        }
+        if let Some(named) = &mapping.request.strategies {
+            planner.check_asked(named, &ids);
         }
         let plan = planner.finish();
         if !mistakes.is_empty() {
@@ -125,7 +128,7 @@ impl Custom {
         decider: &mut impl Decider,
         now: impl FnOnce() -> Duration,
     ) -> Result<Bytes, Failure> {
-        let mut reading = Reading::new(&self.plan);
+        let mut reading = Reading::new(&self.plan, decider.wants_skipped());
         let read = if self.response.is_json { json::read } else { protobuf::read };
         if read(body, &mut reading).is_err() {
             decider.note(UNREADABLE, &self.format());
@@ -144,6 +147,11 @@ impl Custom {
                 return Err(failure);
             }
             decider.observed(failure);
+        }
+        if let (Some(list), Some(skipped)) = (&self.plan.list, &reading.skipped) {
+            for why in skipped {
+                decider.skipped(&list.path, why);
+            }
         }
         for found in &reading.ids {
             let (mut digits, path, field) = (Digits::new(), found.path, found.field);

@@ -12,6 +12,8 @@ pub(super) struct Script {
     pub(super) ids: Vec<String>,
     pub(super) doubtful: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// `path: why` of each id that was not handed over.
+    pub(super) skipped: Vec<String>,
     /// Places asked about, in order.
     pub(super) asked: Vec<usize>,
     pub(super) gave_up: bool,
@@ -41,6 +43,14 @@ impl Decider for Script {
 
     fn doubtful(&mut self, id: Id<'_>) {
         self.doubtful.push(text(id));
+    }
+
+    fn wants_skipped(&self) -> bool {
+        true
+    }
+
+    fn skipped(&mut self, path: &str, why: &dyn std::fmt::Display) {
+        self.skipped.push(format!("{path}: {why}"));
     }
 
     fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {

@@ -338,12 +338,13 @@ fn a_reload_brings_platforms_and_takes_them_away() {
     );
 }
 
-/// The profiles as they stand, but for where Kuaishou's file is.
+/// The profiles as they stand, but for where Kuaishou's file is, and its secret.
 fn profiles() -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let proto = folder.join("kuaishou.proto").display().to_string();
     let kuaishou = read("kuaishou.toml").replace("\"kuaishou.proto\"", &format!("{proto:?}"));
+    let kuaishou = kuaishou.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
     format!("{RULES}{kuaishou}{}", read("alibaba.toml"))
 }
 
@@ -369,6 +370,11 @@ fn a_mapped_json_platform_is_asked_and_explained() {
     assert_eq!(explained["ids"][0]["path"], "dids.did");
     let text = explained.to_string();
     assert!(text.contains("not_configured") && text.contains("old_users"), "{text}");
+    // An id of a type that kinds does not have is skipped, and explained so.
+    let odd = r#"{"reqId":"r1","dids":[{"type":"FAX","did":"x"}]}"#;
+    let explained = server.connect_admin().post("/v1/explain/alibaba", odd).ok();
+    let text = explained["notes"].to_string();
+    assert!(text.contains("id skipped") && text.contains("FAX"), "{text}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! slots. One that is repeated, or stands in a repeated message, hands over each.
 
 use super::mapping::{IdListMapping, Mistake, Named, RequestMapping};
-use super::schema::{End, Scalar, Schema, Step, check_number, check_single, resolve};
+use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve};
 use super::value::Value;
 
 /// What becomes of the value in a slot.
@@ -174,6 +174,14 @@ impl<'a> Planner<'a> {
         let checked = check_single(named, &steps);
         self.checked(checked)?;
         self.insert(named, &steps, Role::Single)
+    }
+
+    /// Strategy ids that no asked one could ever equal are mistakes.
+    pub(super) fn check_asked(&mut self, named: &Named, ids: &[&[u8]]) {
+        // What is wrong with the path itself has been told.
+        let Ok(steps) = resolve(self.schema.request(), named, End::Value) else { return };
+        let checked = check_ids(named, steps.last().map_or(Scalar::Text, Step::value), ids);
+        self.checked(checked);
     }
 
     fn ping(&mut self, named: &Named) -> Option<usize> {

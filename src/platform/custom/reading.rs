@@ -29,11 +29,33 @@ pub(super) struct Reading<'p, 'a> {
     /// One more than may be, at most: that one says already that there are too many.
     pub(super) ids: ArrayVec<Found<'p, 'a>, { MAX_IDS + 1 }>,
     pub(super) asked: Vec<Value<'a>>,
+    /// What stood beside ids of a list that `kinds` does not have; none unless somebody wants to know.
+    pub(super) skipped: Option<Vec<Skipped<'a>>>,
+}
+
+/// What an id of a list said that it is.
+pub(super) struct Skipped<'a> {
+    kind: Value<'a>,
+    secure: Value<'a>,
+}
+
+/// Why the id is skipped, for whoever explains a request.
+impl std::fmt::Display for Skipped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (mut kind, mut secure) = (Digits::new(), Digits::new());
+        let (kind, secure) = (self.kind.text(&mut kind), self.secure.text(&mut secure));
+        write!(f, "type {:?}", String::from_utf8_lossy(kind))?;
+        if !secure.is_empty() {
+            write!(f, " with secure {:?}", String::from_utf8_lossy(secure))?;
+        }
+        f.write_str(" is not in kinds")
+    }
 }
 
 impl<'p, 'a> Reading<'p, 'a> {
-    pub(super) fn new(plan: &'p Plan) -> Self {
-        Self { plan, values: plan.absent.clone(), ids: ArrayVec::new(), asked: Vec::new() }
+    pub(super) fn new(plan: &'p Plan, keeps_skipped: bool) -> Self {
+        let (values, skipped) = (plan.absent.clone(), keeps_skipped.then(Vec::new));
+        Self { plan, values, ids: ArrayVec::new(), asked: Vec::new(), skipped }
     }
 
     /// The value in a slot.
@@ -95,6 +117,10 @@ impl<'p, 'a> Reading<'p, 'a> {
                     let secure = self.value(list.secure).text(&mut secure_digits);
                     if let Some(field) = list.field(kind, secure) {
                         let _ = self.ids.try_push(Found { field, path: &list.path, value });
+                    } else if self.skipped.as_ref().is_some_and(|skipped| skipped.len() < MAX_IDS) {
+                        let (kind, secure) =
+                            (self.values[list.kind].clone(), self.value(list.secure).clone());
+                        self.skipped.get_or_insert_default().push(Skipped { kind, secure });
                     }
                 }
             }

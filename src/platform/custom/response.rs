@@ -5,15 +5,22 @@
 use prost_reflect::MessageDescriptor;
 
 use super::mapping::{CodeMapping, Mistake, Named, ResponseMapping, VerdictsMapping};
-use super::schema::{End, Scalar, Schema, Step, check_number, check_single, resolve};
-use super::value::integer_of;
+use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve, unfit_ids};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: String,
+    /// Whether it is written even if there is nothing to say: proto2 lets nobody read a message without it.
+    pub(super) is_required: bool,
     pub(super) item: Item,
+}
+
+impl Field {
+    fn of(step: &Step, item: Item) -> Self {
+        Self { number: step.number, name: step.name.clone(), is_required: step.is_required, item }
+    }
 }
 
 /// What a field is filled with.
@@ -61,15 +68,14 @@ pub(super) struct Response {
 
 impl Response {
     /// Compiles a response for these strategy ids.
-    pub(super) fn compile<'i>(
+    pub(super) fn compile(
         schema: &Schema,
         mapping: &ResponseMapping,
-        mut ids: impl Iterator<Item = &'i [u8]>,
+        ids: &[&[u8]],
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
         let fields = Vec::new();
-        let mut compiler =
-            Compiler { schema, fields, must_be_number: mapping.strategies_are_numbers, mistakes };
+        let mut compiler = Compiler { schema, fields, ids, mistakes };
         let message = schema.response();
         compiler.add(message, mapping.request_id.as_ref(), |_, _, step| Ok(Item::RequestId(step.value())));
         compiler.add(message, mapping.code.as_ref().map(|code| &code.field), |schema, named, step| {
@@ -84,11 +90,11 @@ impl Response {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::Cache(step.value()))
         });
-        let must_be_number = compiler.must_be_number;
         let Compiler { mut fields, .. } = compiler;
-        if let Some(id) = ids.find(|id| must_be_number && integer_of(id).is_none()) {
-            let found = format!("has strategy {:?}, which goes into a number", String::from_utf8_lossy(id));
-            let accepted = "whole numbers as ids in strategies".to_owned();
+        if mapping.strategies_are_numbers
+            && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids)
+        {
+            let found = format!("has strategies_as = \"number\", which cannot be {ids}");
             mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
         }
         if let Some(message) = message {
@@ -109,6 +115,9 @@ impl Response {
     }
 }
 
+/// What goes into a JSON number.
+const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
+
 fn says_no(mapping: &ResponseMapping) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
@@ -118,8 +127,8 @@ fn says_no(mapping: &ResponseMapping) -> bool {
 struct Compiler<'a> {
     schema: &'a Schema,
     fields: Vec<Field>,
-    /// Whether a strategy goes anywhere where only a number fits.
-    must_be_number: bool,
+    /// The configured strategies.
+    ids: &'a [&'a [u8]],
     mistakes: &'a mut Vec<Mistake>,
 }
 
@@ -154,16 +163,15 @@ impl Compiler<'_> {
         }
         let outer = std::mem::take(&mut self.fields);
         let entry = list.message.as_ref();
-        let mut is_number = false;
-        self.add(entry, Some(&mapping.strategy), |_, _, step| {
-            is_number = step.value().is_number();
+        let ids = self.ids;
+        self.add(entry, Some(&mapping.strategy), |_, named, step| {
+            check_ids(named, step.value(), ids)?;
             Ok(Item::Strategy(step.value()))
         });
         self.add(entry, Some(&mapping.accepted), |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::IsAccepted(step.value()))
         });
-        self.must_be_number |= is_number;
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);
@@ -187,9 +195,9 @@ impl Compiler<'_> {
             }
             None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
         };
-        self.must_be_number |= step.value().is_number();
         let inserted = check_single(named, above)
             .and(item)
+            .and_then(|item| check_ids(named, step.value(), self.ids).map(|()| item))
             .and_then(|item| insert(&mut self.fields, named, above, step, item));
         self.mistakes.extend(inserted.err());
     }
@@ -223,7 +231,7 @@ fn insert(
     for step in above {
         let place = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
             let item = Item::Message(Vec::new());
-            fields.push(Field { number: step.number, name: step.name.clone(), item });
+            fields.push(Field::of(step, item));
             fields.len() - 1
         });
         match &mut fields[place].item {
@@ -234,7 +242,7 @@ fn insert(
     if fields.iter().any(|field| field.name == step.name) {
         return twice();
     }
-    fields.push(Field { number: step.number, name: step.name.clone(), item });
+    fields.push(Field::of(step, item));
     Ok(())
 }
 

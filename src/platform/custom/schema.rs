@@ -7,6 +7,7 @@ use std::path::Path;
 use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::mapping::{Mistake, Named};
+use super::value::canonical_integer_of;
 
 /// Fields that a path may go through.
 const MAX_DEPTH: usize = 16;
@@ -80,6 +81,8 @@ pub(super) struct Step {
     pub(super) scalar: Option<Scalar>,
     /// The names of the numbers that it holds.
     pub(super) names: Option<EnumDescriptor>,
+    /// Whether a message without it cannot be read.
+    pub(super) is_required: bool,
     /// Whether an absent number cannot be told from 0.
     pub(super) is_zero_when_absent: bool,
     /// What is in it, if it is a message.
@@ -206,6 +209,7 @@ impl Step {
             is_packed: false,
             scalar: holds_value.then_some(Scalar::Text),
             names: None,
+            is_required: false,
             is_zero_when_absent: false,
             message: None,
             label: name.to_owned(),
@@ -222,6 +226,7 @@ impl Step {
             is_packed: field.is_packed(),
             scalar,
             names: field.kind().as_enum().cloned(),
+            is_required: field.cardinality() == Cardinality::Required,
             is_zero_when_absent: is_number && !is_list && !field.supports_presence(),
             message: field.kind().as_message().cloned(),
             label,
@@ -246,6 +251,25 @@ pub(super) fn check_number(named: &Named, schema: &Schema, steps: &[Step]) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// Nothing if every strategy id is what a field of this type holds, and is spelled as such a number is.
+pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mistake> {
+    let unfit = scalar.range().and_then(|range| unfit_ids(range, ids));
+    match unfit {
+        None => Ok(()),
+        Some((ids, accepted)) => Err(named.mistake(&format!("it cannot hold {ids}"), &accepted)),
+    }
+}
+
+/// The strategy ids that are no numbers of a range, or not as numbers are written, and what would do.
+pub(super) fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
+    let fits =
+        |id: &[u8]| canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number));
+    let unfit = ids.iter().filter(|id| !fits(id));
+    let unfit: Vec<String> = unfit.map(|id| format!("{:?}", String::from_utf8_lossy(id))).collect();
+    let accepted = format!("strategy ids from {least} to {greatest}, without a plus or leading zeros");
+    (!unfit.is_empty()).then(|| (format!("strategy {}", unfit.join(", ")), accepted))
 }
 
 fn names(message: &MessageDescriptor) -> String {

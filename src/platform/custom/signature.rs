@@ -81,6 +81,11 @@ impl Signature {
             planner.mistake(template::without_secret(&mapping.template));
         }
         let source = Source::compile(planner, &mapping.source);
+        if let (Some(parts), Some(source)) = (&template, &source)
+            && let Some(why) = template::signs_itself(parts, source)
+        {
+            planner.mistake(mapping.source.mistake(why, "a place that is not signed itself"));
+        }
         let timestamp = mapping.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
                 source: Source::compile(planner, named)?,

@@ -15,7 +15,10 @@ use crate::platform::Head;
 #[derive(Debug)]
 pub(super) enum Source {
     /// A field of the body, by its slot.
-    Body(usize),
+    Body {
+        slot: usize,
+        path: String,
+    },
     Header(HeaderName),
     /// A parameter of the target, percent-decoded.
     Query(String),
@@ -45,10 +48,25 @@ impl Source {
             };
         }
         if let Some(name) = named.text.strip_prefix("query:") {
+            if name.is_empty() {
+                planner.mistake(named.mistake("is no parameter's name", SOURCES));
+                return None;
+            }
             return Some(Self::Query(name.to_owned()));
         }
         let path = named.text.strip_prefix("body:").unwrap_or(&named.text).to_owned();
-        planner.single(&Named { text: path, place: named.place.clone() }).map(Self::Body)
+        let slot = planner.single(&Named { text: path.clone(), place: named.place.clone() })?;
+        Some(Self::Body { slot, path })
+    }
+
+    /// Whether both are one place of a request.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Body { path, .. }, Self::Body { path: other, .. }) => path == other,
+            (Self::Header(name), Self::Header(other)) => name == other,
+            (Self::Query(name), Self::Query(other)) => name == other,
+            _ => false,
+        }
     }
 
     /// Hands the value to `use_it`; empty if it is not there.
@@ -59,7 +77,7 @@ impl Source {
         use_it: impl FnOnce(&[u8]) -> R,
     ) -> R {
         match self {
-            Self::Body(slot) => use_it(reading.values[*slot].text(&mut Digits::new())),
+            Self::Body { slot, .. } => use_it(reading.values[*slot].text(&mut Digits::new())),
             Self::Header(name) => use_it(header(head.headers, name)),
             Self::Query(name) => use_it(&parameter(head.query, name)),
         }
@@ -84,7 +102,7 @@ pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec
     let words = match split(&template.text) {
         Ok(words) => words,
         Err(why) => {
-            planner.mistake(template.mistake(why, "{name}, and {{ or }} for a brace itself"));
+            planner.mistake(unquoted(template, why, "{name}, and {{ or }} for a brace itself"));
             return None;
         }
     };
@@ -115,9 +133,9 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
             literal.push_str(brace);
             rest = after;
         } else if brace == "}" {
-            return Err("a } closes nothing");
+            return Err("has a } that closes nothing");
         } else {
-            let (name, after) = rest.split_once('}').ok_or("a { is not closed")?;
+            let (name, after) = rest.split_once('}').ok_or("has a { that is not closed")?;
             if !literal.is_empty() {
                 words.push((false, std::mem::take(&mut literal)));
             }
@@ -139,7 +157,25 @@ pub(super) fn has_secret(parts: &[Part]) -> bool {
 
 /// A mistake about a template that anybody could sign.
 pub(super) fn without_secret(template: &Named) -> Mistake {
-    template.mistake("anybody could sign so", "a template with {secret}, or algorithm = \"hmac-sha256\"")
+    unquoted(
+        template,
+        "has no {secret}: anybody could sign so",
+        "a template with {secret}, or algorithm = \"hmac-sha256\"",
+    )
+}
+
+/// A mistake that does not show the template: somebody may have put the secret itself into it.
+fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
+    Mistake { place: template.place.clone(), found: found.to_owned(), accepted: accepted.to_owned() }
+}
+
+/// Why a signature that stands there could never be right: it would be over itself.
+pub(super) fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static str> {
+    parts.iter().find_map(|part| match part {
+        Part::Body if matches!(source, Source::Body { .. }) => Some("the template has {body}, and so it"),
+        Part::Value(value) if value.is_same(source) => Some("the template has it, too"),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -156,8 +192,8 @@ mod tests {
         assert_eq!(words("{a}{b.c}-{secret}").unwrap(), ["<a>", "<b.c>", "-", "<secret>"]);
         assert_eq!(words("k={a}&{{x}}").unwrap(), ["k=", "<a>", "&{x}"]);
         assert_eq!(words("{a}{{{b}}}").unwrap(), ["<a>", "{", "<b>", "}"]);
-        assert_eq!(words("{a"), Err("a { is not closed"));
-        assert_eq!(words("a}"), Err("a } closes nothing"));
+        assert_eq!(words("{a"), Err("has a { that is not closed"));
+        assert_eq!(words("a}"), Err("has a } that closes nothing"));
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //!
 //! Numbers are written even when they are 0 or false: to a platform that reads an absent code as a yes, and to a reader with proto2's
 //! eyes, that makes the difference; proto3 reads both alike. A strategy that was asked about as text and goes into a number, and is none,
-//! is ours for certain not: there is no way to echo it, and it is left out.
+//! is ours for certain not: there is no way to echo it, and it is left out. What proto2 requires is written as "" or 0 if nothing is to say.
 
 use bytes::BufMut as _;
 use prost::encoding::{encode_key, encode_varint};
 
 use super::response::{Field, Item, Response};
 use super::schema::Scalar;
-use super::value::{Digits, Value};
+use super::value::{Digits, Value, canonical_integer_of};
 
 /// What a response says.
 pub(super) struct Answer<'s, 'a> {
@@ -54,7 +54,8 @@ impl Response {
             string(name.as_bytes(), out);
             out.push(b':');
             if !self.member(item, answer, verdict, out) {
-                if matches!(item, Item::Strategy(_)) {
+                // An object fails only over a strategy in it: the verdict is then about none.
+                if matches!(item, Item::Strategy(_) | Item::Message(_)) {
                     return false;
                 }
                 out.truncate(before);
@@ -108,7 +109,7 @@ impl Response {
             string(text, out);
             return true;
         }
-        let integer = super::value::integer_of(text);
+        let integer = canonical_integer_of(text);
         integer.map(|integer| number(integer, out)).is_some()
     }
 }
@@ -139,22 +140,27 @@ fn number(number: i128, out: &mut Vec<u8>) {
 
 /// False if it is a verdict whose strategy cannot be written.
 fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, out: &mut Vec<u8>) -> bool {
-    for Field { number, item, .. } in fields {
-        let number = *number;
+    for Field { number, is_required, item, .. } in fields {
+        let (number, is_required) = (*number, *is_required);
         match item {
+            // What it requires is no reason to write a message that is not required itself.
+            Item::Message(fields) if !is_required && !says(fields, answer) => {}
             Item::Message(fields) => {
                 let before = out.len();
                 let start = delimited(number, out, |out| message(fields, answer, verdict, out));
                 match start {
                     None => return false,
-                    Some(start) if start == out.len() => out.truncate(before),
+                    Some(start) if start == out.len() && !is_required => out.truncate(before),
                     Some(_) => {}
                 }
             }
-            Item::RequestId(scalar) if !answer.request_id.is_absent() => {
-                value(number, *scalar, answer.request_id, out);
+            Item::RequestId(scalar) => {
+                let is_written =
+                    !answer.request_id.is_absent() && value(number, *scalar, answer.request_id, out);
+                if !is_written && is_required {
+                    nothing(number, *scalar, out);
+                }
             }
-            Item::RequestId(_) => {}
             Item::Code(scalar) => {
                 integer(number, *scalar, answer.code.into(), out);
             }
@@ -167,7 +173,7 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
                 }
             }
             Item::Strategy(scalar) => {
-                if !verdict.is_some_and(|(strategy, _)| value(number, *scalar, strategy, out)) {
+                if !verdict.is_some_and(|(id, _)| strategy(number, *scalar, id, out)) {
                     return false;
                 }
             }
@@ -178,20 +184,22 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
             Item::Accepted { scalar, is_packed: true } => {
                 if !answer.accepted.is_empty() {
                     delimited(number, out, |out| {
-                        for integer in answer.accepted.iter().filter_map(|id| super::value::integer_of(id)) {
-                            bare_integer(*scalar, integer, out);
+                        for integer in answer.accepted.iter().filter_map(|id| canonical_integer_of(id)) {
+                            if scalar.holds(integer) {
+                                bare_integer(*scalar, integer, out);
+                            }
                         }
                         true
                     });
                 }
             }
             Item::Accepted { scalar, .. } => {
-                for strategy in answer.accepted {
-                    value(number, *scalar, &Value::Bytes(strategy), out);
+                for id in answer.accepted {
+                    strategy(number, *scalar, &Value::Bytes(id), out);
                 }
             }
             Item::Joined { separator } => {
-                if !answer.accepted.is_empty() {
+                if is_required || !answer.accepted.is_empty() {
                     value(
                         number,
                         Scalar::Text,
@@ -204,11 +212,42 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
                 if let Some(seconds) = answer.cache_seconds {
                     let greatest = scalar.range().map_or(i128::MAX, |(_, greatest)| greatest);
                     integer(number, *scalar, i128::from(seconds).min(greatest), out);
+                } else if is_required {
+                    nothing(number, *scalar, out);
                 }
             }
         }
     }
     true
+}
+
+/// Whether anything is to say in a message.
+fn says(fields: &[Field], answer: &Answer<'_, '_>) -> bool {
+    fields.iter().any(|field| match &field.item {
+        Item::Message(fields) => says(fields, answer),
+        Item::RequestId(_) => !answer.request_id.is_absent(),
+        Item::Code(_) | Item::Strategy(_) | Item::IsAccepted(_) => true,
+        Item::Verdicts(_) => !answer.verdicts.is_empty(),
+        Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
+        Item::Cache(_) => answer.cache_seconds.is_some(),
+    })
+}
+
+/// Writes an empty string, or 0.
+fn nothing(number: u32, scalar: Scalar, out: &mut Vec<u8>) {
+    match scalar.is_number() {
+        true => integer(number, scalar, 0, out),
+        false => value(number, scalar, &Value::Absent, out),
+    };
+}
+
+/// Writes a strategy; false if it is a number's field and the strategy is not spelled as one that fits.
+fn strategy(number: u32, scalar: Scalar, id: &Value<'_>, out: &mut Vec<u8>) -> bool {
+    let mut digits = Digits::new();
+    if scalar.is_number() && canonical_integer_of(id.text(&mut digits)).is_none() {
+        return false;
+    }
+    value(number, scalar, id, out)
 }
 
 /// Writes a field of a length that is known only when it is written, and returns where its content begins; `None` if `write` failed.

@@ -154,8 +154,8 @@ response = { accepted = "hits", strategies_as = "number" }
     assert_eq!(
         mistakes,
         [
-            "9: platform[0].response has strategy \"one\", which goes into a number; accepted: whole numbers as ids in \
-          strategies"
+            "9: platform[0].response has strategies_as = \"number\", which cannot be strategy \"one\"; accepted: strategy \
+             ids from -9223372036854775808 to 18446744073709551615, without a plus or leading zeros"
         ]
     );
     let mistakes = read(&text.replace("body", "proto = \"x\"\nbody")).unwrap_err().mistakes;

@@ -42,6 +42,11 @@ fn a_request_is_read_and_answered_in_the_configs_order() {
         r#"{"id":"r\"1","head":{"code":0,"cache":3600},"results":[{"id":"1","ok":true},{"id":"9","ok":false}],"hits":["1"]}"#
     );
     assert_eq!(script.notes, ["request_id: r\"1", "strategy: 1", "strategy: 9"]);
+    let skipped = [
+        "dids.did: type \"\" is not in kinds",
+        "dids.did: type \"imei\" with secure \"sha1\" is not in kinds",
+    ];
+    assert_eq!(script.skipped, skipped);
     let mut ids = script.ids;
     ids.sort();
     let expected = [
@@ -166,4 +171,23 @@ fn what_is_skipped_may_be_as_deep_as_it_likes() {
     let deep = deep.replace("]", "");
     let (answer, _) = asked(&platform("", JSON), deep.as_bytes(), &[BID, BID]);
     assert_eq!(answer, Err(Failure::BadBody));
+}
+
+#[test]
+fn a_verdict_whose_strategy_cannot_be_written_deep_down_is_left_out_whole() {
+    let mapping = r#"
+body = "json"
+request = { ids = { imei = "i" }, strategies = "s" }
+response = { strategies_as = "number", verdicts = { list = "all", strategy = "info.id", accepted = "ok" } }
+"#;
+    let (answer, _) = asked(&platform("", mapping), br#"{"s": ["x", 1, "01"]}"#, &[BID, BID]);
+    assert_eq!(answer.unwrap(), r#"{"all":[{"info":{"id":1},"ok":true}]}"#);
+}
+
+#[test]
+fn what_is_skipped_is_kept_up_to_a_bound() {
+    let body = format!(r#"{{"dids": [{}{{}}]}}"#, r#"{"did": "a", "type": "t"},"#.repeat(1000));
+    let script = read(&body).1;
+    assert_eq!(script.skipped.len(), crate::platform::MAX_IDS);
+    assert!(script.ids.is_empty());
 }

@@ -9,6 +9,8 @@ use super::*;
 fn profile(name: &str) -> Arc<Platform> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
     let text = std::fs::read_to_string(&file).unwrap();
+    // A profile comes without a secret.
+    let text = text.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
     let flags = vec![("store.url", "/data".to_owned())];
     let config = Config::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags);
     Arc::clone(&config.unwrap().platforms[0].built)

@@ -157,3 +157,48 @@ response = { request_id = "id", accepted = "x" }
         assert_eq!(script.ids, [format!("id openid {text}")], "{name}");
     }
 }
+
+#[test]
+fn what_proto2_requires_is_in_every_answer() {
+    let proto = "syntax = \"proto2\"; message Q { optional string id = 1; repeated string s = 2; } \
+                 message R { required string id = 1; required string joined = 2; required H must = 3; optional H may = 4; \
+                 required C code = 5; } message H { required uint32 cache = 1; } message C { required int32 is = 1; \
+                 optional uint32 cache = 2; required int64 id = 3; }";
+    let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = { request_id = "id", ids = { imei = "id" }, strategies = "s" }
+response = { request_id = "id", accepted = "joined", accepted_separator = ",", cache = "must.cache", code = { field = "code.is", bid = 0, no_bid = 1 } }
+"#;
+    let platform_of =
+        |mapping: &str| platform(&proto.replace("required int64 id", "optional int64 id"), mapping);
+    let required = platform_of(mapping);
+    let empty = b"\x0a\x00\x12\x00\x1a\x02\x08\x00\x2a\x02\x08\x01";
+    assert_eq!(required.refusal(), empty[..]);
+    let (answer, _) = asked(&required, b"", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    assert_eq!(answer.unwrap(), empty[..]);
+    let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    assert_eq!(required.unavailable(&mut script), empty[..]);
+    // An optional message is not written for the sake of what it requires.
+    let proto = proto.replace("required H must = 3; ", "").replace("required int64 id", "optional int64 id");
+    let optional = platform(&proto, &mapping.replace("must.cache", "may.cache"));
+    assert_eq!(optional.refusal(), b"\x0a\x00\x12\x00\x2a\x02\x08\x01"[..]);
+}
+
+#[test]
+fn a_strategy_asked_about_in_another_spelling_is_not_echoed_as_another() {
+    let proto = "syntax = \"proto3\"; message Q { repeated string s = 1; string i = 2; } message V { int64 id = 1; int32 ok = 2; } \
+                 message R { repeated V v = 1; repeated int32 hits = 2; }";
+    let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = { ids = { imei = "i" }, strategies = "s" }
+response = { verdicts = { list = "v", strategy = "id", accepted = "ok" }, accepted = "hits" }
+"#;
+    let (answer, _) = asked(&platform(proto, mapping), b"\x0a\x02\x301\x0a\x01\x31\x0a\x02+1", &[BID, BID]);
+    assert_eq!(answer.unwrap(), b"\x0a\x04\x08\x01\x10\x01\x12\x01\x01"[..]);
+}

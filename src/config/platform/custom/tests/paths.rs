@@ -120,7 +120,7 @@ fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
         (
             "{ \"1\" = \"new-users\" }",
             "{ \"one\" = \"new-users\" }",
-            "22: platform[0].response has strategy \"one\", which goes into a number; accepted: whole numbers as ids in strategies".to_owned(),
+            "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \"one\"; accepted: strategy ids from -9223372036854775808 to 9223372036854775807, without a plus or leading zeros".to_owned(),
         ),
         (
             "{ \"1\" = \"new-users\" }",
@@ -145,17 +145,127 @@ fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
         (
             "{id}-{header:x-a}",
             "{id",
-            "30: platform[0].signature.template is \"{id\": a { is not closed; accepted: {name}, and {{ or }} for a brace itself".to_owned(),
+            "30: platform[0].signature.template has a { that is not closed; accepted: {name}, and {{ or }} for a brace itself".to_owned(),
         ),
         (
             "hmac-sha256",
             "sha256",
-            "30: platform[0].signature.template is \"{id}-{header:x-a}\": anybody could sign so; accepted: a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
+            "30: platform[0].signature.template has no {secret}: anybody could sign so; accepted: a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
         ),
     ] {
         assert!(MAPPING.contains(line), "{line}");
         let mistakes = read(&MAPPING.replacen(line, instead, 1)).unwrap_err().mistakes;
         let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
         assert!(mistakes.contains(&expected.as_str()), "{instead}\n{expected}\n{mistakes:#?}");
+    }
+}
+
+#[test]
+fn a_strategy_that_does_not_fit_where_it_goes_is_told_with_the_field() {
+    let ids = r#"{ "+7" = "new-users", "-0" = "new-users", "-1" = "new-users", "0" = "new-users", "0501" = "new-users" }"#;
+    let mistakes = read(&MAPPING.replacen("{ \"1\" = \"new-users\" }", ids, 1)).unwrap_err().mistakes;
+    let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
+    let expected = "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \"+7\", \"-0\", \"0501\"; \
+                    accepted: strategy ids from -9223372036854775808 to 9223372036854775807, without a plus or leading zeros";
+    assert_eq!(mistakes, [expected]);
+}
+
+#[test]
+fn a_signature_that_could_never_be_right_is_a_mistake() {
+    let accepted = "accepted: a place that is not signed itself";
+    let sources = "accepted: a field's path, body:PATH, header:NAME or query:NAME";
+    for (source, template, expected) in [
+        (
+            "body:id",
+            "{body}",
+            format!(
+                "32: platform[0].signature.in is \"body:id\": the template has {{body}}, and so it; {accepted}"
+            ),
+        ),
+        (
+            "body:id",
+            "{id}",
+            format!("32: platform[0].signature.in is \"body:id\": the template has it, too; {accepted}"),
+        ),
+        (
+            "header:X-A",
+            "{header:x-a}",
+            format!("32: platform[0].signature.in is \"header:X-A\": the template has it, too; {accepted}"),
+        ),
+        (
+            "query:sign",
+            "{query:sign}",
+            format!("32: platform[0].signature.in is \"query:sign\": the template has it, too; {accepted}"),
+        ),
+        (
+            "query:",
+            "{id}",
+            format!("32: platform[0].signature.in is \"query:\": is no parameter's name; {sources}"),
+        ),
+        (
+            "header:",
+            "{id}",
+            format!("32: platform[0].signature.in is \"header:\": is no header's name; {sources}"),
+        ),
+        (
+            "query:sign",
+            "{query:}",
+            format!("30: platform[0].signature.template is \"query:\": is no parameter's name; {sources}"),
+        ),
+        (
+            "query:sign",
+            "{header:}",
+            format!("30: platform[0].signature.template is \"header:\": is no header's name; {sources}"),
+        ),
+    ] {
+        let text = MAPPING.replacen("in = \"query:sign\"", &format!("in = \"{source}\""), 1);
+        let text = text.replacen("{id}-{header:x-a}", template, 1);
+        let mistakes = read(&text).unwrap_err().mistakes;
+        let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
+        assert_eq!(mistakes, [expected]);
+    }
+}
+
+#[test]
+fn a_secret_in_a_template_is_in_no_mistake() {
+    for template in ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"] {
+        let text = MAPPING.replacen("{id}-{header:x-a}", template, 1);
+        let mistakes = read(&text).unwrap_err().to_string();
+        assert!(!mistakes.contains("pasted"), "{mistakes}");
+    }
+    let text =
+        MAPPING.replacen("{id}-{header:x-a}", "{id}pasted-secret", 1).replacen("hmac-sha256", "md5", 1);
+    let mistakes = read(&text).unwrap_err().to_string();
+    assert!(mistakes.contains("has no {secret}") && !mistakes.contains("pasted"), "{mistakes}");
+}
+
+#[test]
+fn a_strategy_must_fit_a_packed_list_and_the_numbers_asked_about() {
+    let proto = "syntax = \"proto3\"; message Q { repeated uint32 asked = 1; string i = 2; } message R { repeated int32 hits = 1; }";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("n.proto"), proto).unwrap();
+    let text = r#"
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+strategies = { "5000000000" = "new-users", "-1" = "new-users" }
+body = "protobuf"
+proto = "n.proto"
+request_message = "Q"
+response_message = "R"
+request = { strategies = "asked", ids = { imei = "i" } }
+response = { accepted = "hits" }
+"#;
+    let file = folder.path().join("rtad.toml");
+    let flags = vec![("store.url", "/data".to_owned())];
+    let told = crate::config::Config::read(Some((file.to_str().unwrap(), text)), |_| None, &flags);
+    let told = told.unwrap_err().to_string();
+    for expected in [
+        "response.accepted is \"hits\": it cannot hold strategy \"5000000000\"; accepted: strategy ids from -2147483648 to 2147483647, ",
+        "request.strategies is \"asked\": it cannot hold strategy ",
+        "accepted: strategy ids from 0 to 4294967295, ",
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
     }
 }
