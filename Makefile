@@ -12,6 +12,7 @@ test:
 	cargo check --lib --no-default-features
 	bash tests/openapi/run.sh target/debug/rtad
 	bash tests/platforms/run.sh target/debug/rtad target/debug/rtad-loader
+	bash tests/stores/run.sh
 	bash tests/readme.sh
 
 # The long ones too: 20 million ids end to end, in release.

@@ -71,7 +71,7 @@ pub struct ServerConfig {
 /// Where snapshots come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoreConfig {
-    /// A directory's path or `file://` URL. Changing it takes a restart.
+    /// One of [`crate::store::ACCEPTED_URLS`]. Changing it takes a restart.
     pub url: String,
     /// Time between looks, give or take a tenth.
     #[serde(serialize_with = "as_duration")]
@@ -277,7 +277,7 @@ fn read_all(document: &mut Document<'_>) -> Config {
     section.finish(d);
     let mut section = d.section("store");
     let url: Option<String> = section
-        .read(d, "url", STORE, |text| crate::store::Store::open(text).is_ok().then(|| text.to_owned()));
+        .read(d, "url", STORE, |text| crate::store::Store::check_url(text).is_ok().then(|| text.to_owned()));
     if url.is_none() && !section.had("url") {
         d.mistake(None, "store.url", "is missing", STORE);
     }
@@ -319,7 +319,7 @@ fn read_all(document: &mut Document<'_>) -> Config {
 }
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
-const STORE: &str = "a directory, or file:///directory";
+const STORE: &str = crate::store::ACCEPTED_URLS;
 const LOOPBACK_8080: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const LOOPBACK_9090: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
 

@@ -6,26 +6,33 @@
 //! {store}/{audience}/chunks/{digest}.chunk       immutable, named by content
 //! ```
 //!
-//! All access goes through [`object_store`], so that a directory is only the first of its backends. What differs is one
-//! thing: how `CURRENT` is replaced without overwriting somebody else's publish. An object store does it by a conditional
-//! put; a directory has none, so a lock file is held from the first byte written to the last (`store/publish.rs`).
+//! All access goes through [`object_store`]: a directory, a bucket (`store/remote.rs`), or an HTTP server, which can be read
+//! only. What differs is one thing: how `CURRENT` is replaced without overwriting somebody else's publish. A bucket does it by
+//! a conditional put; a directory has none, so a lock file is held from the first byte written to the last
+//! (`store/publish.rs`). What is no longer needed is removed by `store/gc.rs`.
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
 mod error;
+mod gc;
 mod publish;
+mod remote;
+mod url;
 
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, UpdateVersion};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, UpdateVersion};
 
 pub use error::StoreError;
+pub use gc::{Collected, Retention};
 pub use publish::{Base, Publication};
+use url::Location;
+pub use url::{ACCEPTED_URLS, redacted};
 
 use crate::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_CURRENT_BYTES,
@@ -50,49 +57,85 @@ pub struct Store {
     backend: Backend,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Backend {
     Directory(PathBuf),
-    Memory(Arc<InMemory>),
+    Objects { objects: Arc<dyn ObjectStore>, url: String, access: Access },
+}
+
+/// What can be done with an object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Everything; puts may be conditional.
+    All,
+    /// What one knows the name of can be read.
+    Get,
+}
+
+impl std::fmt::Debug for Backend {
+    /// By its place alone: what a client holds besides may be credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.url())
+    }
+}
+
+impl Backend {
+    fn url(&self) -> String {
+        match self {
+            Self::Directory(root) => root.display().to_string(),
+            Self::Objects { url, .. } => url.clone(),
+        }
+    }
 }
 
 impl Store {
-    /// A store by its URL: a directory's path or `file:///path`. Touches nothing.
+    /// A store by its URL: one of [`ACCEPTED_URLS`]. Of a remote one the client is made here, once, with the credentials that
+    /// the environment holds; nothing is asked of it. Connections are kept, so a store should be opened once and cloned.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Url`] if this build cannot open such a store.
+    /// [`StoreError::Url`] if it is no such URL, [`StoreError::Open`] if the environment does not fit it.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let error = |reason| StoreError::Url { url: url.to_owned(), reason };
-        let path = match url.split_once("://") {
-            None => url,
-            Some(("file", path)) if path.starts_with('/') => path,
-            Some(("file", _)) => return Err(error("a file URL needs an absolute path")),
-            Some(_) => return Err(error("this build reads and writes directories only")),
+        let failed =
+            |source: object_store::Error| StoreError::Open { url: url.to_owned(), source: source.into() };
+        let (objects, access) = match Location::parse(url)? {
+            Location::Directory(root) => return Ok(Self { backend: Backend::Directory(root) }),
+            Location::Bucket { kind, name, prefix } => {
+                (remote::bucket(kind, &name, &prefix).map_err(failed)?, Access::All)
+            }
+            Location::Http { url } => (remote::http(&url).map_err(failed)?, Access::Get),
         };
-        if path.is_empty() {
-            return Err(error("it is empty"));
-        }
-        Ok(Self { backend: Backend::Directory(path.into()) })
+        Ok(Self { backend: Backend::Objects { objects, url: url.to_owned(), access } })
+    }
+
+    /// Whether [`Store::open`] knows such a URL. Reads no environment and makes no client.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Url`].
+    pub fn check_url(url: &str) -> Result<(), StoreError> {
+        Location::parse(url).map(|_| ())
     }
 
     /// A store in this process's memory: for tests of what is published and read by conditional puts.
     pub fn in_memory() -> Self {
-        Self { backend: Backend::Memory(Arc::new(InMemory::new())) }
+        Self::over(Arc::new(InMemory::new()), "memory")
     }
 
-    fn directory(&self) -> Option<&FilePath> {
-        match &self.backend {
-            Backend::Directory(root) => Some(root),
-            Backend::Memory(_) => None,
-        }
+    fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
+        Self { backend: Backend::Objects { objects, url: url.to_owned(), access: Access::All } }
+    }
+
+    /// Whether it is a directory, which is locked for writing and cannot put conditionally.
+    const fn is_directory(&self) -> bool {
+        matches!(self.backend, Backend::Directory(_))
     }
 
     /// A directory is opened anew each time, for a few microseconds: it may come later than the pod, and a link to it may be
     /// swapped for a link to another, as volumes of config maps are updated.
     fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
         match &self.backend {
-            Backend::Memory(memory) => Ok(Arc::clone(memory) as Arc<dyn ObjectStore>),
+            Backend::Objects { objects, .. } => Ok(Arc::clone(objects)),
             Backend::Directory(root) => {
                 if !root.exists() {
                     return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
@@ -105,12 +148,44 @@ impl Store {
         }
     }
 
+    /// Refuses a store that cannot be written to.
+    fn writable(&self) -> Result<(), StoreError> {
+        match &self.backend {
+            Backend::Objects { url, access: Access::Get, .. } => {
+                Err(StoreError::ReadOnly { url: url.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a store that cannot be listed.
+    fn listable(&self) -> Result<(), StoreError> {
+        match &self.backend {
+            Backend::Objects { url, access: Access::Get, .. } => {
+                Err(StoreError::NoListing { url: url.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What lies below a folder; nothing if there is no such folder.
+    async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.listable()?;
+        let objects = match self.objects(folder) {
+            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            objects => objects?,
+        };
+        let listed = objects.list(Some(folder)).try_collect().await;
+        listed.map_err(|source| StoreError::backend("list", folder, source))
+    }
+
     /// The names of the audiences in the store, sorted. Folders with other names are not audiences.
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
     pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
+        self.listable()?;
         let root = Path::default();
         let listing = match self.objects(&root) {
             Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
@@ -181,25 +256,24 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
     pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
-        let folder = audience_path(audience).join("manifests");
-        let objects = match self.objects(&folder) {
-            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
-            objects => objects?,
-        };
-        let names: Vec<_> = objects
-            .list(Some(&folder))
-            .try_collect()
-            .await
-            .map_err(|source| StoreError::backend("list", &folder, source))?;
+        let manifests = self.manifests(audience).await?;
+        Ok(manifests.into_iter().map(|(generation, _)| generation).collect())
+    }
+
+    /// The generations with what the store says of their manifests, oldest first.
+    async fn manifests(&self, audience: &AudienceName) -> Result<Vec<(u64, ObjectMeta)>, StoreError> {
+        let listed = self.list(&audience_path(audience).join("manifests")).await?;
         // As the format writes a number, so without the sign and the leading zeros that `parse` would take.
         let plain = |digits: &str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
         let number = |name: &str| name.strip_suffix(".json").filter(|digits| plain(digits))?.parse().ok();
-        let mut generations: Vec<u64> =
-            names.iter().filter_map(|object| object.location.filename().and_then(number)).collect();
-        generations.sort_unstable();
-        Ok(generations)
+        let mut manifests: Vec<(u64, ObjectMeta)> = listed
+            .into_iter()
+            .filter_map(|object| Some((object.location.filename().and_then(number)?, object)))
+            .collect();
+        manifests.sort_unstable_by_key(|(generation, _)| *generation);
+        Ok(manifests)
     }
 
     /// Reads one chunk of a manifest, piece by piece: its fields are checked before memory is taken for it, its digest before

@@ -19,6 +19,8 @@ const AUDIENCE: &str = "old_users";
 const STORE: &str = "RTAD_TEST_STORE";
 const SEED: &str = "RTAD_TEST_SEED";
 const TRIES: &str = "RTAD_TEST_TRIES";
+/// If it is set, each publish is followed by a gc that keeps so many generations.
+const KEEP: &str = "RTAD_TEST_KEEP";
 const KILLS: u64 = 64;
 
 /// The members that a manifest stands for by its `build.rows`: two sizes in turn, never the same keys twice.
@@ -56,9 +58,14 @@ struct Loader {
 impl Loader {
     /// Starts it and waits until it is about to publish.
     fn start(depot: &Depot, seed: u64, tries: u64) -> Self {
+        Self::start_with(depot, seed, tries, &[])
+    }
+
+    fn start_with(depot: &Depot, seed: u64, tries: u64, environment: &[(&str, &str)]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "publishes_as_a_process_of_its_own", "--ignored", "--nocapture"])
             .envs([(STORE, depot.url()), (SEED, &seed.to_string()), (TRIES, &tries.to_string())])
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -97,6 +104,9 @@ fn publishes_as_a_process_of_its_own() {
             Err(error) => panic!("{error:?}"),
         };
         out.write_all(line.as_bytes()).unwrap();
+        if std::env::var_os(KEEP).is_some() {
+            depot.collect(AUDIENCE, number(KEEP) as usize).unwrap();
+        }
     }
 }
 
@@ -121,6 +131,37 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
         last = read_whole(&depot);
         assert_eq!(last, (now.0 + 1, generation));
     }
+}
+
+/// Every generation that is there at all is whole, at whatever moment a gc was killed.
+#[test]
+fn a_gc_killed_at_any_moment_leaves_only_whole_generations() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &spec(1));
+    let mut removed = 0;
+    for kill in 0..KILLS {
+        let seed = 1_000_000 * (kill + 1);
+        let mut loader = Loader::start_with(&depot, seed, 1_000_000, &[(KEEP, "2")]);
+        loader.go();
+        std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
+        loader.process.kill().unwrap();
+        loader.process.wait().unwrap();
+
+        read_whole(&depot);
+        let generations = depot.generations(AUDIENCE);
+        for generation in &generations {
+            depot.read_generation(AUDIENCE, *generation).unwrap();
+        }
+        // The next one clears up: what is left is what two generations need.
+        let collected = depot.collect(AUDIENCE, 2).unwrap();
+        removed += collected.removed_chunks;
+        assert!(collected.kept_generations.len() <= 2, "{collected:?}");
+        let left = depot.files(AUDIENCE);
+        assert!(left.keys().all(|name| !name.contains('#')), "{:?}", left.keys());
+        assert_eq!(depot.collect(AUDIENCE, 2).unwrap().removed_chunks, 0);
+        read_whole(&depot);
+    }
+    assert!(removed > 0, "some were killed with something left to remove");
 }
 
 #[test]

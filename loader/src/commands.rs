@@ -2,6 +2,8 @@
 //! store.
 
 mod build;
+mod diff;
+mod gc;
 mod input_args;
 mod inspect;
 mod list;
@@ -46,7 +48,9 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
     Query(query::QueryArgs),
+    Diff(diff::DiffArgs),
     Rollback(rollback::RollbackArgs),
+    Gc(gc::GcArgs),
     Synth(synth::SynthArgs),
 }
 
@@ -60,7 +64,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Inspect(args) => inspect::run(args, output),
         Command::Verify(args) => verify::run(args, output),
         Command::Query(args) => query::run(args, output),
+        Command::Diff(args) => diff::run(&args, output),
         Command::Rollback(args) => rollback::run(args, output),
+        Command::Gc(args) => gc::run(&args, output),
         Command::Synth(args) => synth::run(&args),
     }
 }
@@ -114,7 +120,8 @@ impl Output {
 /// Where a command finds its audience.
 #[derive(Debug, Args)]
 struct Target {
-    /// Where snapshots are published: a directory, or file:///directory
+    /// Where snapshots are published: a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix,
+    /// az://container/prefix; to read only, https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
     store: String,
     /// The audience's name: 1 to 64 of a-z, 0-9, _ and -
@@ -139,7 +146,7 @@ impl Target {
 }
 
 fn runtime() -> Result<Runtime, CommandError> {
-    tokio::runtime::Builder::new_current_thread().build().map_err(CommandError::Runtime)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::Runtime)
 }
 
 /// How many threads to use when nothing is said.
@@ -207,7 +214,9 @@ impl CommandError {
             Self::Input(InputError::StdinTwice | InputError::Remote { .. } | InputError::Pattern { .. })
             | Self::Rejects(RejectError::IsInput { .. })
             | Self::Usage(_)
-            | Self::Store(StoreError::Url { .. }) => ExitStatus::Usage,
+            | Self::Store(
+                StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
+            ) => ExitStatus::Usage,
             Self::Input(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => ExitStatus::BadInput,
             Self::Verify(_) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,

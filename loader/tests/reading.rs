@@ -164,7 +164,7 @@ fn inspect_and_list_say_what_there_is() {
         let outcome = sandbox.run(&format!("{arguments} --store {{}}/s --audience none {ids}"));
         outcome.fails(5, "nothing is published for audience none");
     }
-    sandbox.run("list --store s3://bucket/rtad").fails(2, "directories only");
+    sandbox.run("list --store ftp://bucket/rtad").fails(2, "there is no such kind of store");
 }
 
 #[test]

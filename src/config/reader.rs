@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Flags;
+use crate::store::redacted;
 
 /// A parsed document, the layers over it, and what was wrong so far.
 pub(super) struct Document<'a> {
@@ -289,7 +290,7 @@ impl Section {
         if let Some((place, text)) = overlay {
             let value = parse(&text);
             if value.is_none() {
-                let mistake = format!("{place}: found {text:?}; accepted: {accepted}");
+                let mistake = format!("{place}: found {:?}; accepted: {accepted}", redacted(&text));
                 document.mistakes.push(mistake);
             }
             return value;
@@ -300,7 +301,7 @@ impl Section {
             Value::Scalar(text) => {
                 let value = parse(&text);
                 if value.is_none() {
-                    document.mistake(Some(line), &full, &format!("is {text:?}"), accepted);
+                    document.mistake(Some(line), &full, &format!("is {:?}", redacted(&text)), accepted);
                 }
                 value
             }

@@ -2,6 +2,7 @@
 
 use object_store::path::Path;
 
+use super::ACCEPTED_URLS;
 use crate::snapshot::{AudienceName, ChunkError, ManifestError};
 
 /// A store that does not answer, or an object in it that is refused.
@@ -9,12 +10,36 @@ use crate::snapshot::{AudienceName, ChunkError, ManifestError};
 #[non_exhaustive]
 pub enum StoreError {
     /// The store's URL is not one that can be opened.
-    #[error("store {url:?}: {reason}; accepted: a directory, or file:///directory")]
+    #[error("store {url:?}: {reason}; accepted: {ACCEPTED_URLS}")]
     Url {
-        /// As it was given.
+        /// As it was given, without what may be secret.
         url: String,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// The environment does not say what the store needs, or contradicts itself.
+    #[error("store {url:?} cannot be opened")]
+    Open {
+        /// As it was given.
+        url: String,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Writing to a store that can only be read.
+    #[error("store {url:?} is read-only: nothing can be published or removed over plain HTTP")]
+    ReadOnly {
+        /// As it was given.
+        url: String,
+    },
+    /// Listing a store that can only be asked for what one knows.
+    #[error(
+        "store {url:?} cannot be listed over plain HTTP: name the audiences ([[audience]], --audience) \
+         or the generation (--generation)"
+    )]
+    NoListing {
+        /// As it was given.
+        url: String,
     },
     /// There is no such object.
     #[error("{path} does not exist")]
@@ -65,7 +90,12 @@ impl StoreError {
     /// The cause as `rtad_sync_total{result}` counts it; one of a closed set of words.
     pub const fn cause(&self) -> &'static str {
         match self {
-            Self::Url { .. } | Self::Backend { .. } | Self::Conflict { .. } => "store",
+            Self::Url { .. }
+            | Self::Open { .. }
+            | Self::ReadOnly { .. }
+            | Self::NoListing { .. }
+            | Self::Backend { .. }
+            | Self::Conflict { .. } => "store",
             Self::NotFound { .. } => "not_found",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),

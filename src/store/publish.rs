@@ -8,17 +8,28 @@
 //! | before `commit` writes `CURRENT` | the old generation | chunks and perhaps a manifest that nothing names; the next generation's number skips it |
 //! | after | the new generation | nothing |
 //!
-//! In a directory the lock file is held throughout, so that a loader that comes second notices before it has written
-//! anything. The kernel drops the lock with its holder, however that ends.
+//! In a directory the lock file is held throughout (`publish/lock.rs`), so that a loader that comes second notices before it
+//! has written anything. In an object store `CURRENT` is put on the condition that it is what it was: the second loader loses
+//! there. What a gc may have removed meanwhile is looked at between the manifest and `CURRENT`.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+mod lock;
 
+use std::collections::HashSet;
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use super::{Backend, Live, Store, StoreError, blocking, chunk_path, current_path, manifest_path};
-use crate::snapshot::{AudienceName, BuiltChunk, Current, Manifest};
+use super::{Live, Store, StoreError, chunk_path, current_path, manifest_path};
+use crate::snapshot::{AudienceName, BuiltChunk, Current, Digest, Manifest};
+
+/// Chunks whose sizes are asked for at a time.
+const PARALLEL_LOOKUPS: usize = 16;
+/// A chunk that is not of the live generation and older than this is written again. Half of gc's usual `--min-age`, so that
+/// the rest of the publish has the other half.
+const FRESH: Duration = Duration::from_secs(30 * 60);
 
 /// What was live when the work began.
 #[derive(Debug, Clone)]
@@ -40,6 +51,8 @@ pub struct Publication<'store> {
     store: &'store Store,
     base: Base,
     generation: u64,
+    /// Of what is live, in an object store: no gc removes these while `CURRENT` is what it was.
+    safe_chunks: HashSet<Digest>,
     _lock: Option<File>,
 }
 
@@ -48,8 +61,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a `CURRENT` that is refused.
+    /// The store's own, a `CURRENT` that is refused, or [`StoreError::ReadOnly`].
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
+        // Here too, as reading the input may take an hour.
+        self.writable()?;
         Ok(Base { audience: audience.clone(), live: self.live(audience).await? })
     }
 
@@ -60,24 +75,8 @@ impl Store {
     /// [`StoreError::Conflict`] if somebody else publishes, or has published since `base`.
     pub async fn publish(&self, base: Base) -> Result<Publication<'_>, StoreError> {
         let audience = base.audience.clone();
-        let lock = match &self.backend {
-            Backend::Memory(_) => None,
-            Backend::Directory(root) => {
-                let folder = root.join(audience.as_str());
-                let locked = blocking(move || lock_and_sweep(&folder)).await;
-                let failed = |source: io::Error| StoreError::Backend {
-                    action: "lock",
-                    path: audience.to_string(),
-                    source: source.into(),
-                };
-                let lock = locked.map_err(failed)?;
-                let reason = "another loader is publishing this audience";
-                Some(lock.ok_or_else(|| StoreError::Conflict {
-                    audience: audience.clone(),
-                    reason: reason.into(),
-                })?)
-            }
-        };
+        self.writable()?;
+        let lock = self.lock(&audience).await?;
         let live = self.live(&audience).await?;
         let sequence = |live: Option<&Live>| live.map_or(0, |live| live.current.sequence);
         if sequence(live.as_ref()) != sequence(base.live.as_ref()) {
@@ -91,37 +90,25 @@ impl Store {
         let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
         // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
         let generation = published.max(named).saturating_add(1);
-        Ok(Publication { store: self, base: Base { audience, live }, generation, _lock: lock })
-    }
-}
-
-/// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
-fn lock_and_sweep(folder: &std::path::Path) -> io::Result<Option<File>> {
-    std::fs::create_dir_all(folder)?;
-    // object_store syncs what it makes below; that the folder is there at all is ours to make sure of.
-    for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
-        File::open(parent)?.sync_all()?;
-    }
-    let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join("LOCK"))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
-    }
-    for part in ["", "manifests", "chunks"] {
-        let entries = match std::fs::read_dir(folder.join(part)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries?,
+        let safe_chunks = match &live {
+            Some(live) if !self.is_directory() => self.chunks_of(&audience, &live.current).await?,
+            _ => HashSet::new(),
         };
-        for entry in entries {
-            let entry = entry?;
-            // object_store stages a write under the final name, a '#' and a number; no name of ours has a '#'.
-            if entry.file_name().as_encoded_bytes().contains(&b'#') {
-                std::fs::remove_file(entry.path())?;
-            }
+        Ok(Publication { store: self, base: Base { audience, live }, generation, safe_chunks, _lock: lock })
+    }
+
+    /// The chunks of what is live. None if its manifest is refused, or gone: then what is published now makes it good.
+    async fn chunks_of(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+    ) -> Result<HashSet<Digest>, StoreError> {
+        match self.manifest(audience, current).await {
+            Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
+            Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(HashSet::new()),
+            Err(error) => Err(error),
         }
     }
-    Ok(Some(lock))
 }
 
 impl Publication<'_> {
@@ -130,25 +117,39 @@ impl Publication<'_> {
         &self.base.audience
     }
 
+    pub(super) const fn store(&self) -> &Store {
+        self.store
+    }
+
     /// The generation that this publication makes.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Writes a chunk, durably, unless the store holds it already. Returns whether it was written.
+    /// Writes a chunk, durably, unless the store holds it already. Returns whether it was written. May be called for several
+    /// chunks at once; each is held in memory until it is written.
     ///
     /// # Errors
     ///
     /// The store's own.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
         let path = chunk_path(&self.base.audience, &chunk.entry);
-        match self.store.chunk_size(&self.base.audience, &chunk.entry).await {
-            // Compared and not believed: a file that has rotted is made good by the next build.
-            Ok(size) if size == chunk.entry.size_bytes && self.holds(&path, &chunk.bytes).await? => {
-                return Ok(false);
+        let objects = self.store.objects(&path)?;
+        match objects.head(&path).await {
+            Ok(meta) if meta.size == chunk.entry.size_bytes => {
+                let held = match self.store.is_directory() {
+                    // Compared and not believed: a file that has rotted is made good by the next build.
+                    true => self.holds(&path, &chunk.bytes).await?,
+                    // An object store keeps checksums of its own, and comparing would fetch the whole snapshot. What has lain
+                    // there for long without being live is written again all the same: a gc may be about to remove it.
+                    false => self.safe_chunks.contains(&chunk.entry.digest) || is_fresh(&meta),
+                };
+                if held {
+                    return Ok(false);
+                }
             }
-            Ok(_) | Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(source) => return Err(StoreError::backend("look up", &path, source)),
         }
         self.put(&path, chunk.bytes, PutMode::Overwrite).await?;
         Ok(true)
@@ -158,7 +159,8 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if somebody else published meanwhile: what they published is untouched.
+    /// [`StoreError::Conflict`] if somebody else published meanwhile, or a gc removed what this generation needs: what is live
+    /// is untouched.
     ///
     /// # Panics
     ///
@@ -169,18 +171,32 @@ impl Publication<'_> {
         let bytes = manifest.to_bytes();
         let path = manifest_path(&self.base.audience, self.generation);
         // Written once: a second writer of the same generation loses here.
-        self.put(&path, bytes.clone(), PutMode::Create).await?;
-        match self.point_at(self.generation, &bytes, None).await {
+        self.put_if(&path, bytes.clone(), PutMode::Create).await?;
+        let done = async {
+            self.survives_gc(manifest).await?;
+            self.point_at(self.generation, &bytes, None).await
+        };
+        match done.await {
             Ok(()) => Ok(self.generation),
             Err(error) => {
-                // Nothing names the manifest; what matters is the error above, not whether the clean-up went well.
-                if matches!(error, StoreError::Conflict { .. })
-                    && let Ok(objects) = self.store.objects(&path)
-                {
-                    let _ = objects.delete(&path).await;
+                if matches!(error, StoreError::Conflict { .. }) {
+                    self.withdraw(&path).await;
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Removes the manifest that nothing names. What matters is why, not whether this went well.
+    async fn withdraw(&self, path: &Path) {
+        // Once so high a number was live, the manifest may be another loader's, who wrote the same to the last byte.
+        if let Ok(Some(live)) = self.store.live(&self.base.audience).await
+            && live.current.highest_generation() >= self.generation
+        {
+            return;
+        }
+        if let Ok(objects) = self.store.objects(path) {
+            let _ = objects.delete(path).await;
         }
     }
 
@@ -189,12 +205,23 @@ impl Publication<'_> {
     /// # Errors
     ///
     /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole, [`StoreError::Conflict`] if somebody
-    /// else published meanwhile.
+    /// else published meanwhile, or a gc is removing it.
     pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
         let audience = &self.base.audience;
         let (manifest, bytes) = self.store.manifest_of(audience, generation).await?;
+        if !self.store.is_directory() {
+            // Written again as it is, it is new to a gc, which leaves alone what is new, and all that it names.
+            self.put(&manifest_path(audience, generation), bytes.clone(), PutMode::Overwrite).await?;
+            self.is_not_condemned(&manifest).await?;
+        }
+        let mut lookups = Vec::new();
         for entry in manifest.chunks() {
-            let found = self.store.chunk_size(audience, entry).await?;
+            lookups.push(async move {
+                Ok::<_, StoreError>((entry, self.store.chunk_size(audience, entry).await?))
+            });
+        }
+        let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
+        while let Some((entry, found)) = sizes.try_next().await? {
             if found != entry.size_bytes {
                 let source = crate::snapshot::ChunkError::Length { found, expected: entry.size_bytes };
                 return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
@@ -222,13 +249,23 @@ impl Publication<'_> {
     ) -> Result<(), StoreError> {
         let sequence = self.base.current().map_or(0, |current| current.sequence).saturating_add(1);
         let current = Current::new(sequence, generation, manifest, rolled_back_from);
-        let mode = match (&self.base.live, self.store.directory()) {
+        let mode = match &self.base.live {
             // The lock is held and CURRENT was compared under it: the rename cannot overwrite another's.
-            (_, Some(_)) => PutMode::Overwrite,
-            (None, None) => PutMode::Create,
-            (Some(live), None) => PutMode::Update(live.version.clone()),
+            _ if self.store.is_directory() => PutMode::Overwrite,
+            None => PutMode::Create,
+            Some(live) => PutMode::Update(live.version.clone()),
         };
-        self.put(&current_path(&self.base.audience), current.to_bytes(), mode).await
+        self.put_if(&current_path(&self.base.audience), current.to_bytes(), mode).await
+    }
+
+    /// Writes on a condition. An answer may be lost after the store did as it was told, and the client's own second try is then
+    /// refused: so whatever goes wrong, what lies there decides.
+    async fn put_if(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+        let written = self.put(path, bytes.clone(), mode).await;
+        if written.is_err() && !self.store.is_directory() && self.holds(path, &bytes).await.unwrap_or(false) {
+            return Ok(());
+        }
+        written
     }
 
     async fn put(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
@@ -236,12 +273,22 @@ impl Publication<'_> {
         let put = self.store.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await;
         put.map(|_| ()).map_err(|source| match source {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
-                let reason = format!("{} was written by another loader meanwhile", audience_relative(path));
-                StoreError::Conflict { audience: self.base.audience.clone(), reason }
+                self.conflict(format!("{} was written by another loader meanwhile", audience_relative(path)))
             }
             source => StoreError::backend("write", path, source),
         })
     }
+
+    pub(super) fn conflict(&self, reason: String) -> StoreError {
+        StoreError::Conflict { audience: self.base.audience.clone(), reason }
+    }
+}
+
+/// Whether it was written so lately that no gc removes it before this publish is done. A wrong clock costs an upload, or a
+/// publish that has to be run again: what decides is looked at when the manifest is there (`store/gc.rs`).
+fn is_fresh(meta: &ObjectMeta) -> bool {
+    let age = SystemTime::now().duration_since(meta.last_modified.into());
+    age.is_ok_and(|age| age < FRESH)
 }
 
 fn audience_relative(path: &Path) -> String {

@@ -9,7 +9,7 @@ use rtad::filter::{FilterKind, FilterSpec};
 use rtad::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, chunk_runs,
 };
-use rtad::store::{Base, Store, StoreError};
+use rtad::store::{Base, Collected, Retention, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -59,6 +59,12 @@ impl Depot {
         Self { store, root, runtime, _folder: None }
     }
 
+    /// Over a store of any kind; there is no directory to look into or to spoil.
+    pub(crate) fn over(url: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { store: Store::open(url).unwrap(), root: url.into(), runtime, _folder: None }
+    }
+
     pub(crate) fn url(&self) -> &str {
         self.root.to_str().unwrap()
     }
@@ -100,6 +106,21 @@ impl Depot {
         self.runtime.block_on(async {
             self.store.publish(base).await.unwrap().roll_back(generation).await.unwrap();
         });
+    }
+
+    /// Removes all generations but the newest `keep`, whatever their age.
+    pub(crate) fn collect(&self, audience: &str, keep: usize) -> Result<Collected, StoreError> {
+        let retention = Retention { keep, min_age: std::time::Duration::ZERO };
+        self.runtime.block_on(self.store.collect(&name(audience), retention, false))
+    }
+
+    /// Every chunk of a generation, verified.
+    pub(crate) fn read_generation(&self, audience: &str, generation: u64) -> Result<(), StoreError> {
+        let audience = name(audience);
+        self.runtime.block_on(async {
+            let (manifest, _) = self.store.manifest_of(&audience, generation).await?;
+            self.store.chunks(&audience, &manifest, manifest.chunks(), 2, |_, _| {}).await
+        })
     }
 
     /// `CURRENT`, if there is one.

@@ -15,7 +15,8 @@ use super::{CommandError, Output, runtime};
 /// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Where snapshots are published: a directory, or file:///directory
+    /// Where snapshots are published: a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix or
+    /// az://container/prefix
     #[arg(long, value_name = "URL")]
     store: String,
     /// Only this audience

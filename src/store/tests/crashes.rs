@@ -113,7 +113,7 @@ async fn a_loader_killed_and_started_again_writes_only_what_is_missing() {
 
 #[tokio::test]
 async fn a_generation_left_behind_in_memory_is_skipped_too() {
-    let place = Place { store: Store::in_memory(), folder: None };
+    let place = Place::memory();
     let members = keys("member", 30);
     place.publish(&members).await.unwrap();
     place.write("old_users/manifests/2.json", build(2, &members).0.to_bytes()).await;

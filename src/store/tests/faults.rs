@@ -66,7 +66,7 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
         (&current, first_bit_flipped, "format", ": is not what version 1 of the format allows".to_owned()),
         (&current, large, "too_large", ": CURRENT is ".to_owned()),
     ];
-    for place in Place::both() {
+    for place in Place::all() {
         place.publish(&members).await.unwrap();
         let sound = place.files().await;
         for (path, spoil, cause, message) in &cases {
@@ -86,7 +86,7 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
 
 #[tokio::test]
 async fn without_current_nothing_is_live() {
-    for place in Place::both() {
+    for place in Place::all() {
         place.publish(&keys("member", 20)).await.unwrap();
         place.delete("old_users/CURRENT").await;
         assert!(place.store.live(&audience()).await.unwrap().is_none());
@@ -100,7 +100,7 @@ async fn without_current_nothing_is_live() {
 
 #[tokio::test]
 async fn a_broken_current_is_not_overwritten_by_a_publish() {
-    for place in Place::both() {
+    for place in Place::all() {
         place.publish(&keys("member", 20)).await.unwrap();
         place.write("old_users/CURRENT", b"{}".to_vec()).await;
         let before = place.files().await;
@@ -123,7 +123,7 @@ async fn a_chunk_of_several_pieces_is_read_piece_by_piece() {
     let chunk = BuiltChunk::build(&spec, &members);
     let (path, whole) = (chunk_path(&audience(), &chunk.entry), chunk.bytes.clone());
     assert!(whole.len() as u64 > 2 * PIECE_BYTES);
-    for place in Place::both() {
+    for place in Place::all() {
         let base = place.store.base(&audience()).await.unwrap();
         let publication = place.store.publish(base).await.unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.001);
@@ -144,7 +144,7 @@ async fn a_chunk_of_several_pieces_is_read_piece_by_piece() {
 
 #[tokio::test]
 async fn a_size_that_no_memory_holds_is_refused_by_the_file_s_own_size() {
-    for place in Place::both() {
+    for place in Place::all() {
         let members = keys("member", 20);
         place.publish(&members).await.unwrap();
         let (manifest, _) = build(1, &members);

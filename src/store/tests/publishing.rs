@@ -12,7 +12,7 @@ fn assert_conflict<T>(result: Result<T, StoreError>, reason: &str) {
 
 #[tokio::test]
 async fn what_is_published_is_read_and_each_publish_is_a_generation() {
-    for place in Place::both() {
+    for place in Place::all() {
         let (first, second) = (keys("first", 300), keys("second", 200));
         assert_eq!(place.publish(&first).await.unwrap(), (1, 16));
         place.assert_serves(1, &first).await;
@@ -30,7 +30,7 @@ async fn what_is_published_is_read_and_each_publish_is_a_generation() {
 
 #[tokio::test]
 async fn chunks_that_did_not_change_are_not_written_again() {
-    for place in Place::both() {
+    for place in Place::all() {
         let members = keys("member", 300);
         place.publish(&members).await.unwrap();
         assert_eq!(place.publish(&members).await.unwrap(), (2, 0), "the same keys are the same chunks");
@@ -44,7 +44,10 @@ async fn chunks_that_did_not_change_are_not_written_again() {
         assert_eq!(place.publish(&members).await.unwrap(), (4, 1));
         place.assert_serves(4, &members).await;
 
-        // Nor is one believed that has the right size: a file that has rotted is made good.
+        // Nor is one believed that has the right size: a file that has rotted is made good. Object stores look after that.
+        if !place.store.is_directory() {
+            continue;
+        }
         place.write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize]).await;
         assert_eq!(place.publish(&members).await.unwrap(), (5, 1));
         place.assert_serves(5, &members).await;
@@ -53,7 +56,7 @@ async fn chunks_that_did_not_change_are_not_written_again() {
 
 #[tokio::test]
 async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
-    for place in Place::both() {
+    for place in Place::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         let late = place.store.base(&audience()).await.unwrap();
         place.publish(&first).await.unwrap();
@@ -98,7 +101,7 @@ async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
 
 #[tokio::test]
 async fn without_a_lock_the_second_loader_loses_at_commit() {
-    let place = Place { store: Store::in_memory(), folder: None };
+    let place = Place::memory();
     let (first, second) = (keys("first", 100), keys("second", 100));
     for generation in 1..=2 {
         let base = place.store.base(&audience()).await.unwrap();
@@ -136,7 +139,7 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
 
 #[tokio::test]
 async fn rolling_back_serves_the_old_and_the_next_publish_is_above_all() {
-    for place in Place::both() {
+    for place in Place::all() {
         let members: Vec<_> = (0..4).map(|n| keys(&format!("generation {n}"), 50 + n)).collect();
         for generation in 1..=3 {
             place.publish(&members[generation - 1]).await.unwrap();
@@ -155,7 +158,7 @@ async fn rolling_back_serves_the_old_and_the_next_publish_is_above_all() {
 
 #[tokio::test]
 async fn a_rollback_is_told_from_a_stale_copy_until_what_was_live_is_live_again() {
-    for place in Place::both() {
+    for place in Place::all() {
         for generation in 1..=3_u64 {
             place.publish(&keys(&format!("generation {generation}"), 50)).await.unwrap();
         }
@@ -171,7 +174,7 @@ async fn a_rollback_is_told_from_a_stale_copy_until_what_was_live_is_live_again(
 
 #[tokio::test]
 async fn only_a_whole_generation_is_rolled_back_to() {
-    for place in Place::both() {
+    for place in Place::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         place.publish(&first).await.unwrap();
         place.publish(&second).await.unwrap();
@@ -200,7 +203,7 @@ async fn only_a_whole_generation_is_rolled_back_to() {
 
 #[tokio::test]
 async fn only_names_that_the_format_allows_are_generations() {
-    for place in Place::both() {
+    for place in Place::all() {
         let names = [
             "3.json",
             "10.json",
@@ -222,7 +225,7 @@ async fn only_names_that_the_format_allows_are_generations() {
 
 #[tokio::test]
 async fn numbers_at_their_end_do_not_start_again() {
-    for place in Place::both() {
+    for place in Place::all() {
         let members = keys("member", 20);
         place.publish(&members).await.unwrap();
         let manifest = build(1, &members).0.to_bytes();
@@ -235,7 +238,7 @@ async fn numbers_at_their_end_do_not_start_again() {
         place.assert_serves(u64::MAX, &members).await;
         let base = place.store.base(&audience()).await.unwrap();
         let publication = place.store.publish(base).await.unwrap();
-        assert!(publication.commit(&build(u64::MAX, &members).0).await.is_err());
+        assert!(publication.commit(&build(u64::MAX, &[]).0).await.is_err());
         place.assert_serves(u64::MAX, &members).await;
     }
 }

@@ -1,13 +1,14 @@
-//! From sorted keys to chunks, on all cores, and from there to the store, one at a time.
+//! From sorted keys to chunks, on all cores, and from there to the store, a few at a time.
 //!
 //! Builders take groups of partitions off a queue; what they build waits in a short channel, so that memory
-//! holds a few chunks whatever the disk is doing.
+//! holds a few chunks whatever the store is doing.
 
 use std::sync::Mutex;
-use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 
 use rtad::device::SHARDS;
 use rtad::filter::FilterSpec;
@@ -22,6 +23,8 @@ use crate::progress::Progress;
 
 /// Finished chunks that may wait to be written.
 const WAITING_CHUNKS: usize = 2;
+/// Chunks that are written at a time: each is 16 MiB in memory, and a request under way to a store that is far.
+const PARALLEL_PUTS: usize = 4;
 /// A dry run makes no generation; its manifest is never written.
 const NO_GENERATION: u64 = 0;
 
@@ -56,9 +59,22 @@ impl Plan {
     ) -> Result<Done, StoreError> {
         let mut chunks_written = 0;
         let publication = runtime.block_on(store.publish(base))?;
-        let chunks = self.chunks(keys, progress, |chunk| {
-            chunks_written += u64::from(runtime.block_on(publication.put_chunk(chunk))?);
-            Ok(())
+        let chunks = self.chunks(keys, |mut receiver| {
+            let mut manifest = self.manifest_builder();
+            let added = |chunk: &BuiltChunk| {
+                progress.add(1);
+                manifest.add(chunk);
+            };
+            runtime.block_on(async {
+                let built = stream::poll_fn(|context| receiver.poll_recv(context)).inspect(added);
+                let puts = built.map(|chunk| publication.put_chunk(chunk));
+                let mut puts = puts.buffer_unordered(PARALLEL_PUTS);
+                while let Some(is_new) = puts.try_next().await? {
+                    chunks_written += u64::from(is_new);
+                }
+                Ok::<_, StoreError>(())
+            })?;
+            Ok(manifest)
         })?;
         let audience = publication.audience().clone();
         let manifest = self.manifest(chunks, audience, publication.generation());
@@ -73,25 +89,34 @@ impl Plan {
         audience: &AudienceName,
         progress: &Progress,
     ) -> Done {
-        let chunks = self
-            .chunks(keys, progress, |_| Ok::<_, std::convert::Infallible>(()))
-            .unwrap_or_else(|never| match never {});
+        let chunks = self.chunks(keys, |mut receiver| {
+            let mut manifest = self.manifest_builder();
+            while let Some(chunk) = receiver.blocking_recv() {
+                progress.add(1);
+                manifest.add(&chunk);
+            }
+            Ok::<_, std::convert::Infallible>(manifest)
+        });
+        let chunks = chunks.unwrap_or_else(|never| match never {});
         Done { manifest: self.manifest(chunks, audience.clone(), NO_GENERATION), chunks_written: 0 }
     }
 
-    /// Builds all chunks and hands each to `put`, on this thread. Stops at its first error.
-    fn chunks<E>(
+    fn manifest_builder(&self) -> ManifestBuilder {
+        ManifestBuilder::new(self.filter, self.target_fpr)
+    }
+
+    /// Builds all chunks, for `drain` to take, on this thread. Stops when it has failed.
+    fn chunks<T, E>(
         &self,
         keys: &mut Partitions,
-        progress: &Progress,
-        mut put: impl FnMut(BuiltChunk) -> Result<(), E>,
-    ) -> Result<ManifestBuilder, E> {
+        drain: impl FnOnce(mpsc::Receiver<BuiltChunk>) -> Result<T, E>,
+    ) -> Result<T, E> {
         // Of the distinct keys: duplicates must not change where chunks are cut.
         let per_chunk = shards_per_chunk(&self.filter, self.keys);
         let group = (per_chunk as usize / (SHARDS / PARTITIONS)).max(1);
         let queue = Mutex::new(keys.groups(group));
-        let (sender, receiver) = mpsc::sync_channel(WAITING_CHUNKS);
-        let build = |sender: mpsc::SyncSender<BuiltChunk>| {
+        let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
+        let build = |sender: mpsc::Sender<BuiltChunk>| {
             let mut sorted = Vec::new();
             while let Some(group) = next(&queue) {
                 sorted.clear();
@@ -99,25 +124,19 @@ impl Plan {
                 group.iter_mut().for_each(|partition| partition.drain_into(&mut sorted));
                 for run in chunk_runs(&sorted, per_chunk) {
                     // Nobody listens any more once a chunk could not be written.
-                    if sender.send(BuiltChunk::build(&self.filter, run)).is_err() {
+                    if sender.blocking_send(BuiltChunk::build(&self.filter, run)).is_err() {
                         return;
                     }
                 }
             }
         };
-        let mut manifest = ManifestBuilder::new(self.filter, self.target_fpr);
         std::thread::scope(|scope| {
             for _ in 0..self.threads {
                 let sender = sender.clone();
                 scope.spawn(|| build(sender));
             }
             drop(sender);
-            for chunk in receiver {
-                progress.add(1);
-                manifest.add(&chunk);
-                put(chunk)?;
-            }
-            Ok(manifest)
+            drain(receiver)
         })
     }
 

@@ -1,0 +1,121 @@
+//! `diff`: what two generations have in common, by their manifests alone.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::snapshot::{AudienceName, ChunkEntry, Manifest};
+
+use super::{CommandError, Output, Target, runtime};
+
+/// Compare two generations: which chunks differ, and what a pod would fetch to get from the first to the second.
+///
+/// Says nothing about single devices: a snapshot does not hold them.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct DiffArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The generation to come from
+    #[arg(value_name = "G1")]
+    from: u64,
+    /// The generation to go to
+    #[arg(value_name = "G2")]
+    to: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DiffReport {
+    audience: AudienceName,
+    from: Side,
+    to: Side,
+    /// Keys of the second less those of the first.
+    keys_difference: i128,
+    added: Chunks,
+    removed: Chunks,
+    unchanged: Chunks,
+    /// The added chunks and the manifest.
+    fetch_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Side {
+    generation: u64,
+    keys: u64,
+    size_bytes: u64,
+    chunks: usize,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Chunks {
+    chunks: usize,
+    size_bytes: u64,
+}
+
+pub(super) fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
+    let store = args.target.open()?;
+    let audience = &args.target.audience;
+    let (from, to, manifest_bytes) = runtime()?.block_on(async {
+        let (from, _) = store.manifest_of(audience, args.from).await?;
+        let (to, bytes) = store.manifest_of(audience, args.to).await?;
+        Ok::<_, CommandError>((from, to, bytes.len() as u64))
+    })?;
+    output.data(&DiffReport::new(&from, &to, manifest_bytes), DiffReport::write_text)
+}
+
+impl Chunks {
+    fn of<'a>(entries: impl Iterator<Item = &'a ChunkEntry>) -> Self {
+        entries.fold(Self::default(), |sum, entry| Self {
+            chunks: sum.chunks + 1,
+            size_bytes: sum.size_bytes + entry.size_bytes,
+        })
+    }
+}
+
+impl DiffReport {
+    fn new(from: &Manifest, to: &Manifest, manifest_bytes: u64) -> Self {
+        let digests =
+            |manifest: &Manifest| manifest.chunks().iter().map(|entry| entry.digest).collect::<HashSet<_>>();
+        let (old, new) = (digests(from), digests(to));
+        let added = Chunks::of(to.chunks().iter().filter(|entry| !old.contains(&entry.digest)));
+        let removed = Chunks::of(from.chunks().iter().filter(|entry| !new.contains(&entry.digest)));
+        let unchanged = Chunks::of(to.chunks().iter().filter(|entry| old.contains(&entry.digest)));
+        Self {
+            audience: to.audience().clone(),
+            from: Side::of(from),
+            to: Side::of(to),
+            keys_difference: i128::from(to.keys()) - i128::from(from.keys()),
+            fetch_bytes: added.size_bytes + manifest_bytes,
+            added,
+            removed,
+            unchanged,
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { audience, from, to, .. } = self;
+        writeln!(out, "{audience} from generation {} to {}", from.generation, to.generation)?;
+        let (old, new) = (HumanCount(from.keys), HumanCount(to.keys));
+        writeln!(out, "  keys       {old} to {new} ({:+})", self.keys_difference)?;
+        for (what, part) in
+            [("added", &self.added), ("removed", &self.removed), ("unchanged", &self.unchanged)]
+        {
+            writeln!(out, "  {what:<10} {} chunks, {}", part.chunks, HumanBytes(part.size_bytes))?;
+        }
+        writeln!(out, "  a pod fetches {}", HumanBytes(self.fetch_bytes))
+    }
+}
+
+impl Side {
+    fn of(manifest: &Manifest) -> Self {
+        Self {
+            generation: manifest.generation(),
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            chunks: manifest.chunks().len(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `gc`: removes generations that are no longer kept, and the chunks that only they needed.
+//!
+//! What may go, and how it is kept apart from a publish at the same time, is the store's affair (`rtad::store`).
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use serde::Serialize;
+
+use rtad::snapshot::AudienceName;
+use rtad::store::{Collected, Retention};
+
+use super::{CommandError, Output, Target, runtime};
+
+/// Remove old generations, and chunks that no kept generation needs.
+///
+/// Kept are the live generation, all above it (as after a rollback), the newest --keep ones, and everything that is
+/// younger than --min-age. A generation that was removed can no longer be rolled back to.
+///
+/// May run while a build publishes. In a directory one waits for neither: who comes second ends with exit code 6. In a
+/// bucket both go on; a build that relied on an old chunk which was just removed ends with exit code 6, and what is live
+/// stays whole. --min-age 0s is for a store on which nobody else is at work.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct GcArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Keep the newest so many generations
+    #[arg(long, value_name = "N", default_value = "3")]
+    keep: NonZeroUsize,
+    /// Keep what was written since so long; should be longer than a publish takes
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    min_age: Duration,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct GcReport {
+    audience: AudienceName,
+    dry_run: bool,
+    kept_generations: Vec<u64>,
+    removed_generations: Vec<u64>,
+    removed_chunks: u64,
+    removed_bytes: u64,
+    young_chunks: u64,
+}
+
+pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
+    let store = args.target.open()?;
+    let audience = &args.target.audience;
+    let retention = Retention { keep: args.keep.get(), min_age: args.min_age };
+    let collected = runtime()?.block_on(async {
+        if store.live(audience).await?.is_none() {
+            return Err(CommandError::NotPublished { audience: audience.clone() });
+        }
+        Ok(store.collect(audience, retention, args.dry_run).await?)
+    })?;
+    output.report(&GcReport::new(audience.clone(), args.dry_run, collected), GcReport::write_text)
+}
+
+impl GcReport {
+    fn new(audience: AudienceName, dry_run: bool, collected: Collected) -> Self {
+        let Collected { kept_generations, removed_generations, removed_chunks, removed_bytes, young_chunks } =
+            collected;
+        Self {
+            audience,
+            dry_run,
+            kept_generations,
+            removed_generations,
+            removed_chunks,
+            removed_bytes,
+            young_chunks,
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let audience = &self.audience;
+        if self.dry_run {
+            writeln!(out, "dry run of {audience}: nothing was removed")?;
+        } else {
+            writeln!(out, "{audience}: {} generations removed", self.removed_generations.len())?;
+        }
+        writeln!(out, "  kept     {}", numbers(&self.kept_generations))?;
+        writeln!(out, "  removed  {}", numbers(&self.removed_generations))?;
+        writeln!(out, "  chunks   {} removed, {}", self.removed_chunks, HumanBytes(self.removed_bytes))?;
+        match self.young_chunks {
+            0 => Ok(()),
+            young => writeln!(out, "           {young} that nothing needs are too young to go"),
+        }
+    }
+}
+
+fn numbers(generations: &[u64]) -> String {
+    match generations {
+        [] => "none".to_owned(),
+        some => some.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+    }
+}

@@ -1,0 +1,157 @@
+//! A pod over a store behind a network: plain HTTP always, and S3 if `tests/stores/run.sh` has started a server.
+
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stdout, reason = "tests/stores/run.sh looks that nothing was skipped")]
+
+mod sync_support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::AudienceName;
+use rtad::store::{Retention, Store, StoreError};
+use sync_support::server::config;
+use sync_support::web::Web;
+use sync_support::{Depot, Server, Spec, keys, wait_until};
+use tokio::runtime::Runtime;
+
+const AUDIENCE: &str = "old_users";
+const OFTEN: Duration = Duration::from_millis(100);
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+
+fn members(seed: u64) -> Vec<DeviceKey> {
+    keys(seed, 2000, |shard| shard)
+}
+
+fn audience() -> AudienceName {
+    AUDIENCE.parse().unwrap()
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What the error says, with its causes.
+fn chain(error: &StoreError) -> String {
+    rtad::sync::chain(error)
+}
+
+/// A part of the test's bucket that nobody else uses.
+fn s3(part: &str) -> Option<String> {
+    let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
+        println!("skipped: RTAD_TEST_S3 names no bucket");
+        return None;
+    };
+    let url = format!("{bucket}/pod-{}-{part}", std::process::id());
+    println!("on {url}");
+    Some(url)
+}
+
+/// A pod that looks at `url` serves what is published into `depot`, forwards and back, and shares what did not change.
+fn follows(depot: &Depot, url: &str, text: &str) {
+    let all = members(1);
+    depot.publish(AUDIENCE, &all[..1000], &Spec::small());
+    let server = Server::start(config(url, text, OFTEN));
+    let mut client = server.client();
+    let mut serves = |generation, count: usize| {
+        wait_until("the generation is served", || server.generation(AUDIENCE) == generation);
+        let found = client.members(AUDIENCE, &all);
+        assert!(found[..count].iter().all(|member| *member));
+        // Of a thousand strangers one may be taken for a member, at 1 in 10,000; not a dozen.
+        assert!(found[count..].iter().filter(|member| **member).count() < 12);
+    };
+    serves(1, 1000);
+    depot.publish(AUDIENCE, &all, &Spec::small());
+    serves(2, 2000);
+    depot.roll_back(AUDIENCE, 1);
+    serves(1, 1000);
+    depot.publish(AUDIENCE, &all[..1500], &Spec::small());
+    serves(3, 1500);
+}
+
+#[test]
+fn a_pod_follows_a_store_over_plain_http() {
+    let depot = Depot::new();
+    let web = Web::serve(&depot.root, None);
+    follows(&depot, &web.url(), CONFIG);
+    assert!(web.requests() > 20);
+}
+
+#[test]
+fn a_pod_follows_a_store_on_s3() {
+    let Some(url) = s3("named") else { return };
+    follows(&Depot::over(&url), &url, CONFIG);
+}
+
+#[test]
+fn without_a_config_a_pod_serves_all_that_an_s3_store_lists() {
+    let Some(url) = s3("listed") else { return };
+    follows(&Depot::over(&url), &url, "");
+}
+
+#[test]
+fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
+    let depot = Depot::new();
+    // Chunks of several pieces: each is a range.
+    let members = keys(3, 1_200_000, |shard| shard);
+    depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
+    let web = Web::serve(&depot.root, None);
+    for path in ["", "/", "/moved", "/moved/moved/"] {
+        let url = format!("{}{path}", web.url());
+        let over = Depot::over(&url);
+        let snapshot = over.read(AUDIENCE).unwrap_or_else(|error| panic!("{url}: {error:?}"));
+        assert!(members.iter().all(|key| snapshot.contains(key)), "{url}");
+    }
+
+    let url = web.url();
+    let store = Store::open(&url).unwrap();
+    let (audience, elsewhere): (_, AudienceName) = (audience(), "others".parse().unwrap());
+    runtime().block_on(async {
+        assert!(store.live(&elsewhere).await.unwrap().is_none());
+        let error = store.manifest_of(&audience, 9).await.unwrap_err();
+        assert_eq!(chain(&error), "old_users/manifests/9.json does not exist");
+
+        let read_only =
+            format!("store {url:?} is read-only: nothing can be published or removed over plain HTTP");
+        assert_eq!(chain(&store.base(&audience).await.unwrap_err()), read_only);
+        let retention = Retention { keep: 1, min_age: Duration::ZERO };
+        assert_eq!(chain(&store.collect(&audience, retention, false).await.unwrap_err()), read_only);
+        let unlisted = format!("store {url:?} cannot be listed over plain HTTP: ");
+        assert!(chain(&store.audiences().await.unwrap_err()).starts_with(&unlisted));
+        assert!(chain(&store.generations(&audience).await.unwrap_err()).starts_with(&unlisted));
+    });
+    assert_eq!(depot.files(AUDIENCE).len(), 4);
+}
+
+#[test]
+fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
+    let depot = Depot::new();
+    let web = Web::serve(&depot.root, None);
+    let config = config(&web.url(), "", OFTEN);
+    let error = runtime().block_on(rtad::serve::start(config, Box::new(|| Err(String::new())))).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"), "{said}");
+}
+
+#[test]
+fn a_redirect_to_another_host_is_not_followed() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let away = Web::serve(&depot.root, None);
+    let web = Web::serve(&depot.root, Some(away.address));
+    let store = Store::open(&format!("{}/away", web.url())).unwrap();
+    let error = runtime().block_on(store.live(&audience())).unwrap_err();
+    assert_eq!(error.cause(), "store");
+    let said = format!("redirects to {}, which is not the store", away.url());
+    assert!(chain(&error).contains(&said), "{}", chain(&error));
+    assert_eq!((away.requests(), web.requests()), (0, 1), "nor is it tried again");
+}
+
+#[test]
+fn a_store_shows_its_url_and_nothing_else() {
+    let store = Arc::new(Store::open("https://files.example/rtad").unwrap());
+    assert_eq!(format!("{store:?}"), "Store { backend: https://files.example/rtad }");
+}
