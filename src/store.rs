@@ -13,21 +13,21 @@
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
+mod backend;
 mod error;
 mod gc;
 mod publish;
 mod remote;
 mod url;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::local::LocalFileSystem;
+use futures_util::{StreamExt, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, UpdateVersion};
 
+use backend::{Access, Backend};
 pub use error::StoreError;
 pub use gc::{Collected, Retention};
 pub use publish::{Base, Publication};
@@ -55,37 +55,6 @@ pub struct Live {
 #[derive(Debug, Clone)]
 pub struct Store {
     backend: Backend,
-}
-
-#[derive(Clone)]
-enum Backend {
-    Directory(PathBuf),
-    Objects { objects: Arc<dyn ObjectStore>, url: String, access: Access },
-}
-
-/// What can be done with an object store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    /// Everything; puts may be conditional.
-    All,
-    /// What one knows the name of can be read.
-    Get,
-}
-
-impl std::fmt::Debug for Backend {
-    /// By its place alone: what a client holds besides may be credentials.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.url())
-    }
-}
-
-impl Backend {
-    fn url(&self) -> String {
-        match self {
-            Self::Directory(root) => root.display().to_string(),
-            Self::Objects { url, .. } => url.clone(),
-        }
-    }
 }
 
 impl Store {
@@ -120,63 +89,6 @@ impl Store {
     /// A store in this process's memory: for tests of what is published and read by conditional puts.
     pub fn in_memory() -> Self {
         Self::over(Arc::new(InMemory::new()), "memory")
-    }
-
-    fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
-        Self { backend: Backend::Objects { objects, url: url.to_owned(), access: Access::All } }
-    }
-
-    /// Whether it is a directory, which is locked for writing and cannot put conditionally.
-    const fn is_directory(&self) -> bool {
-        matches!(self.backend, Backend::Directory(_))
-    }
-
-    /// A directory is opened anew each time, for a few microseconds: it may come later than the pod, and a link to it may be
-    /// swapped for a link to another, as volumes of config maps are updated.
-    fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
-        match &self.backend {
-            Backend::Objects { objects, .. } => Ok(Arc::clone(objects)),
-            Backend::Directory(root) => {
-                if !root.exists() {
-                    return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
-                }
-                let files = LocalFileSystem::new_with_prefix(root)
-                    .map_err(|source| StoreError::backend("open", path, source))?
-                    .with_fsync(true);
-                Ok(Arc::new(files))
-            }
-        }
-    }
-
-    /// Refuses a store that cannot be written to.
-    fn writable(&self) -> Result<(), StoreError> {
-        match &self.backend {
-            Backend::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::ReadOnly { url: url.clone() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses a store that cannot be listed.
-    fn listable(&self) -> Result<(), StoreError> {
-        match &self.backend {
-            Backend::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::NoListing { url: url.clone() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What lies below a folder; nothing if there is no such folder.
-    async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
-        self.listable()?;
-        let objects = match self.objects(folder) {
-            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
-            objects => objects?,
-        };
-        let listed = objects.list(Some(folder)).try_collect().await;
-        listed.map_err(|source| StoreError::backend("list", folder, source))
     }
 
     /// The names of the audiences in the store, sorted. Folders with other names are not audiences.

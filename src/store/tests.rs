@@ -10,9 +10,10 @@ mod publishing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures_util::TryStreamExt;
 use object_store::PutPayload;
 use tempfile::TempDir;
 
