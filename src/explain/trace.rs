@@ -140,7 +140,7 @@ impl Decider for Trace<'_> {
     fn note(&mut self, what: &'static str, value: &dyn Display) {
         if what == UNREADABLE {
             self.unreadable = Some(value.to_string());
-        } else if self.notes.len() == MAX_LISTED {
+        } else if self.notes.len() >= MAX_LISTED {
             self.unlisted += 1;
         } else {
             self.notes.push(Note { what, value: value.to_string() });
