@@ -44,7 +44,7 @@ struct Serve {
     config: Option<PathBuf>,
     #[command(flatten)]
     ports: Ports,
-    /// Where snapshots come from: a directory or file:// URL [env: RTAD_STORE]
+    /// Where snapshots come from: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Threads that answer decisions; 0 = one per CPU [env: RTAD_WORKERS]
