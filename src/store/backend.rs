@@ -43,7 +43,7 @@ impl Backend {
 
 impl Store {
     pub(super) fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
-        Self { backend: Backend::Objects { objects, url: url.to_owned(), access: Access::All } }
+        Self::new(Backend::Objects { objects, url: url.to_owned(), access: Access::All })
     }
 
     /// Whether it is a directory, which is locked for writing and cannot put conditionally.

@@ -1,9 +1,12 @@
 //! What goes wrong with a store, and how it is counted.
 
+use std::time::Duration;
+
 use object_store::path::Path;
 
 use super::ACCEPTED_URLS;
-use crate::snapshot::{AudienceName, ChunkError, ManifestError};
+use super::client::{self, Busy};
+use crate::snapshot::{AudienceName, ChunkError, Fault, ManifestError};
 
 /// A store that does not answer, or an object in it that is refused.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +79,22 @@ pub enum StoreError {
         #[source]
         source: ChunkError,
     },
+    /// Another file came in its place while it was being read.
+    #[error("{path} was replaced while it was read")]
+    Replaced {
+        /// Its place in the store.
+        path: String,
+    },
+    /// The bytes stopped coming.
+    #[error("{path} came to a standstill: under {bytes} bytes in {} s", timeout.as_secs_f32())]
+    Stalled {
+        /// Its place in the store.
+        path: String,
+        /// What would have been progress.
+        bytes: u64,
+        /// How long it was waited for.
+        timeout: Duration,
+    },
     /// Somebody else published meanwhile.
     #[error("{audience}: {reason}; nothing was changed")]
     Conflict {
@@ -95,11 +114,18 @@ impl StoreError {
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
             | Self::Backend { .. }
+            | Self::Stalled { .. }
             | Self::Conflict { .. } => "store",
+            Self::Replaced { .. } => Fault::Digest.as_str(),
             Self::NotFound { .. } => "not_found",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),
         }
+    }
+
+    /// For how long the store asks to be left alone, as it says with a 429 or 503.
+    pub fn retry_after(&self) -> Option<Duration> {
+        client::find(self).map(|busy: &Busy| busy.after)
     }
 
     pub(super) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {

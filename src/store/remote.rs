@@ -23,6 +23,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use reqwest::redirect;
 
+use super::client::Watched;
 use super::url::BucketKind;
 
 /// Until a connection stands, TLS included.
@@ -112,9 +113,11 @@ impl HttpConnector for SameHost {
                 .redirect(redirect::Policy::custom(same_host))
         };
         match client().build() {
-            Ok(client) => Ok(HttpClient::new(client)),
+            Ok(client) => Ok(HttpClient::new(Watched(client))),
             // An image without CA certificates: no TLS then, but plain HTTP needs none.
-            Err(_) if plain => Ok(HttpClient::new(client().tls_certs_only([]).build().map_err(failed)?)),
+            Err(_) if plain => {
+                Ok(HttpClient::new(Watched(client().tls_certs_only([]).build().map_err(failed)?)))
+            }
             Err(error) => Err(failed(error)),
         }
     }

@@ -13,14 +13,15 @@ use std::error::Error as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use futures_util::TryStreamExt;
-use object_store::PutPayload;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::{GetOptions, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
 
+use super::read::piece::PIECE_BYTES;
 use super::*;
 use crate::device::DeviceKey;
 use crate::filter::{FilterKind, FilterSpec};
-use crate::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, Snapshot, chunk_runs};
+use crate::snapshot::{BuildReport, BuiltChunk, Manifest, ManifestBuilder, Snapshot, chunk_runs};
 
 /// A store, and the directory under it if it is one.
 struct Place {

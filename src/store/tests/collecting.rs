@@ -148,7 +148,7 @@ fn race<'a>(
     min_age: Duration,
     sides: &[&'static str],
 ) -> BTreeMap<&'static str, (u32, u32)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins = BTreeMap::new();
     for seed in 1..=runs {
         let (meddled, place) = Meddled::place();
@@ -169,7 +169,11 @@ fn race<'a>(
             }
             .boxed()
         };
-        interleave(seed, sides.iter().map(|side| run(side)).collect());
+        {
+            // Reads have a time-out, which needs a clock.
+            let _clock = runtime.enter();
+            interleave(seed, sides.iter().map(|side| run(side)).collect());
+        }
         for (side, outcome) in outcomes.into_inner().unwrap() {
             let counts: &mut (u32, u32) = wins.entry(side).or_default();
             match outcome {
