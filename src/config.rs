@@ -11,6 +11,7 @@ mod platform;
 mod reader;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,12 @@ pub struct StoreConfig {
     /// Larger snapshots are refused, in bytes.
     #[serde(serialize_with = "as_size")]
     pub max_snapshot_size: u64,
+    /// A read without progress for so long is given up and made again. Changing it takes a restart.
+    #[serde(serialize_with = "as_duration")]
+    pub stall_timeout: Duration,
+    /// Where verified chunks are kept for the next start; unset = nowhere. Changing it takes a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_dir: Option<PathBuf>,
 }
 
 /// Device ids.
@@ -216,6 +223,8 @@ impl Config {
         let changed = [
             ("server", self.server != other.server),
             ("store.url", self.store.url != other.store.url),
+            ("store.cache_dir", self.store.cache_dir != other.store.cache_dir),
+            ("store.stall_timeout", self.store.stall_timeout != other.store.stall_timeout),
             ("ids", self.ids != other.ids),
         ];
         changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
@@ -292,6 +301,13 @@ fn read_all(document: &mut Document<'_>) -> Config {
             )
             .unwrap_or(Duration::from_secs(10)),
         max_snapshot_size: section.read(d, "max_snapshot_size", SIZE, size).unwrap_or(8 << 30),
+        stall_timeout: section
+            .read(d, "stall_timeout", "a duration from 1s to 1h, such as 30s", duration(SECOND..=HOUR))
+            .unwrap_or(crate::store::STALL_TIMEOUT),
+        cache_dir: section
+            .read(d, "cache_dir", "a directory, or nothing", |text| Some(text.to_owned()))
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from),
     };
     section.finish(d);
     let mut section = d.section("ids");

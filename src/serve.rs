@@ -96,7 +96,7 @@ impl std::fmt::Debug for Running {
 ///
 /// [`StartError`] if the store cannot be used, or is to name the audiences and does not answer or holds none.
 pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
-    let store = Store::open(&config.store.url)?;
+    let store = Store::open(&config.store.url)?.with_stall_timeout(config.store.stall_timeout);
     serve_what_there_is(config, &store).await?;
     Ok(store)
 }
@@ -132,7 +132,8 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
 
     allow_open_files(config.server.max_connections);
     let shared = Shared::default();
-    let sync = Sync::new(store.clone(), config.plan(), shared.clone());
+    let sync =
+        Sync::new(store.clone(), config.plan(), shared.clone()).with_cache(config.store.cache_dir.clone());
     let serving = sync.serving();
     let (phase, phases) = watch::channel(Phase::Serving);
     let (commands, told) = mpsc::channel(4);

@@ -4,19 +4,24 @@
 //! |---|---|---|
 //! | nothing new | the same | `unchanged` |
 //! | a new generation, verified to its last byte | it, from one moment to the next | `ok` |
-//! | anything else | the last good generation | the cause |
+//! | anything else | the last good generation; at start, that of the cache | the cause |
 //!
 //! Chunks that the old generation has too are shared, not read again. Writing the new ones into memory is what warms it.
 //! The old catalog is freed here, once no request holds it, on a thread that serves nothing.
 //!
 //! There is one [`Sync`], and only it writes the catalog, so no two writers ever race.
 
+mod cache;
 mod error;
+mod headroom;
+mod load;
+mod pace;
+mod seen;
 mod shared;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,18 +29,18 @@ use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::{SyncError, chain};
+pub use headroom::Headroom;
 pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
 use crate::platform::Platform;
-use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Snapshot};
+use crate::snapshot::{AudienceName, Snapshot};
 use crate::store::Store;
 use crate::strategy::Strategy;
-
-/// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
-const PARALLEL_CHUNKS: usize = 2;
-/// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
-const MAX_BACKOFF_POLLS: u32 = 32;
+use cache::Cache;
+use load::Loader;
+use pace::Pace;
+use seen::Seen;
 
 /// What sync is told to do besides looking at the store now and then.
 #[derive(Debug)]
@@ -69,26 +74,10 @@ pub struct Sync {
     shared: Shared,
     poll_interval: Duration,
     max_snapshot_bytes: u64,
+    cache: Option<Cache>,
+    headroom: Headroom,
+    pace: Pace,
     seen: HashMap<AudienceName, Seen>,
-}
-
-/// What is remembered of an audience between looks.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Of the newest `CURRENT` that was accepted.
-    sequence: u64,
-    /// The highest generation that any accepted `CURRENT` spoke of.
-    highest: u64,
-    refused: Option<Refused>,
-}
-
-#[derive(Debug)]
-struct Refused {
-    /// All of it, not its sequence alone: a `CURRENT` that was restored by hand counts on from where it was.
-    current: Current,
-    polls_to_skip: u32,
-    next_skip: u32,
-    result: &'static str,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -109,8 +98,24 @@ impl Sync {
             shared,
             poll_interval: plan.poll_interval,
             max_snapshot_bytes: plan.max_snapshot_bytes,
+            cache: None,
+            headroom: Headroom::default(),
+            pace: Pace::default(),
             seen: HashMap::new(),
         }
+    }
+
+    /// The same, with a folder where verified chunks are kept for the next start.
+    #[must_use]
+    pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
+        let cache = folder.map(|folder| Cache::new(folder, Arc::clone(&self.shared.telemetry)));
+        Self { cache, ..self }
+    }
+
+    /// The same, with another opinion of how much memory is left, for tests.
+    #[must_use]
+    pub fn with_headroom(self, headroom: Headroom) -> Self {
+        Self { headroom, ..self }
     }
 
     /// The pointer that requests load.
@@ -118,12 +123,13 @@ impl Sync {
         Arc::clone(&self.serving)
     }
 
-    /// Looks at the store every poll interval, give or take a tenth, and does as it is told in between. Ends when
+    /// Looks at the store every poll interval, give or take a tenth, less often while it fails, and does as it is told in
+    /// between. Ends when
     /// nobody is left to tell it anything.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(jittered(self.poll_interval)) => self.look_at_all().await,
+                () = tokio::time::sleep(self.pace.delay(self.poll_interval)) => self.look_at_all().await,
                 command = commands.recv() => match command {
                     None => return,
                     Some(Command::Look(done)) => {
@@ -145,7 +151,7 @@ impl Sync {
 
     /// Looks at every audience, also at what was refused and would not yet be tried again.
     async fn look_again(&mut self) {
-        self.seen.values_mut().for_each(|seen| seen.refused = None);
+        self.seen.values_mut().for_each(Seen::forgive);
         self.look_at_all().await;
     }
 
@@ -158,11 +164,13 @@ impl Sync {
     pub async fn look_at_those(&mut self, is_wanted: impl Fn(&AudienceName) -> bool) {
         let names: Vec<AudienceName> =
             self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
+        self.pace.begin();
         for name in names.into_iter().filter(is_wanted) {
             // Before each, as a look may take minutes.
             self.mark_stale();
             self.look_at(&name).await;
         }
+        self.pace.end();
         self.mark_stale();
         if self.serving.load().is_complete() {
             self.shared.readiness.complete();
@@ -211,7 +219,15 @@ impl Sync {
             let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
             self.shared.board.set(&audience.name, last);
         }
-        let (_, snapshot) = result?;
+        let snapshot = match result {
+            Ok((_, snapshot)) => snapshot,
+            Err(error) => {
+                if error.is_outage() {
+                    self.pace.failed(error.retry_after());
+                }
+                Some(self.cached(audience, &error).await.ok_or(error)?)
+            }
+        };
         if let Some(snapshot) = &snapshot {
             let manifest = snapshot.manifest();
             tracing::info!(
@@ -228,45 +244,70 @@ impl Sync {
 
     async fn newer(&mut self, audience: &Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name;
+        let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
+        if let Some(cache) = self.cache.as_ref().filter(|_| served == 0) {
+            cache.note(name).await;
+        }
         let seen = self.seen.entry(name.clone()).or_default();
-        let Some(live) = self.store.live(name).await? else {
+        seen.live = self.store.live_since(name, seen.live.as_ref()).await?;
+        let Some(current) = seen.live.as_ref().map(|live| live.current.clone()) else {
             return Err(SyncError::NotPublished { audience: name.clone() });
         };
-        let current = live.current;
-        let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
         if served != 0 {
             if current.sequence == seen.sequence && current.generation == served {
                 return Ok((Look::Unchanged, None));
             }
-            if !supersedes(&current, seen, served) {
+            if !seen.is_superseded_by(&current, served) {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
-        if let Some(refused) = seen.refused.as_mut().filter(|refused| refused.current == current)
-            && refused.polls_to_skip > 0
-        {
-            refused.polls_to_skip -= 1;
-            return Ok((Look::Skipped(refused.result), None));
+        if let Some(result) = seen.skips(&current) {
+            return Ok((Look::Skipped(result), None));
         }
-        match load(&self.store, audience, &current, self.max_snapshot_bytes).await {
+        let loaded = self.loader().load(audience, &current).await;
+        let seen = self.seen.entry(name.clone()).or_default();
+        match loaded {
             Ok(snapshot) => {
-                let highest = seen.highest.max(current.highest_generation());
-                *seen = Seen { sequence: current.sequence, highest, refused: None };
+                seen.accept(&current);
+                if let Some(cache) = &self.cache {
+                    cache.commit(snapshot.manifest(), &current).await;
+                }
                 Ok((Look::Loaded, Some(Arc::new(snapshot))))
             }
-            // The store failed, not the snapshot: what it holds may be sound, and is asked for again at the next poll.
-            Err(error) if !error.is_refusal() => Err(error),
             Err(error) => {
-                let again = seen.refused.take().filter(|refused| refused.current == current);
-                let skip = again.map_or(0, |refused| refused.next_skip);
-                seen.refused = Some(Refused {
-                    current,
-                    polls_to_skip: skip,
-                    next_skip: (skip * 2 + 1).min(MAX_BACKOFF_POLLS),
-                    result: error.cause(),
-                });
+                // Otherwise the store failed, not the snapshot: what it holds may be sound, and is asked for at the next poll.
+                if error.is_refusal() {
+                    seen.refuse(current, error.cause());
+                }
                 Err(error)
             }
+        }
+    }
+
+    /// What was verified before the pod was started, if it serves nothing yet and the store cannot give what it has. A store
+    /// that has nothing of the audience did answer.
+    async fn cached(&mut self, audience: &Audience, error: &SyncError) -> Option<Arc<Snapshot>> {
+        if audience.snapshot.is_some() || matches!(error, SyncError::NotPublished { .. }) {
+            return None;
+        }
+        let loader = self.loader();
+        let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
+        let (current, snapshot) = loaded.ok().flatten()?;
+        self.seen.entry(audience.name.clone()).or_default().accept(&current);
+        self.shared.telemetry.cache_start(audience.name.as_str());
+        let (audience, generation) = (audience.name.as_str(), current.generation);
+        tracing::warn!(audience, generation, "the store cannot answer: what the cache holds is served");
+        Some(Arc::new(snapshot))
+    }
+
+    fn loader(&self) -> Loader<'_> {
+        Loader {
+            store: &self.store,
+            cache: self.cache.as_ref(),
+            headroom: &self.headroom,
+            telemetry: &self.shared.telemetry,
+            max_snapshot_bytes: self.max_snapshot_bytes,
+            spread: pace::spread(self.poll_interval),
         }
     }
 
@@ -344,53 +385,6 @@ fn is_stale(audience: &Audience, now_unix_seconds: u64) -> bool {
     matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit)
 }
 
-/// Whether `current` may replace a generation that is served: it was written later, and it goes forward unless an operator
-/// went back on purpose. A generation above all that were ever spoken of is later whatever the sequence says, as no stale copy
-/// can name it: so a `CURRENT` that was lost, and with it the count, is made good by the next publish.
-const fn supersedes(current: &Current, seen: &Seen, served: u64) -> bool {
-    if current.generation > seen.highest {
-        return true;
-    }
-    if current.sequence <= seen.sequence {
-        return false;
-    }
-    let went_back = match current.rolled_back_from {
-        Some(from) => from >= served,
-        None => false,
-    };
-    current.generation >= served || went_back
-}
-
-/// Reads and verifies the generation that `current` names, sharing what it has in common with the one being served.
-async fn load(
-    store: &Store,
-    audience: &Audience,
-    current: &Current,
-    max_snapshot_bytes: u64,
-) -> Result<Snapshot, SyncError> {
-    let manifest = store.manifest(&audience.name, current).await?;
-    if manifest.size_bytes() > max_snapshot_bytes {
-        return Err(SyncError::TooLarge {
-            size_bytes: manifest.size_bytes(),
-            limit_bytes: max_snapshot_bytes,
-        });
-    }
-    let held = audience.snapshot.iter().flat_map(|snapshot| snapshot.chunks());
-    let mut chunks: HashMap<Digest, Arc<Chunk>> =
-        held.map(|chunk| (*chunk.digest(), Arc::clone(chunk))).collect();
-    let is_held = |entry: &&ChunkEntry| {
-        chunks.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
-    };
-    let missing: Vec<_> = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
-    store
-        .chunks(&audience.name, &manifest, &missing, PARALLEL_CHUNKS, |entry, chunk| {
-            chunks.insert(entry.digest, Arc::new(chunk));
-        })
-        .await?;
-    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
-    Ok(Snapshot::assemble(manifest, in_order))
-}
-
 /// Frees a catalog that is no longer served, once the last request that loaded it is done. A new one cannot begin with it.
 async fn retire(old: Arc<Catalog>) {
     while Arc::strong_count(&old) > 1 {
@@ -398,12 +392,6 @@ async fn retire(old: Arc<Catalog>) {
     }
     // Gigabytes go back to the kernel here: not on a thread that answers anybody.
     let _ = tokio::task::spawn_blocking(move || drop(old)).await;
-}
-
-/// The interval give or take a tenth, so that a fleet does not ask all at once.
-fn jittered(interval: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    interval.mul_f64(0.9 + 0.2 * random)
 }
 
 #[cfg(test)]

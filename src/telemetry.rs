@@ -7,6 +7,7 @@
 //!
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
 
+mod cache;
 mod logging;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+pub use cache::ChunkSource;
 pub use logging::{LogLevel, init_logging};
 
 use crate::device::Unusable;
@@ -174,6 +176,7 @@ fn describe() {
         Unit::Seconds,
         "Time a look took, by audience"
     );
+    cache::describe();
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 

@@ -19,6 +19,8 @@ drain_timeout = "20s"
 url = "/var/lib/rtad"
 poll_interval = "10s"
 max_snapshot_size = "8GiB"
+stall_timeout = "30s"
+cache_dir = "/var/cache/rtad"
 
 [ids]
 blank = ["acme-test-phone"]
@@ -42,6 +44,7 @@ fn the_full_example_is_read() {
     assert_eq!(config.server.idle_timeout, Duration::from_secs(75));
     assert_eq!(config.server.max_body, 65_536);
     assert_eq!(config.store.max_snapshot_size, 8 << 30);
+    assert_eq!(config.store.cache_dir.as_deref(), Some(std::path::Path::new("/var/cache/rtad")));
     assert_eq!(config.ids.blank, ["acme-test-phone"]);
     assert_eq!(config.audiences[0].max_age, Some(Duration::from_secs(48 * 3600)));
     assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
@@ -62,6 +65,9 @@ fn defaults_fill_in_the_rest() {
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9090");
     assert_eq!(config.server.max_connections, 20_000);
+    assert_eq!((config.store.stall_timeout, config.store.cache_dir), (Duration::from_secs(30), None));
+    let none = read("[store]\nurl = \"/data\"\ncache_dir = \"\"").unwrap();
+    assert_eq!(none.store.cache_dir, None);
     assert!(config.audiences.is_empty() && config.strategies.is_empty());
 }
 

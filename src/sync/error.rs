@@ -31,6 +31,17 @@ pub enum SyncError {
     /// A fault of rtad's own.
     #[error("a fault of rtad's own; the log has its place")]
     Internal,
+    /// The snapshot does not fit beside what is served.
+    #[error(
+        "the snapshot needs {needed_bytes} bytes beside what is served, the container has {available_bytes} left: \
+         raise its memory limit to two snapshots, or publish a smaller one"
+    )]
+    NoRoom {
+        /// What its missing chunks need.
+        needed_bytes: u64,
+        /// What the cgroup's limit leaves.
+        available_bytes: u64,
+    },
     /// The snapshot is larger than the config allows.
     #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
     TooLarge {
@@ -48,16 +59,32 @@ impl SyncError {
             Self::Store(error) => error.cause(),
             Self::NotPublished { .. } => "not_found",
             Self::Stale { .. } => "stale",
-            Self::TooLarge { .. } => "too_large",
+            Self::TooLarge { .. } | Self::NoRoom { .. } => "too_large",
             Self::Internal => "internal",
+        }
+    }
+
+    /// Whether it is the store that is at fault, and not what is in it.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Store(_)) && self.cause() == "store"
+    }
+
+    /// For how long the store asks to be left alone.
+    pub fn retry_after(&self) -> Option<std::time::Duration> {
+        match self {
+            Self::Store(error) => error.retry_after(),
+            _ => None,
         }
     }
 
     /// Whether it is the snapshot that is at fault, so that reading it again soon would come to the same.
     pub const fn is_refusal(&self) -> bool {
         match self {
-            Self::Store(error) => matches!(error, StoreError::Manifest { .. } | StoreError::Chunk { .. }),
-            Self::TooLarge { .. } | Self::Internal => true,
+            Self::Store(error) => matches!(
+                error,
+                StoreError::Manifest { .. } | StoreError::Chunk { .. } | StoreError::Replaced { .. }
+            ),
+            Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
             Self::NotPublished { .. } | Self::Stale { .. } => false,
         }
     }

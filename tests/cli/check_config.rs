@@ -40,6 +40,7 @@ fn a_good_file_is_printed_whole_and_what_is_printed_is_a_good_file() {
         "drain_timeout = \"20s\"",
         "max_age = \"2days\"",
         "max_snapshot_size = \"8GiB\"",
+        "stall_timeout = \"30s\"",
         "exclude = [\"old_users\"]",
         "unavailable = \"bid\"",
     ] {

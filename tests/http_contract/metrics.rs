@@ -20,6 +20,7 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         "decision" => "bid no_bid",
         "reason" => "member not_member no_device unavailable",
         "kind" => FIELDS,
+        "source" => "store cache",
         "result" => "usable blank malformed doubtful ok unchanged not_found",
         "audience" => "old_users vip missing too_old",
         "stat" => "min mean max",
@@ -90,6 +91,7 @@ fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
         ("rtad_snapshot_fill_ratio", "gauge"),
         ("rtad_sync_total", "counter"),
         ("rtad_sync_duration_seconds", "histogram"),
+        ("rtad_chunks_read_total", "counter"),
         ("rtad_build_info", "gauge"),
     ] {
         assert!(metrics.contains(&format!("# TYPE {name} {kind}\n")), "{name}");

@@ -1,0 +1,146 @@
+//! Verified chunks on a disk of the pod's own, so that a restart reads them there, and can do without the store.
+//!
+//! ```text
+//! {cache_dir}/{audience}/CURRENT             of the generation that was verified last
+//! {cache_dir}/{audience}/{generation}.json   its manifest, and that of one that is being loaded
+//! {cache_dir}/{audience}/{digest}.chunk      their chunks
+//! {cache_dir}/{audience}/{random}.tmp        being written
+//! ```
+//!
+//! * Nothing in it is believed: what is read is verified as if it came from the store, and deleted if it is not right. So
+//!   nothing is synced to the disk either.
+//! * Whatever fails costs the cache and nothing else: it is counted, and told once.
+//! * Several processes may share it. A file appears by a rename, whole. What one that loads a later generation is just
+//!   writing is kept, because its manifest is there first.
+//! * It holds what is served and what is being loaded: the rest is removed after each load.
+//!
+//! The store is asked first. Only if it cannot answer is [`Cache::last`] served, so a pod never goes back by its cache while
+//! the store would have told it better.
+
+mod files;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) use files::Copy;
+use files::{Trouble, prune, read_at_most, verified, write};
+
+use crate::snapshot::{
+    AudienceName, Chunk, ChunkEntry, Current, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
+};
+use crate::telemetry::Telemetry;
+
+/// The cache of one process. May be used from any number of tasks.
+#[derive(Debug)]
+pub(super) struct Cache {
+    root: PathBuf,
+    trouble: Arc<Trouble>,
+    /// `CURRENT` as this process saw it last: if it is another when it is to be replaced, another process was here.
+    noted: Mutex<HashMap<AudienceName, Current>>,
+}
+
+impl Cache {
+    /// Makes and reads nothing yet.
+    pub(super) fn new(root: PathBuf, telemetry: Arc<Telemetry>) -> Self {
+        Self { root, trouble: Arc::new(Trouble::new(telemetry)), noted: Mutex::default() }
+    }
+
+    fn folder(&self, audience: &AudienceName) -> PathBuf {
+        self.root.join(audience.as_str())
+    }
+
+    /// Notes that this generation is being loaded: its chunks are then nobody's to remove.
+    pub(super) async fn begin(&self, manifest: &Manifest, bytes: Vec<u8>) {
+        let (folder, trouble) = (self.folder(manifest.audience()), Arc::clone(&self.trouble));
+        let name = format!("{}.json", manifest.generation());
+        on_disk(move || {
+            let made = std::fs::create_dir_all(&folder).and_then(|()| write(&folder, &name, &bytes));
+            trouble.tell(&folder, made);
+        })
+        .await;
+    }
+
+    /// A chunk, verified; `None` if it is not there, or not right.
+    pub(super) async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Option<Chunk> {
+        let path = self.folder(manifest.audience()).join(format!("{}.chunk", entry.digest));
+        let (trouble, filter, entry) = (Arc::clone(&self.trouble), *manifest.filter(), entry.clone());
+        on_disk(move || verified(&path, &filter, &entry, &trouble)).await.flatten()
+    }
+
+    /// A copy of a chunk, to be made while it is read from the store.
+    pub(super) fn copy(&self, manifest: &Manifest, entry: &ChunkEntry) -> Copy {
+        Copy::new(self.folder(manifest.audience()), format!("{}.chunk", entry.digest), &self.trouble)
+    }
+
+    /// All of this generation was verified: it is what a start without the store will serve. Removes what it does not need.
+    pub(super) async fn commit(&self, manifest: &Manifest, current: &Current) {
+        let (audience, folder) = (manifest.audience(), self.folder(manifest.audience()));
+        let noted = self.noted().get(audience).cloned();
+        let (trouble, ours) = (Arc::clone(&self.trouble), current.clone());
+        let (manifest, name) = (manifest.clone(), audience.clone());
+        let written = on_disk(move || {
+            let there = read_current(&folder);
+            // Another process, of a store's copy that is ahead of ours, has been here since we looked.
+            if there.as_ref().is_some_and(|there| there.sequence > ours.sequence) && there != noted {
+                return there;
+            }
+            let written = write(&folder, "CURRENT", &ours.to_bytes());
+            let pruned = written.and_then(|()| prune(&folder, &manifest));
+            trouble.tell(&folder, pruned);
+            Some(ours)
+        })
+        .await;
+        if let Some(Some(current)) = written {
+            self.noted().insert(name, current);
+        }
+    }
+
+    /// The generation that was verified last, by this process or another; `None` if there is none, or it is not right.
+    pub(super) async fn last(&self, audience: &AudienceName) -> Option<(Current, Manifest)> {
+        let (folder, name, trouble) = (self.folder(audience), audience.clone(), Arc::clone(&self.trouble));
+        let last = on_disk(move || {
+            let current = read_current(&folder)?;
+            let path = folder.join(format!("{}.json", current.generation));
+            let bytes = read_at_most(&path, MAX_MANIFEST_BYTES).ok()?;
+            match Manifest::parse_named(&bytes, &name, &current) {
+                Ok(manifest) => Some((current, manifest)),
+                Err(error) => {
+                    trouble.distrust(&path, &error);
+                    None
+                }
+            }
+        })
+        .await
+        .flatten();
+        if let Some((current, _)) = &last {
+            self.noted().insert(audience.clone(), current.clone());
+        }
+        last
+    }
+
+    /// Remembers what is there before the store is asked for the first time.
+    pub(super) async fn note(&self, audience: &AudienceName) {
+        let folder = self.folder(audience);
+        if let Some(Some(current)) = on_disk(move || read_current(&folder)).await {
+            self.noted().insert(audience.clone(), current);
+        }
+    }
+
+    fn noted(&self) -> std::sync::MutexGuard<'_, HashMap<AudienceName, Current>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_current(folder: &std::path::Path) -> Option<Current> {
+    let bytes = read_at_most(&folder.join("CURRENT"), MAX_CURRENT_BYTES).ok()?;
+    Current::parse(&bytes).ok()
+}
+
+/// Work on the blocking pool; `None` if it panicked, which costs the cache like any other failure.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Reads and verifies a generation, from memory, cache and store, in this order.
+//!
+//! Before the first byte of a chunk is asked for, it is known that all of it may be held: by the config's limit, and by what
+//! the container has left of its memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+
+use super::SyncError;
+use super::cache::Cache;
+use super::headroom::Headroom;
+use crate::catalog::Audience;
+use crate::snapshot::{Chunk, ChunkEntry, Current, Digest, Manifest, Snapshot};
+use crate::store::{Store, StoreError};
+use crate::telemetry::{ChunkSource, Telemetry};
+
+/// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
+const PARALLEL_CHUNKS: usize = 2;
+
+/// Verified chunks by the digests of their files.
+type Chunks = HashMap<Digest, Arc<Chunk>>;
+
+/// What loading needs.
+pub(super) struct Loader<'a> {
+    pub(super) store: &'a Store,
+    pub(super) cache: Option<&'a Cache>,
+    pub(super) headroom: &'a Headroom,
+    pub(super) telemetry: &'a Telemetry,
+    pub(super) max_snapshot_bytes: u64,
+    /// For how long the first chunk is put off.
+    pub(super) spread: Duration,
+}
+
+impl Loader<'_> {
+    /// The generation that `current` names, sharing what it has in common with the one being served.
+    pub(super) async fn load(&self, audience: &Audience, current: &Current) -> Result<Snapshot, SyncError> {
+        let (manifest, bytes) = self.store.manifest_named(&audience.name, current).await?;
+        let (mut chunks, missing) = self.admit(audience, &manifest)?;
+        if let Some(cache) = self.cache {
+            cache.begin(&manifest, bytes).await;
+        }
+        if self.store.is_remote() && !missing.is_empty() {
+            tokio::time::sleep(self.spread).await;
+        }
+        let reads = missing.iter().map(|entry| self.chunk(&manifest, entry));
+        let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
+        while let Some(read) = reads.next().await {
+            let chunk = read?;
+            chunks.insert(*chunk.digest(), Arc::new(chunk));
+        }
+        drop(reads);
+        Ok(assemble(manifest, &chunks))
+    }
+
+    /// The generation that was verified last by whoever uses the cache, from the cache alone; `None` if any of it is not there.
+    pub(super) async fn load_cached(&self, audience: &Audience) -> Option<(Current, Snapshot)> {
+        let cache = self.cache?;
+        let (current, manifest) = cache.last(&audience.name).await?;
+        let (mut chunks, missing) = self.admit(audience, &manifest).ok()?;
+        let reads = missing.iter().map(|entry| cache.chunk(&manifest, entry));
+        let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
+        while let Some(read) = reads.next().await {
+            let chunk = read?;
+            self.telemetry.chunk_read(ChunkSource::Cache);
+            chunks.insert(*chunk.digest(), Arc::new(chunk));
+        }
+        drop(reads);
+        Some((current, assemble(manifest, &chunks)))
+    }
+
+    /// The chunks that are held, and the entries of those that are not, if there is room for them.
+    fn admit(
+        &self,
+        audience: &Audience,
+        manifest: &Manifest,
+    ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
+        let (size_bytes, limit_bytes) = (manifest.size_bytes(), self.max_snapshot_bytes);
+        if size_bytes > limit_bytes {
+            return Err(SyncError::TooLarge { size_bytes, limit_bytes });
+        }
+        let held = audience.snapshot.iter().flat_map(|snapshot| snapshot.chunks());
+        let held: Chunks = held.map(|chunk| (*chunk.digest(), Arc::clone(chunk))).collect();
+        let is_held = |entry: &&ChunkEntry| {
+            held.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
+        };
+        let missing: Vec<_> = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
+        // All but a thousandth of a file are its filters.
+        let needed_bytes = missing.iter().map(|entry| entry.size_bytes).sum();
+        match self.headroom.available_bytes() {
+            Some(available_bytes) if needed_bytes > available_bytes => {
+                Err(SyncError::NoRoom { needed_bytes, available_bytes })
+            }
+            _ => Ok((held, missing)),
+        }
+    }
+
+    /// A chunk from the cache, or else from the store and into the cache.
+    async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Chunk, StoreError> {
+        let Some(cache) = self.cache else {
+            let chunk = self.store.chunk(manifest.audience(), manifest, entry).await?;
+            self.telemetry.chunk_read(ChunkSource::Store);
+            return Ok(chunk);
+        };
+        if let Some(chunk) = cache.chunk(manifest, entry).await {
+            self.telemetry.chunk_read(ChunkSource::Cache);
+            return Ok(chunk);
+        }
+        let copy = cache.copy(manifest, entry);
+        let (chunk, copy) = self.store.chunk_copied(manifest.audience(), manifest, entry, copy).await?;
+        self.telemetry.chunk_read(ChunkSource::Store);
+        copy.keep();
+        Ok(chunk)
+    }
+}
+
+fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
+    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    Snapshot::assemble(manifest, in_order)
+}
