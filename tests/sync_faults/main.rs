@@ -7,6 +7,8 @@
 mod chunks;
 mod current;
 mod manifests;
+mod network;
+mod restart;
 #[path = "../sync_support/mod.rs"]
 mod sync_support;
 

@@ -44,15 +44,16 @@ impl Web {
 }
 
 /// What is asked for, of what matters here.
-#[derive(Default)]
-struct Request {
-    method: String,
-    path: String,
-    range: Option<String>,
-    if_none_match: Option<String>,
+#[derive(Clone, Default)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) range: Option<String>,
+    pub(crate) if_match: Option<String>,
+    pub(crate) if_none_match: Option<String>,
 }
 
-fn read(stream: &mut impl BufRead) -> Option<Request> {
+pub(crate) fn read(stream: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     if stream.read_line(&mut line).ok()? == 0 {
         return None;
@@ -65,6 +66,7 @@ fn read(stream: &mut impl BufRead) -> Option<Request> {
         let Some((name, value)) = line.trim_end().split_once(": ") else { return Some(request) };
         match name.to_ascii_lowercase().as_str() {
             "range" => request.range = Some(value.to_owned()),
+            "if-match" => request.if_match = Some(value.to_owned()),
             "if-none-match" => request.if_none_match = Some(value.to_owned()),
             _ => {}
         }
@@ -91,7 +93,7 @@ fn answer_all(
     Ok(())
 }
 
-fn answer(request: &Request, root: &Path, away: Option<SocketAddr>) -> (String, Vec<u8>) {
+pub(crate) fn answer(request: &Request, root: &Path, away: Option<SocketAddr>) -> (String, Vec<u8>) {
     let path = request.path.as_str();
     if let Some(rest) = path.strip_prefix("/moved/") {
         return redirect(&format!("/{rest}"));
