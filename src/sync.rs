@@ -15,6 +15,7 @@ mod cache;
 mod error;
 mod headroom;
 mod load;
+mod look;
 mod pace;
 mod seen;
 mod shared;
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -34,11 +35,10 @@ pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
 use crate::platform::Platform;
-use crate::snapshot::{AudienceName, Snapshot};
+use crate::snapshot::AudienceName;
 use crate::store::Store;
 use crate::strategy::Strategy;
 use cache::Cache;
-use load::Loader;
 use pace::Pace;
 use seen::Seen;
 
@@ -78,14 +78,6 @@ pub struct Sync {
     headroom: Headroom,
     pace: Pace,
     seen: HashMap<AudienceName, Seen>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Look {
-    Unchanged,
-    /// Refused before, and not yet worth another try.
-    Skipped(&'static str),
-    Loaded,
 }
 
 impl Sync {
@@ -188,126 +180,6 @@ impl Sync {
             self.swap(self.serving.load().with_audiences(|old| {
                 (old.name == *name).then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
             }));
-        }
-    }
-
-    /// What the store has that is newer than `audience`, with the attempt counted and logged.
-    async fn observed(&mut self, audience: &Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
-        let begun = Instant::now();
-        // A panic is a fault of this one look: it must not take the last good generation's keeper with it.
-        let looked = AssertUnwindSafe(self.newer(audience)).catch_unwind().await;
-        let result = looked.unwrap_or(Err(SyncError::Internal));
-        let duration = begun.elapsed();
-        let name = audience.name.as_str();
-        let (word, error) = match &result {
-            Ok((Look::Loaded, _)) => ("ok", None),
-            Ok((Look::Unchanged, _)) => ("unchanged", None),
-            Ok((Look::Skipped(cause), _)) => (*cause, None),
-            Err(error) => (error.cause(), Some(chain(error))),
-        };
-        self.shared.telemetry.sync(name, word, duration);
-        if let Some(error) = &error {
-            tracing::warn!(
-                audience = name,
-                result = word,
-                error,
-                "snapshot not updated; the last good one is served"
-            );
-        }
-        let skipped = matches!(result, Ok((Look::Skipped(_), _)));
-        if !skipped {
-            let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
-            self.shared.board.set(&audience.name, last);
-        }
-        let snapshot = match result {
-            Ok((_, snapshot)) => snapshot,
-            Err(error) => {
-                if error.is_outage() {
-                    self.pace.failed(error.retry_after());
-                }
-                Some(self.cached(audience, &error).await.ok_or(error)?)
-            }
-        };
-        if let Some(snapshot) = &snapshot {
-            let manifest = snapshot.manifest();
-            tracing::info!(
-                audience = name,
-                generation = manifest.generation(),
-                keys = manifest.keys(),
-                size_bytes = manifest.size_bytes(),
-                seconds = duration.as_secs_f64(),
-                "snapshot loaded"
-            );
-        }
-        Ok(snapshot)
-    }
-
-    async fn newer(&mut self, audience: &Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
-        let name = &audience.name;
-        let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
-        if let Some(cache) = self.cache.as_ref().filter(|_| served == 0) {
-            cache.note(name).await;
-        }
-        let seen = self.seen.entry(name.clone()).or_default();
-        seen.live = self.store.live_since(name, seen.live.as_ref()).await?;
-        let Some(current) = seen.live.as_ref().map(|live| live.current.clone()) else {
-            return Err(SyncError::NotPublished { audience: name.clone() });
-        };
-        if served != 0 {
-            if current.sequence == seen.sequence && current.generation == served {
-                return Ok((Look::Unchanged, None));
-            }
-            if !seen.is_superseded_by(&current, served) {
-                return Err(SyncError::Stale { found: current.generation, served });
-            }
-        }
-        if let Some(result) = seen.skips(&current) {
-            return Ok((Look::Skipped(result), None));
-        }
-        let loaded = self.loader().load(audience, &current).await;
-        let seen = self.seen.entry(name.clone()).or_default();
-        match loaded {
-            Ok(snapshot) => {
-                seen.accept(&current);
-                if let Some(cache) = &self.cache {
-                    cache.commit(snapshot.manifest(), &current).await;
-                }
-                Ok((Look::Loaded, Some(Arc::new(snapshot))))
-            }
-            Err(error) => {
-                // Otherwise the store failed, not the snapshot: what it holds may be sound, and is asked for at the next poll.
-                if error.is_refusal() {
-                    seen.refuse(current, error.cause());
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// What was verified before the pod was started, if it serves nothing yet and the store cannot give what it has. A store
-    /// that has nothing of the audience did answer.
-    async fn cached(&mut self, audience: &Audience, error: &SyncError) -> Option<Arc<Snapshot>> {
-        if audience.snapshot.is_some() || matches!(error, SyncError::NotPublished { .. }) {
-            return None;
-        }
-        let loader = self.loader();
-        let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
-        let (current, snapshot) = loaded.ok().flatten()?;
-        self.seen.entry(audience.name.clone()).or_default().accept(&current);
-        self.shared.telemetry.cache_start(audience.name.as_str());
-        let (audience, generation) = (audience.name.as_str(), current.generation);
-        tracing::warn!(audience, generation, "the store cannot answer: what the cache holds is served");
-        Some(Arc::new(snapshot))
-    }
-
-    fn loader(&self) -> Loader<'_> {
-        Loader {
-            store: &self.store,
-            cache: self.cache.as_ref(),
-            headroom: &self.headroom,
-            telemetry: &self.shared.telemetry,
-            max_snapshot_bytes: self.max_snapshot_bytes,
-            spread: pace::spread(self.poll_interval),
         }
     }
 
