@@ -9,6 +9,7 @@
 
 mod platform;
 mod reader;
+mod trust;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use reader::{Document, Section};
 
 use crate::catalog::Audience;
 use crate::snapshot::AudienceName;
+use crate::store::PublicKey;
 use crate::strategy::{Outcome, Strategy};
 use crate::sync::Plan;
 
@@ -86,6 +88,9 @@ pub struct StoreConfig {
     /// Where verified chunks are kept for the next start; unset = nowhere. Changing it takes a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_dir: Option<PathBuf>,
+    /// Manifests must be signed by any one of these; none = nothing needs to be signed. Those of `public_keys_file` are among
+    /// them. Changing them takes a restart.
+    pub public_keys: Vec<PublicKey>,
 }
 
 /// Device ids.
@@ -225,6 +230,7 @@ impl Config {
             ("store.url", self.store.url != other.store.url),
             ("store.cache_dir", self.store.cache_dir != other.store.cache_dir),
             ("store.stall_timeout", self.store.stall_timeout != other.store.stall_timeout),
+            ("store.public_keys", self.store.public_keys != other.store.public_keys),
             ("ids", self.ids != other.ids),
         ];
         changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
@@ -308,6 +314,7 @@ fn read_all(document: &mut Document<'_>) -> Config {
             .read(d, "cache_dir", "a directory, or nothing", |text| Some(text.to_owned()))
             .filter(|folder| !folder.is_empty())
             .map(PathBuf::from),
+        public_keys: trust::read_public_keys(d, &mut section),
     };
     section.finish(d);
     let mut section = d.section("ids");

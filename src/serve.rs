@@ -96,7 +96,9 @@ impl std::fmt::Debug for Running {
 ///
 /// [`StartError`] if the store cannot be used, or is to name the audiences and does not answer or holds none.
 pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
-    let store = Store::open(&config.store.url)?.with_stall_timeout(config.store.stall_timeout);
+    let store = Store::open(&config.store.url)?
+        .with_stall_timeout(config.store.stall_timeout)
+        .with_public_keys(config.store.public_keys.clone());
     serve_what_there_is(config, &store).await?;
     Ok(store)
 }

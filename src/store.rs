@@ -9,7 +9,8 @@
 //! All access goes through [`object_store`]: a directory, a bucket (`store/remote.rs`), or an HTTP server, which can be read
 //! only. What differs is one thing: how `CURRENT` is replaced without overwriting somebody else's publish. A bucket does it by
 //! a conditional put; a directory has none, so a lock file is held from the first byte written to the last
-//! (`store/publish.rs`). What is no longer needed is removed by `store/gc.rs`. Reading is in `store/read.rs`.
+//! (`store/publish.rs`). What is no longer needed is removed by `store/gc.rs`. Reading is in `store/read.rs`, and who may say
+//! what is read in `store/trust.rs`.
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
@@ -20,6 +21,7 @@ mod gc;
 mod publish;
 mod read;
 mod remote;
+mod trust;
 mod url;
 
 use std::sync::Arc;
@@ -35,6 +37,9 @@ pub use gc::{Collected, Retention};
 pub use publish::{Base, Publication};
 use read::read_small;
 pub use read::{Copyist, STALL_TIMEOUT};
+pub use trust::{
+    ACCEPTED_KEYS, MAX_SIGNATURE_BYTES, PublicKey, PublicKeyError, Sign, SignatureError, Signed, Trust,
+};
 use url::Location;
 pub use url::{ACCEPTED_URLS, redacted};
 
@@ -53,6 +58,8 @@ pub struct Live {
 pub struct Store {
     backend: Backend,
     stall_timeout: Duration,
+    trust: Trust,
+    signer: Option<Arc<dyn Sign>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -95,8 +102,8 @@ impl Store {
         Self::over(Arc::new(InMemory::new()), "memory")
     }
 
-    const fn new(backend: Backend) -> Self {
-        Self { backend, stall_timeout: STALL_TIMEOUT }
+    fn new(backend: Backend) -> Self {
+        Self { backend, stall_timeout: STALL_TIMEOUT, trust: Trust::default(), signer: None }
     }
 
     /// The same store, with another time without progress after which a read is given up; [`STALL_TIMEOUT`] otherwise.
@@ -135,23 +142,43 @@ impl Store {
     ///
     /// The store's own; [`StoreError::NoListing`] over plain HTTP.
     pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
-        let manifests = self.manifests(audience).await?;
+        let Listed { manifests, .. } = self.manifests(audience).await?;
         Ok(manifests.into_iter().map(|(generation, _)| generation).collect())
     }
 
-    /// The generations with what the store says of their manifests, oldest first.
-    async fn manifests(&self, audience: &AudienceName) -> Result<Vec<(u64, ObjectMeta)>, StoreError> {
+    /// What lies in `manifests/`.
+    async fn manifests(&self, audience: &AudienceName) -> Result<Listed, StoreError> {
         let listed = self.list(&audience_path(audience).join("manifests")).await?;
-        // As the format writes a number, so without the sign and the leading zeros that `parse` would take.
-        let plain = |digits: &str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
-        let number = |name: &str| name.strip_suffix(".json").filter(|digits| plain(digits))?.parse().ok();
-        let mut manifests: Vec<(u64, ObjectMeta)> = listed
-            .into_iter()
-            .filter_map(|object| Some((object.location.filename().and_then(number)?, object)))
-            .collect();
-        manifests.sort_unstable_by_key(|(generation, _)| *generation);
-        Ok(manifests)
+        let of = |suffix| {
+            let number =
+                |object: ObjectMeta| Some((generation_of(object.location.filename()?, suffix)?, object));
+            let mut numbered: Vec<_> = listed.iter().cloned().filter_map(number).collect();
+            numbered.sort_unstable_by_key(|(generation, _)| *generation);
+            numbered
+        };
+        Ok(Listed { manifests: of(".json"), signatures: of(".json.minisig") })
     }
+}
+
+/// Generations with what the store says of their files, oldest first.
+struct Listed {
+    manifests: Vec<(u64, ObjectMeta)>,
+    /// Also without a manifest: of a publish that was killed, or is under way.
+    signatures: Vec<(u64, ObjectMeta)>,
+}
+
+impl Listed {
+    /// The highest number that is taken, if only by a signature.
+    fn highest(&self) -> u64 {
+        let last = |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);
+        last(&self.manifests).max(last(&self.signatures))
+    }
+}
+
+/// A file's generation as the format writes a number, so without the sign and the leading zeros that `parse` would take.
+fn generation_of(name: &str, suffix: &str) -> Option<u64> {
+    let plain = |digits: &&str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
+    name.strip_suffix(suffix).filter(plain)?.parse().ok()
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -176,6 +203,9 @@ fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
 fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
     audience_path(audience).join("chunks").join(format!("{}.chunk", entry.digest))
 }
+
+#[cfg(test)]
+pub(crate) use trust::testing;
 
 #[cfg(test)]
 mod tests;

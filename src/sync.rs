@@ -100,7 +100,8 @@ impl Sync {
     /// The same, with a folder where verified chunks are kept for the next start.
     #[must_use]
     pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
-        let cache = folder.map(|folder| Cache::new(folder, Arc::clone(&self.shared.telemetry)));
+        let cache = folder
+            .map(|folder| Cache::new(folder, self.store.trust().clone(), Arc::clone(&self.shared.telemetry)));
         Self { cache, ..self }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rtad::device::DeviceKey;
 use rtad::store::StoreError;
+use sync_support::sign::Key;
 use sync_support::{Depot, Spec, keys};
 
 const AUDIENCE: &str = "old_users";
@@ -21,6 +22,8 @@ const SEED: &str = "RTAD_TEST_SEED";
 const TRIES: &str = "RTAD_TEST_TRIES";
 /// If it is set, each publish is followed by a gc that keeps so many generations.
 const KEEP: &str = "RTAD_TEST_KEEP";
+/// If it is set, what is published is signed.
+const SIGN: &str = "RTAD_TEST_SIGN";
 const KILLS: u64 = 64;
 
 /// The members that a manifest stands for by its `build.rows`: two sizes in turn, never the same keys twice.
@@ -90,7 +93,10 @@ impl Loader {
 fn publishes_as_a_process_of_its_own() {
     let Some(root) = std::env::var_os(STORE) else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let depot = Depot::at(root.into());
+    let mut depot = Depot::at(root.into());
+    if std::env::var_os(SIGN).is_some() {
+        depot = depot.trusting(&Key::fixed());
+    }
     let mut out = std::io::stdout();
     out.write_all(b"set\n").unwrap();
     out.flush().unwrap();
@@ -111,12 +117,12 @@ fn publishes_as_a_process_of_its_own() {
 }
 
 #[test]
-fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
-    let depot = Depot::new();
+fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
+    let depot = Depot::new().trusting(&Key::fixed());
     depot.publish(AUDIENCE, &members(1), &spec(1));
     let mut last = read_whole(&depot);
     for kill in 0..KILLS {
-        let mut loader = Loader::start(&depot, 1_000_000 * (kill + 1), 1_000_000);
+        let mut loader = Loader::start_with(&depot, 1_000_000 * (kill + 1), 1_000_000, &[(SIGN, "1")]);
         loader.go();
         // Sooner or later in a publish, which takes some milliseconds: the prime spreads the moments.
         std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
@@ -133,15 +139,15 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
     }
 }
 
-/// Every generation that is there at all is whole, at whatever moment a gc was killed.
+/// Every generation that is there at all is whole and signed, at whatever moment a gc was killed.
 #[test]
-fn a_gc_killed_at_any_moment_leaves_only_whole_generations() {
-    let depot = Depot::new();
+fn a_gc_killed_at_any_moment_leaves_only_whole_and_signed_generations() {
+    let depot = Depot::new().trusting(&Key::fixed());
     depot.publish(AUDIENCE, &members(1), &spec(1));
     let mut removed = 0;
     for kill in 0..KILLS {
         let seed = 1_000_000 * (kill + 1);
-        let mut loader = Loader::start_with(&depot, seed, 1_000_000, &[(KEEP, "2")]);
+        let mut loader = Loader::start_with(&depot, seed, 1_000_000, &[(KEEP, "2"), (SIGN, "1")]);
         loader.go();
         std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
         loader.process.kill().unwrap();

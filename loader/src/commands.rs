@@ -11,6 +11,7 @@ mod plan;
 mod query;
 mod rollback;
 mod synth;
+mod trust_args;
 mod verify;
 
 use std::io::{self, Write};
@@ -26,6 +27,8 @@ use rtad::store::{Store, StoreError};
 use crate::exit::ExitStatus;
 use crate::input::{InputError, RejectError};
 use crate::progress::Progress;
+use crate::sign::SignError;
+use trust_args::TrustArgs;
 
 /// Turns device-id dumps into rtad snapshots and publishes them.
 #[derive(Debug, Parser)]
@@ -127,11 +130,13 @@ struct Target {
     /// The audience's name: 1 to 64 of a-z, 0-9, _ and -
     #[arg(long, value_name = "NAME")]
     audience: AudienceName,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 impl Target {
     fn open(&self) -> Result<Store, CommandError> {
-        Ok(Store::open(&self.store)?)
+        Ok(self.trust.applied_to(Store::open(&self.store)?))
     }
 
     /// The manifest of `generation`, or of the live one; that one is checked against `CURRENT`.
@@ -166,6 +171,8 @@ pub(crate) enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Usage(#[from] UsageError),
+    #[error(transparent)]
+    Sign(#[from] SignError),
     #[error(transparent)]
     Verify(#[from] verify::VerifyError),
     #[error(
@@ -205,6 +212,11 @@ pub(crate) enum UsageError {
     TooFewKeys { fpr: f64, keys: u64, min_keys: u64 },
     #[error("generation {generation} of {audience} is live already")]
     LiveAlready { audience: AudienceName, generation: u64 },
+    #[error(
+        "--public-key without --sign-key: this would publish what those who trust that key alone refuse; \
+         leave one out or give both"
+    )]
+    Unsigned,
 }
 
 impl CommandError {
@@ -214,14 +226,17 @@ impl CommandError {
             Self::Input(InputError::StdinTwice | InputError::Remote { .. } | InputError::Pattern { .. })
             | Self::Rejects(RejectError::IsInput { .. })
             | Self::Usage(_)
+            | Self::Sign(_)
             | Self::Store(
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
             Self::Input(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => ExitStatus::BadInput,
-            Self::Verify(_) => ExitStatus::VerificationFailed,
+            Self::Verify(_) | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
+            Self::Rejects(_) | Self::Output(_) | Self::Runtime(_) | Self::Store(StoreError::Sign { .. }) => {
+                ExitStatus::Unexpected
+            }
             Self::Store(_) | Self::NotPublished { .. } | Self::NoOlderGeneration { .. } => ExitStatus::Store,
-            Self::Rejects(_) | Self::Output(_) | Self::Runtime(_) => ExitStatus::Unexpected,
         }
     }
 }

@@ -9,6 +9,7 @@ mod exit;
 mod input;
 mod partition;
 mod progress;
+mod sign;
 
 use clap::Parser;
 

@@ -140,6 +140,38 @@ fn every_command_works_on_every_store() {
 }
 
 #[test]
+fn what_is_signed_is_verified_on_every_store() {
+    for place in Place::all("signed") {
+        let key = |name: &str| format!("{}/../tests/minisign/{name}", env!("CARGO_MANIFEST_DIR"));
+        let all = ids(IdKind::Md5, 0..2000);
+        for count in [1000, 1500, 2000] {
+            place.sandbox.file("ids", lines(&all[..count]));
+            let built = place
+                .run("build", &format!("--audience a --json --sign-key {} {{}}/ids", key("a.key")))
+                .json();
+            assert_eq!(built["signed"], true);
+        }
+        let trusting = format!("--audience a --public-key {}", key("a.pub"));
+        let live = |generation: u64| {
+            let inspected = place.run("inspect", &format!("{trusting} --json")).json();
+            assert_eq!(inspected["generation"], generation);
+        };
+        live(3);
+        let strange = format!("--audience a --public-key {}", key("b.pub"));
+        place.run("inspect", &strange).fails(4, "is signed by a key that is not among the public keys");
+        place.run("rollback", &strange).fails(4, "is signed by a key that is not among the public keys");
+        // Written again with its signature, by who knows of none.
+        place.run("rollback", "--audience a --to 1 --json").json();
+        live(1);
+        place.run("rollback", &format!("{trusting} --to 3 --json")).json();
+        let done = place.run("gc", &format!("{trusting} --keep 1 --min-age 0s --json")).json();
+        assert_eq!(done["removed_generations"], serde_json::json!([1, 2]));
+        live(3);
+        place.run("inspect", "--audience a --generation 1").fails(5, "manifests/1.json does not exist");
+    }
+}
+
+#[test]
 fn of_two_loaders_at_once_one_wins_and_one_exits_6() {
     for place in Place::all("two") {
         let all = ids(IdKind::Md5, 0..4000);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use object_store::path::Path;
 
-use super::ACCEPTED_URLS;
 use super::client::{self, Busy};
+use super::{ACCEPTED_URLS, SignatureError};
 use crate::snapshot::{AudienceName, ChunkError, Fault, ManifestError};
 
 /// A store that does not answer, or an object in it that is refused.
@@ -70,6 +70,24 @@ pub enum StoreError {
         #[source]
         source: ManifestError,
     },
+    /// A file is not signed as it should be.
+    #[error("{path}")]
+    Signature {
+        /// Its place in the store.
+        path: String,
+        /// What is wrong.
+        #[source]
+        source: SignatureError,
+    },
+    /// A file could not be signed.
+    #[error("could not sign {path}")]
+    Sign {
+        /// Where it was to be written.
+        path: String,
+        /// The signer's reason.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A chunk is refused.
     #[error("{path}")]
     Chunk {
@@ -115,9 +133,11 @@ impl StoreError {
             | Self::NoListing { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
+            | Self::Sign { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } => Fault::Digest.as_str(),
             Self::NotFound { .. } => "not_found",
+            Self::Signature { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),
         }

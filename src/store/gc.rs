@@ -1,8 +1,9 @@
 //! Removing what no generation that is kept needs.
 //!
 //! Kept are the live generation, every one above it (a publish under way, or what was rolled back from), the newest few, and
-//! whatever is younger than a minimum age. A manifest goes before its chunks, so that a gc that is killed leaves chunks that
-//! nothing names, never a manifest without its chunks.
+//! whatever is younger than a minimum age. A manifest goes before its signature and its chunks, so that a gc that is killed
+//! leaves chunks that nothing names, never a manifest without them. A signature without a manifest goes once a higher
+//! generation is live: whoever was about to write that manifest has lost.
 //!
 //! In a directory the audience's lock keeps loaders out. An object store has no lock and deletes without a condition, so a
 //! publish could find an old chunk there, rely on it, and lose it. Both sides therefore write first and look after:
@@ -29,7 +30,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::{Publication, Store, StoreError, audience_path, current_path, manifest_path};
+use super::{
+    Listed, Publication, Store, StoreError, audience_path, current_path, manifest_path, trust::signature_path,
+};
 use crate::snapshot::{AudienceName, Manifest};
 
 /// Objects removed at a time.
@@ -64,13 +67,17 @@ pub struct Collected {
 struct Condemned {
     kept: Vec<u64>,
     generations: BTreeSet<u64>,
+    /// Generations that have a signature.
+    signed: BTreeSet<u64>,
+    /// Those of them that have no manifest, and will not get one.
+    left_over: BTreeSet<u64>,
     chunks: BTreeMap<String, u64>,
     young_chunks: u64,
 }
 
 impl Condemned {
     fn is_empty(&self) -> bool {
-        self.generations.is_empty() && self.chunks.is_empty()
+        self.generations.is_empty() && self.left_over.is_empty() && self.chunks.is_empty()
     }
 
     fn collected(&self) -> Collected {
@@ -127,6 +134,7 @@ impl Store {
             }
         };
         still.generations.retain(|generation| condemned.generations.contains(generation));
+        still.left_over.retain(|generation| condemned.left_over.contains(generation));
         still.chunks.retain(|name, _| condemned.chunks.contains_key(name));
         // Past its minimum age another gc may take the mark over and end it. Without one nobody else is at work.
         let in_time = || retention.min_age.is_zero() || begun.elapsed() < retention.min_age / 2;
@@ -151,13 +159,20 @@ impl Store {
                 || SystemTime::from(meta.last_modified) > now
         };
         let mut condemned = Condemned::default();
-        let manifests = self.manifests(audience).await?;
+        let Listed { manifests, signatures } = self.manifests(audience).await?;
         let newest = manifests.len().saturating_sub(retention.keep);
         for (index, (generation, meta)) in manifests.iter().enumerate() {
             if *generation >= live || index >= newest || is_young(meta) {
                 condemned.kept.push(*generation);
             } else {
                 condemned.generations.insert(*generation);
+            }
+        }
+        let has_manifest: BTreeSet<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
+        for (generation, meta) in &signatures {
+            condemned.signed.insert(*generation);
+            if *generation < live && !has_manifest.contains(generation) && !is_young(meta) {
+                condemned.left_over.insert(*generation);
             }
         }
         let mut needed = BTreeSet::new();
@@ -212,6 +227,10 @@ impl Store {
         };
         for generation in &condemned.generations {
             remove(manifest_path(audience, *generation)).await?;
+        }
+        let signed = condemned.generations.intersection(&condemned.signed);
+        for generation in signed.chain(&condemned.left_over) {
+            remove(signature_path(&manifest_path(audience, *generation))).await?;
         }
         let folder = chunks_path(audience);
         let paths: Vec<Path> =

@@ -5,7 +5,7 @@
 //!
 //! | killed | what readers see | what is left behind |
 //! |---|---|---|
-//! | before `commit` writes `CURRENT` | the old generation | chunks and perhaps a manifest that nothing names; the next generation's number skips it |
+//! | before `commit` writes `CURRENT` | the old generation | chunks and perhaps a signature or a manifest that nothing names; the next generation's number skips it |
 //! | after | the new generation | nothing |
 //!
 //! In a directory the lock file is held throughout (`publish/lock.rs`), so that a loader that comes second notices before it
@@ -22,7 +22,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use super::{Live, Store, StoreError, chunk_path, current_path, manifest_path};
+use super::{Live, Store, StoreError, chunk_path, current_path, manifest_path, trust::signature_path};
 use crate::snapshot::{AudienceName, BuiltChunk, Current, Digest, Manifest};
 
 /// Chunks whose sizes are asked for at a time.
@@ -85,8 +85,9 @@ impl Store {
             let reason = format!("generation {now} was published since this work began at generation {then}");
             return Err(StoreError::Conflict { audience, reason });
         }
-        // Past every manifest, also one left behind by a publish that was killed, and past what was rolled back from.
-        let published = self.generations(&audience).await?.last().copied().unwrap_or(0);
+        // Past every manifest or signature of one, also what a publish left behind that was killed, and past what was rolled
+        // back from.
+        let published = self.manifests(&audience).await?.highest();
         let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
         // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
         let generation = published.max(named).saturating_add(1);
@@ -105,7 +106,9 @@ impl Store {
     ) -> Result<HashSet<Digest>, StoreError> {
         match self.manifest(audience, current).await {
             Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
-            Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(HashSet::new()),
+            Err(StoreError::NotFound { .. } | StoreError::Manifest { .. } | StoreError::Signature { .. }) => {
+                Ok(HashSet::new())
+            }
             Err(error) => Err(error),
         }
     }
@@ -171,7 +174,7 @@ impl Publication<'_> {
         let bytes = manifest.to_bytes();
         let path = manifest_path(&self.base.audience, self.generation);
         // Written once: a second writer of the same generation loses here.
-        self.put_if(&path, bytes.clone(), PutMode::Create).await?;
+        self.put_signed(&path, bytes.clone(), PutMode::Create).await?;
         let done = async {
             self.survives_gc(manifest).await?;
             self.point_at(self.generation, &bytes, None).await
@@ -196,7 +199,11 @@ impl Publication<'_> {
             return;
         }
         if let Ok(objects) = self.store.objects(path) {
+            // Never a manifest without its signature.
             let _ = objects.delete(path).await;
+            if self.store.signs() {
+                let _ = objects.delete(&signature_path(path)).await;
+            }
         }
     }
 
@@ -211,6 +218,7 @@ impl Publication<'_> {
         let (manifest, bytes) = self.store.manifest_of(audience, generation).await?;
         if !self.store.is_directory() {
             // Written again as it is, it is new to a gc, which leaves alone what is new, and all that it names.
+            self.refresh_signature(&manifest_path(audience, generation)).await?;
             self.put(&manifest_path(audience, generation), bytes.clone(), PutMode::Overwrite).await?;
             self.is_not_condemned(&manifest).await?;
         }
@@ -260,7 +268,7 @@ impl Publication<'_> {
 
     /// Writes on a condition. An answer may be lost after the store did as it was told, and the client's own second try is then
     /// refused: so whatever goes wrong, what lies there decides.
-    async fn put_if(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+    pub(super) async fn put_if(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
         let written = self.put(path, bytes.clone(), mode).await;
         if written.is_err() && !self.store.is_directory() && self.holds(path, &bytes).await.unwrap_or(false) {
             return Ok(());
@@ -268,7 +276,7 @@ impl Publication<'_> {
         written
     }
 
-    async fn put(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+    pub(super) async fn put(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
         let options = PutOptions { mode, ..PutOptions::default() };
         let put = self.store.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await;
         put.map(|_| ()).map_err(|source| match source {

@@ -24,7 +24,7 @@ use patience::Patience;
 pub use patience::STALL_TIMEOUT;
 use piece::Reading;
 
-use super::{Live, Store, StoreError, blocking, chunk_path, current_path, manifest_path};
+use super::{Live, Signed, Store, StoreError, blocking, chunk_path, current_path, manifest_path};
 use crate::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_CURRENT_BYTES,
     MAX_MANIFEST_BYTES, Manifest, ManifestError,
@@ -96,7 +96,7 @@ impl Store {
         Ok(self.manifest_named(audience, current).await?.0)
     }
 
-    /// The same, and its bytes.
+    /// The same, and its bytes and signature.
     ///
     /// # Errors
     ///
@@ -105,15 +105,15 @@ impl Store {
         &self,
         audience: &AudienceName,
         current: &Current,
-    ) -> Result<(Manifest, Vec<u8>), StoreError> {
+    ) -> Result<(Manifest, Signed), StoreError> {
         let path = manifest_path(audience, current.generation);
-        let bytes = self.manifest_bytes(&path).await?;
-        let manifest = Manifest::parse_named(&bytes, audience, current)
+        let file = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        let manifest = Manifest::parse_named(&file.bytes, audience, current)
             .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
-        Ok((manifest, bytes))
+        Ok((manifest, file))
     }
 
-    /// The manifest of any generation, and its bytes. Only its fields vouch for it.
+    /// The manifest of any generation, and its bytes. Only its fields vouch for it, and its signature if there are public keys.
     ///
     /// # Errors
     ///
@@ -124,16 +124,10 @@ impl Store {
         generation: u64,
     ) -> Result<(Manifest, Vec<u8>), StoreError> {
         let path = manifest_path(audience, generation);
-        let bytes = self.manifest_bytes(&path).await?;
+        let Signed { bytes, .. } = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
         let manifest = Manifest::parse(&bytes, audience, generation)
             .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
         Ok((manifest, bytes))
-    }
-
-    async fn manifest_bytes(&self, path: &Path) -> Result<Vec<u8>, StoreError> {
-        let (objects, options) = (self.objects(path)?, GetOptions::default());
-        let limit = MAX_MANIFEST_BYTES;
-        Ok(read_small_by(&*objects, path, limit, "the manifest", options, self.stall_timeout).await?.0)
     }
 
     /// Reads one chunk of a manifest, piece by piece: its fields are checked before memory is taken for it, its digest before
@@ -253,7 +247,7 @@ pub(super) async fn read_small(
     read_small_by(objects, path, limit, what, GetOptions::default(), STALL_TIMEOUT).await
 }
 
-async fn read_small_by(
+pub(super) async fn read_small_by(
     objects: &dyn ObjectStore,
     path: &Path,
     limit: u64,

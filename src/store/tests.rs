@@ -7,6 +7,7 @@ mod faults;
 mod lost_answers;
 mod meddled;
 mod publishing;
+mod signing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;

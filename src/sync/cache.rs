@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! {cache_dir}/{audience}/CURRENT             of the generation that was verified last
-//! {cache_dir}/{audience}/{generation}.json   its manifest, and that of one that is being loaded
+//! {cache_dir}/{audience}/{generation}.json   its manifest, and that of one that is being loaded; with public keys also
+//!                                            {generation}.json.minisig
 //! {cache_dir}/{audience}/{digest}.chunk      their chunks
 //! {cache_dir}/{audience}/{random}.tmp        being written
 //! ```
@@ -18,6 +19,7 @@
 //! the store would have told it better.
 
 mod files;
+mod manifests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,25 +27,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use files::Copy;
 use files::{Trouble, prune, read_at_most, verified, write};
+use manifests::{read_manifest, write_manifest};
 
-use crate::snapshot::{
-    AudienceName, Chunk, ChunkEntry, Current, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
-};
+use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, MAX_CURRENT_BYTES, Manifest};
+use crate::store::{Signed, Trust};
 use crate::telemetry::Telemetry;
 
 /// The cache of one process. May be used from any number of tasks.
 #[derive(Debug)]
 pub(super) struct Cache {
     root: PathBuf,
+    trust: Trust,
     trouble: Arc<Trouble>,
     /// `CURRENT` as this process saw it last: if it is another when it is to be replaced, another process was here.
     noted: Mutex<HashMap<AudienceName, Current>>,
 }
 
 impl Cache {
-    /// Makes and reads nothing yet.
-    pub(super) fn new(root: PathBuf, telemetry: Arc<Telemetry>) -> Self {
-        Self { root, trouble: Arc::new(Trouble::new(telemetry)), noted: Mutex::default() }
+    /// Makes and reads nothing yet. What needs to be signed in the store needs to be signed here.
+    pub(super) fn new(root: PathBuf, trust: Trust, telemetry: Arc<Telemetry>) -> Self {
+        Self { root, trust, trouble: Arc::new(Trouble::new(telemetry)), noted: Mutex::default() }
     }
 
     fn folder(&self, audience: &AudienceName) -> PathBuf {
@@ -51,11 +54,12 @@ impl Cache {
     }
 
     /// Notes that this generation is being loaded: its chunks are then nobody's to remove.
-    pub(super) async fn begin(&self, manifest: &Manifest, bytes: Vec<u8>) {
+    pub(super) async fn begin(&self, manifest: &Manifest, file: Signed) {
         let (folder, trouble) = (self.folder(manifest.audience()), Arc::clone(&self.trouble));
-        let name = format!("{}.json", manifest.generation());
+        let generation = manifest.generation();
         on_disk(move || {
-            let made = std::fs::create_dir_all(&folder).and_then(|()| write(&folder, &name, &bytes));
+            let made = std::fs::create_dir_all(&folder);
+            let made = made.and_then(|()| write_manifest(&folder, generation, &file));
             trouble.tell(&folder, made);
         })
         .await;
@@ -78,7 +82,7 @@ impl Cache {
         let (audience, folder) = (manifest.audience(), self.folder(manifest.audience()));
         let noted = self.noted().get(audience).cloned();
         let (trouble, ours) = (Arc::clone(&self.trouble), current.clone());
-        let (manifest, name) = (manifest.clone(), audience.clone());
+        let (manifest, name, trust) = (manifest.clone(), audience.clone(), self.trust.clone());
         let written = on_disk(move || {
             let there = read_current(&folder);
             // Another process, of a store's copy that is ahead of ours, has been here since we looked.
@@ -86,7 +90,7 @@ impl Cache {
                 return there;
             }
             let written = write(&folder, "CURRENT", &ours.to_bytes());
-            let pruned = written.and_then(|()| prune(&folder, &manifest));
+            let pruned = written.and_then(|()| prune(&folder, &manifest, &trust));
             trouble.tell(&folder, pruned);
             Some(ours)
         })
@@ -99,11 +103,16 @@ impl Cache {
     /// The generation that was verified last, by this process or another; `None` if there is none, or it is not right.
     pub(super) async fn last(&self, audience: &AudienceName) -> Option<(Current, Manifest)> {
         let (folder, name, trouble) = (self.folder(audience), audience.clone(), Arc::clone(&self.trouble));
+        let trust = self.trust.clone();
         let last = on_disk(move || {
             let current = read_current(&folder)?;
+            let file = read_manifest(&folder, current.generation, &trust).ok()?;
             let path = folder.join(format!("{}.json", current.generation));
-            let bytes = read_at_most(&path, MAX_MANIFEST_BYTES).ok()?;
-            match Manifest::parse_named(&bytes, &name, &current) {
+            if let Err(error) = trust.check_manifest(&name, current.generation, &file) {
+                trouble.doubt(&path, &error);
+                return None;
+            }
+            match Manifest::parse_named(&file.bytes, &name, &current) {
                 Ok(manifest) => Some((current, manifest)),
                 Err(error) => {
                     trouble.distrust(&path, &error);

@@ -82,7 +82,10 @@ impl SyncError {
         match self {
             Self::Store(error) => matches!(
                 error,
-                StoreError::Manifest { .. } | StoreError::Chunk { .. } | StoreError::Replaced { .. }
+                StoreError::Manifest { .. }
+                    | StoreError::Signature { .. }
+                    | StoreError::Chunk { .. }
+                    | StoreError::Replaced { .. }
             ),
             Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
             Self::NotPublished { .. } | Self::Stale { .. } => false,

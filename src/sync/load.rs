@@ -37,10 +37,10 @@ pub(super) struct Loader<'a> {
 impl Loader<'_> {
     /// The generation that `current` names, sharing what it has in common with the one being served.
     pub(super) async fn load(&self, audience: &Audience, current: &Current) -> Result<Snapshot, SyncError> {
-        let (manifest, bytes) = self.store.manifest_named(&audience.name, current).await?;
+        let (manifest, file) = self.store.manifest_named(&audience.name, current).await?;
         let (mut chunks, missing) = self.admit(audience, &manifest)?;
         if let Some(cache) = self.cache {
-            cache.begin(&manifest, bytes).await;
+            cache.begin(&manifest, file).await;
         }
         if self.store.is_remote() && !missing.is_empty() {
             tokio::time::sleep(self.spread).await;

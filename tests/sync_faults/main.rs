@@ -9,6 +9,7 @@ mod current;
 mod manifests;
 mod network;
 mod restart;
+mod signing;
 #[path = "../sync_support/mod.rs"]
 mod sync_support;
 
@@ -120,7 +121,11 @@ impl Bench {
     }
 
     fn with(change: impl FnOnce(&mut rtad::config::Config)) -> Self {
-        let depot = Depot::new();
+        Self::over(Depot::new(), change)
+    }
+
+    /// Over a store in which nothing was published yet.
+    fn over(depot: Depot, change: impl FnOnce(&mut rtad::config::Config)) -> Self {
         let sets = [1, 2].map(members);
         depot.publish(AUDIENCE, &sets[0], &Spec::small());
         let mut config = config(depot.url(), CONFIG, NEVER);

@@ -13,6 +13,8 @@ use rtad::store::{Base, Collected, Retention, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use super::sign::Key;
+
 /// Files of an audience by their path below its folder.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
@@ -63,6 +65,17 @@ impl Depot {
     pub(crate) fn over(url: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { store: Store::open(url).unwrap(), root: url.into(), runtime, _folder: None }
+    }
+
+    /// The same, with what is published signed, and nothing else believed.
+    pub(crate) fn trusting(self, key: &Arc<Key>) -> Self {
+        let depot = self.signed_by(key);
+        Self { store: depot.store.with_public_keys([key.public.clone()]), ..depot }
+    }
+
+    /// The same, with what is published signed.
+    pub(crate) fn signed_by(self, key: &Arc<Key>) -> Self {
+        Self { store: self.store.with_signer(Arc::clone(key) as _), ..self }
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -11,6 +11,7 @@
 pub(crate) mod client;
 pub(crate) mod depot;
 pub(crate) mod server;
+pub(crate) mod sign;
 pub(crate) mod unruly;
 pub(crate) mod web;
 

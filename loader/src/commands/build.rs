@@ -14,11 +14,13 @@ use std::time::Instant;
 use clap::Args;
 
 use rtad::filter::{FilterKind, FilterSpec};
+use rtad::store::Store;
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, Target, UsageError, runtime};
 use crate::input::{self, Counts, Rejects};
 use crate::partition::Partitions;
+use crate::sign::Signer;
 use publish::Plan;
 use report::BuildSummary;
 
@@ -59,6 +61,10 @@ pub(super) struct BuildArgs {
     /// Publish even if there is no usable id at all
     #[arg(long)]
     allow_empty: bool,
+    /// Sign what is published with this secret key of minisign; its password, if it has one, is read from the environment
+    /// variable RTAD_SIGN_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    sign_key: Option<PathBuf>,
     /// Read and build all the same, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -69,9 +75,9 @@ pub(super) struct BuildArgs {
 
 pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
+    let store = signing(&args)?;
     let input = args.input.resolve(&args.inputs)?;
     let threads = args.input.threads();
-    let store = args.target.open()?;
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
@@ -101,6 +107,17 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     drop(progress);
     let seconds = (read_seconds, started.elapsed().as_secs_f64());
     output.report(&BuildSummary::new(&done, &counts, args.dry_run, seconds), BuildSummary::write_text)
+}
+
+/// The store, with the signer if there is one. A key that does not fit ends this here, not after an hour of reading.
+fn signing(args: &BuildArgs) -> Result<Store, CommandError> {
+    let store = args.target.open()?;
+    let Some(key) = &args.sign_key else {
+        return if args.target.trust.is_given() { Err(UsageError::Unsigned.into()) } else { Ok(store) };
+    };
+    let store = store.with_signer(Signer::read(key)?);
+    store.check_signer()?;
+    Ok(store)
 }
 
 /// Whether what was read may be published.

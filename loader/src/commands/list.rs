@@ -10,7 +10,7 @@ use serde::Serialize;
 use rtad::snapshot::{AudienceName, Manifest};
 use rtad::store::{Store, StoreError};
 
-use super::{CommandError, Output, runtime};
+use super::{CommandError, Output, TrustArgs, runtime};
 
 /// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
@@ -22,6 +22,8 @@ pub(super) struct ListArgs {
     /// Only this audience
     #[arg(long, value_name = "NAME")]
     audience: Option<AudienceName>,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +63,7 @@ struct Facts {
 }
 
 pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
-    let store = Store::open(&args.store)?;
+    let store = args.trust.applied_to(Store::open(&args.store)?);
     let report = runtime()?.block_on(async {
         let names = match &args.audience {
             Some(name) => vec![name.clone()],

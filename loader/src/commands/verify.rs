@@ -149,7 +149,10 @@ async fn load(
 ) -> Result<Snapshot, CommandError> {
     let fault = |error| match error {
         CommandError::Store(
-            error @ (StoreError::Manifest { .. } | StoreError::Chunk { .. } | StoreError::NotFound { .. }),
+            error @ (StoreError::Manifest { .. }
+            | StoreError::Signature { .. }
+            | StoreError::Chunk { .. }
+            | StoreError::NotFound { .. }),
         ) => VerifyError::File(error).into(),
         error => error,
     };

@@ -17,6 +17,50 @@ impl Document<'_> {
 }
 
 impl Section {
+    /// Reads a list of scalars, or a variable in which commas or spaces stand between them. What is not `accepted` is noted, but
+    /// not shown: it may be a secret in the wrong place.
+    pub(in crate::config) fn read_list_unshown<T>(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Vec<T> {
+        const FOUND: &str = "has a value that is not one";
+        let overlay = document.overlay(&self.path, key);
+        let entry = self.take(key);
+        if let Some((place, text)) = overlay {
+            let is_between = |letter: char| letter == ',' || letter.is_whitespace();
+            let words = text.split(is_between).filter(|word| !word.is_empty());
+            let values: Option<Vec<T>> = words.map(parse).collect();
+            let values = values.filter(|values| !values.is_empty());
+            if values.is_none() {
+                document.mistakes.push(format!("{place}: {FOUND}; accepted: {accepted}"));
+            }
+            return values.unwrap_or_default();
+        }
+        let full = format!("{}.{key}", self.path);
+        let list = match entry {
+            None => return Vec::new(),
+            Some(Entry { value: Value::List(list), .. }) => list,
+            Some(Entry { line, .. }) => {
+                document.mistake(Some(line), &full, "is not a list", accepted);
+                return Vec::new();
+            }
+        };
+        let mut values = Vec::with_capacity(list.len());
+        for Entry { line, value } in list {
+            match &value {
+                Value::Scalar(text) => match parse(text) {
+                    Some(value) => values.push(value),
+                    None => document.mistake(Some(line), &full, FOUND, accepted),
+                },
+                _ => document.mistake(Some(line), &full, FOUND, accepted),
+            }
+        }
+        values
+    }
+
     /// The line of a key that has not been read yet.
     pub(in crate::config) fn line_of(&self, key: &str) -> Option<usize> {
         self.entries.get(key).map(|entry| entry.line)

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::manifests::read_manifest;
 use crate::filter::FilterSpec;
-use crate::snapshot::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, MAX_MANIFEST_BYTES, Manifest};
-use crate::store::Copyist;
+use crate::snapshot::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, Manifest};
+use crate::store::{Copyist, SignatureError, Trust};
 use crate::telemetry::Telemetry;
 
 /// Read at a time.
@@ -50,6 +51,13 @@ impl Trouble {
         let (shown, error) = (path.display().to_string(), error.to_string());
         tracing::warn!(path = shown, error, "a file of the cache is damaged: it is deleted");
         let _ = std::fs::remove_file(path);
+    }
+
+    /// A file that nobody vouches for. It stays: another process, or this one with another configuration, may know its signer.
+    pub(super) fn doubt(&self, path: &Path, error: &SignatureError) {
+        self.telemetry.cache_error();
+        let (shown, error) = (path.display().to_string(), error.to_string());
+        tracing::warn!(path = shown, error, "a manifest of the cache is not used");
     }
 }
 
@@ -187,8 +195,9 @@ pub(super) fn verified(
 
 /// Removes what neither `served` needs nor a later generation that somebody is loading: the highest of those whose manifest
 /// is not old.
-pub(super) fn prune(folder: &Path, served: &Manifest) -> io::Result<()> {
+pub(super) fn prune(folder: &Path, served: &Manifest, trust: &Trust) -> io::Result<()> {
     let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
+    let mut signatures = Vec::new();
     // All names first: a chunk that is among them has its manifest there already.
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -196,6 +205,10 @@ pub(super) fn prune(folder: &Path, served: &Manifest) -> io::Result<()> {
         match name.rsplit_once('.') {
             Some((digest, "chunk")) => chunks.push((digest.to_owned(), path)),
             Some((_, "tmp")) => staged.push(path),
+            Some((manifest, "minisig")) => {
+                let generation = manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
+                signatures.extend(generation.map(|generation| (generation, path.clone())));
+            }
             Some((generation, "json")) => {
                 manifests.extend(generation.parse::<u64>().ok().map(|generation| (generation, path.clone())));
             }
@@ -208,12 +221,22 @@ pub(super) fn prune(folder: &Path, served: &Manifest) -> io::Result<()> {
     let later = manifests
         .pop_if(|(generation, path)| *generation > served.generation() && !is_abandoned(path))
         .and_then(|(generation, path)| {
-            let bytes = read_at_most(&path, MAX_MANIFEST_BYTES).ok()?;
-            Manifest::parse(&bytes, served.audience(), generation).ok()
+            let file = read_manifest(path.parent()?, generation, trust).ok()?;
+            trust.check_manifest(served.audience(), generation, &file).ok()?;
+            Manifest::parse(&file.bytes, served.audience(), generation).ok()
         });
+    let kept = [Some(served.generation()), later.as_ref().map(Manifest::generation)];
+    // One without its manifest is of a load that has just begun.
+    let unneeded_signatures = signatures
+        .into_iter()
+        .filter(|(generation, path)| {
+            !kept.contains(&Some(*generation)) && (*generation <= served.generation() || is_abandoned(path))
+        })
+        .map(|(_, path)| path);
     needed.extend(later.iter().flat_map(names_of));
     let unneeded = chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
     let abandoned = staged.into_iter().filter(|path| is_abandoned(path));
+    let unneeded = unneeded.chain(unneeded_signatures);
     for path in unneeded.chain(manifests.into_iter().map(|(_, path)| path)).chain(abandoned) {
         match std::fs::remove_file(path) {
             // Another process was faster.

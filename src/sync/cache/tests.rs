@@ -20,13 +20,14 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let (folder, telemetry) = (tempfile::tempdir().unwrap(), Arc::<Telemetry>::default());
-        let cache = Cache::new(folder.path().join("made/when/needed"), Arc::clone(&telemetry));
+        let cache =
+            Cache::new(folder.path().join("made/when/needed"), Trust::default(), Arc::clone(&telemetry));
         Self { folder, cache, telemetry }
     }
 
     /// What another process makes of the same folder.
     fn shared(&self) -> Cache {
-        Cache::new(self.cache.root.clone(), Arc::clone(&self.telemetry))
+        Cache::new(self.cache.root.clone(), Trust::default(), Arc::clone(&self.telemetry))
     }
 
     fn errors(&self) -> u64 {
@@ -75,7 +76,7 @@ impl Built {
     }
 
     async fn begin(&self, cache: &Cache) {
-        cache.begin(&self.manifest, self.manifest.to_bytes()).await;
+        cache.begin(&self.manifest, Signed { bytes: self.manifest.to_bytes(), signature: None }).await;
     }
 
     /// Writes the chunks as they come from a store, in pieces.

@@ -45,6 +45,7 @@ pub(super) struct Done {
     pub(super) manifest: Manifest,
     /// Chunks that the store did not hold already.
     pub(super) chunks_written: u64,
+    pub(super) signed: bool,
 }
 
 impl Plan {
@@ -79,7 +80,7 @@ impl Plan {
         let audience = publication.audience().clone();
         let manifest = self.manifest(chunks, audience, publication.generation());
         runtime.block_on(publication.commit(&manifest))?;
-        Ok(Done { manifest, chunks_written })
+        Ok(Done { manifest, chunks_written, signed: store.signs() })
     }
 
     /// Builds only.
@@ -98,7 +99,11 @@ impl Plan {
             Ok::<_, std::convert::Infallible>(manifest)
         });
         let chunks = chunks.unwrap_or_else(|never| match never {});
-        Done { manifest: self.manifest(chunks, audience.clone(), NO_GENERATION), chunks_written: 0 }
+        Done {
+            manifest: self.manifest(chunks, audience.clone(), NO_GENERATION),
+            chunks_written: 0,
+            signed: false,
+        }
     }
 
     fn manifest_builder(&self) -> ManifestBuilder {

@@ -18,6 +18,7 @@ pub(super) struct BuildSummary {
     /// None of a dry run.
     generation: Option<u64>,
     dry_run: bool,
+    signed: bool,
     keys: u64,
     rows: u64,
     values: u64,
@@ -55,6 +56,7 @@ impl BuildSummary {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
             dry_run,
+            signed: done.signed,
             keys: manifest.keys(),
             rows: counts.rows,
             values: counts.values,
@@ -83,7 +85,10 @@ impl BuildSummary {
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.generation {
-            Some(generation) => writeln!(out, "published {} generation {generation}", self.audience)?,
+            Some(generation) => {
+                let signed = if self.signed { ", signed" } else { "" };
+                writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
+            }
             None => writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?,
         }
         let Rejected { malformed, too_long, missing_column, .. } = self.rejected;

@@ -1,0 +1,41 @@
+//! `public_keys` and `public_keys_file` of `[store]`: whose signatures count.
+//!
+//! Nothing here may end in fewer keys than were meant, least of all in none: then nothing would be verified. So a file or a
+//! variable without a key is a mistake; only `public_keys = []` says so.
+
+use super::reader::{Document, Section};
+use crate::store::{ACCEPTED_KEYS, PublicKey};
+
+/// The keys of the list and of the file, each once.
+pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> Vec<PublicKey> {
+    let accepted = format!("a list, each {ACCEPTED_KEYS}");
+    let mut keys = section.read_list_unshown(d, "public_keys", &accepted, |text| text.parse().ok());
+    let line = section.line_of("public_keys_file");
+    let file = section.read(d, "public_keys_file", "a path", |text| Some(text.to_owned()));
+    if let Some(file) = file {
+        let place = d.beside(&file);
+        let found = match std::fs::read_to_string(&place).map(|text| PublicKey::all_of(&text)) {
+            Ok(Ok(more)) => {
+                keys.extend(more);
+                None
+            }
+            Ok(Err(_)) => Some("has no keys or something else".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(found) = found {
+            let found = format!("is {:?}: {found}", place.display().to_string());
+            let accepted = format!("a file with a key a line, each {ACCEPTED_KEYS}");
+            d.mistake(line, "store.public_keys_file", &found, &accepted);
+        }
+    }
+    let mut unique: Vec<PublicKey> = Vec::with_capacity(keys.len());
+    for key in keys {
+        if !unique.contains(&key) {
+            unique.push(key);
+        }
+    }
+    unique
+}
+
+#[cfg(test)]
+mod tests;

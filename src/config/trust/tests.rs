@@ -1,0 +1,97 @@
+use super::super::{Config, ConfigError};
+
+const A: &str = include_str!("../../../tests/minisign/a.pub");
+const B: &str = include_str!("../../../tests/minisign/b.pub");
+const SECRET: &str = include_str!("../../../tests/minisign/a.key");
+
+fn key(file: &str) -> &str {
+    file.lines().nth(1).unwrap()
+}
+
+fn read_with(
+    path: &str,
+    store: &str,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>, ConfigError> {
+    let text = format!("[store]\nurl = \"/data\"\n{store}");
+    let config = Config::read(Some((path, &text)), environment, &Vec::new())?;
+    Ok(config.store.public_keys.iter().map(ToString::to_string).collect())
+}
+
+fn read(store: &str) -> Result<Vec<String>, ConfigError> {
+    read_with("rtad.toml", store, |_| None)
+}
+
+#[test]
+fn keys_stand_in_the_config_in_a_file_beside_it_and_in_the_environment() {
+    let (a, b) = (key(A), key(B));
+    assert_eq!(read("").unwrap(), [""; 0]);
+    assert_eq!(read("public_keys = []").unwrap(), [""; 0]);
+    assert_eq!(read(&format!("public_keys = [{a:?}, {b:?}, {a:?}]")).unwrap(), [a, b]);
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("keys"), format!("{A}{B}")).unwrap();
+    let path = folder.path().join("rtad.toml");
+    let path = path.to_str().unwrap();
+    assert_eq!(read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap(), [a, b]);
+    let both = format!("public_keys = [{b:?}]\npublic_keys_file = \"keys\"");
+    assert_eq!(read_with(path, &both, |_| None).unwrap(), [b, a]);
+
+    let set = |value: String| move |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.clone());
+    let other = format!("public_keys = [{a:?}]");
+    for value in [b.to_owned(), format!(" {b},"), format!("{b}\n{b}")] {
+        assert_eq!(read_with("rtad.toml", &other, set(value)).unwrap(), [b]);
+    }
+    let named = |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS_FILE").then(|| "keys".to_owned());
+    assert_eq!(read_with(path, "", named).unwrap(), [a, b]);
+}
+
+#[test]
+fn what_is_no_key_is_a_mistake_and_is_not_shown() {
+    let accepted = "accepted: a list, each a minisign public key: 56 characters that begin with RW, \
+                    the second line of its .pub file";
+    let (a, secret) = (key(A), key(SECRET));
+    for list in [format!("[{a:?}, {secret:?}]"), format!("[{:?}]", &a[..20]), "[\"\"]".into(), "[[]]".into()]
+    {
+        let mistakes = read(&format!("public_keys = {list}")).unwrap_err().mistakes;
+        assert_eq!(
+            mistakes,
+            [format!("rtad.toml:3: store.public_keys has a value that is not one; {accepted}")]
+        );
+    }
+    let mistakes = read(&format!("public_keys = {a:?}")).unwrap_err().mistakes;
+    assert_eq!(mistakes, [format!("rtad.toml:3: store.public_keys is not a list; {accepted}")]);
+    for value in ["", ",", secret, &format!("{a},{secret}")] {
+        let set = |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.to_owned());
+        let mistakes = read_with("rtad.toml", "", set).unwrap_err().mistakes;
+        assert_eq!(mistakes, [format!("RTAD_STORE_PUBLIC_KEYS: has a value that is not one; {accepted}")]);
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rtad.toml");
+    let path = path.to_str().unwrap();
+    for (text, found) in [
+        (None, "No such file or directory (os error 2)"),
+        (Some(""), "has no keys or something else"),
+        (Some(SECRET), "has no keys or something else"),
+    ] {
+        let keys = folder.path().join("keys");
+        text.map(|text| std::fs::write(&keys, text).unwrap());
+        let mistakes = read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap_err().mistakes;
+        let expected = format!(
+            "{path}:3: store.public_keys_file is {:?}: {found}; accepted: ",
+            keys.display().to_string()
+        );
+        assert!(mistakes.len() == 1 && mistakes[0].starts_with(&expected), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn what_is_printed_reads_back_and_another_key_takes_a_restart() {
+    let text = |key: &str| format!("[store]\nurl = \"/data\"\npublic_keys = [{key:?}]");
+    let read = |text: &str| Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new()).unwrap();
+    let config = read(&text(key(A)));
+    assert_eq!(read(&config.to_toml()).store, config.store);
+    assert_eq!(read(&text(key(B))).needs_restart(&config), ["store.public_keys"]);
+    assert!(config.needs_restart(&config).is_empty());
+}

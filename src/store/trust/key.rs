@@ -1,0 +1,72 @@
+//! Public keys, as `minisign -G` writes them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use minisign_verify::Signature;
+
+/// What is a public key, for messages.
+pub const ACCEPTED_KEYS: &str =
+    "a minisign public key: 56 characters that begin with RW, the second line of its .pub file";
+
+/// A minisign public key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    text: String,
+    key: minisign_verify::PublicKey,
+}
+
+/// Not a public key. What it was is not repeated: it may be the secret one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not {ACCEPTED_KEYS}")]
+pub struct PublicKeyError;
+
+impl PublicKey {
+    /// All keys of a text: `.pub` files, one after the other, or keys alone, one a line. Empty lines, `#` and the comment lines of
+    /// minisign are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`PublicKeyError`] if a line is none of these, or there is no key: a file that holds none must not mean that nothing needs
+    /// to be signed.
+    pub fn all_of(text: &str) -> Result<Vec<Self>, PublicKeyError> {
+        let lines = text.lines().map(str::trim);
+        let is_comment =
+            |line: &str| line.is_empty() || line.starts_with('#') || line.starts_with("untrusted comment:");
+        let keys: Vec<Self> =
+            lines.filter(|line| !is_comment(line)).map(str::parse).collect::<Result<_, _>>()?;
+        if keys.is_empty() { Err(PublicKeyError) } else { Ok(keys) }
+    }
+
+    pub(super) fn verify(&self, bytes: &[u8], signature: &Signature) -> Result<(), minisign_verify::Error> {
+        self.key.verify(bytes, signature, false)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = PublicKeyError;
+
+    /// The key alone, without the comment line of its file.
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
+        let key = minisign_verify::PublicKey::from_base64(text).map_err(|_| PublicKeyError)?;
+        Ok(Self { text: text.to_owned(), key })
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+impl serde::Serialize for PublicKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

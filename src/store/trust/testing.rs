@@ -1,0 +1,32 @@
+//! Keys that tests make and sign with.
+
+use std::sync::Arc;
+
+use minisign::KeyPair;
+
+use super::{PublicKey, Sign};
+
+/// A key pair.
+pub(crate) struct Key {
+    pub(crate) public: PublicKey,
+    pair: KeyPair,
+}
+
+impl Key {
+    pub(crate) fn new() -> Arc<Self> {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        let public = pair.pk.to_base64().parse().unwrap();
+        Arc::new(Self { public, pair })
+    }
+}
+
+impl Sign for Key {
+    fn sign(
+        &self,
+        bytes: &[u8],
+        trusted_comment: &str,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        let signed = minisign::sign(None, &self.pair.sk, bytes, Some(trusted_comment), Some("a test"))?;
+        Ok(signed.into_string())
+    }
+}
