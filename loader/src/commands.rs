@@ -28,6 +28,7 @@ use crate::exit::ExitStatus;
 use crate::input::{InputError, RejectError};
 use crate::progress::Progress;
 use crate::sign::SignError;
+use build::GateError;
 use trust_args::TrustArgs;
 
 /// Turns device-id dumps into rtad snapshots and publishes them.
@@ -174,6 +175,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Sign(#[from] SignError),
     #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error(transparent)]
     Verify(#[from] verify::VerifyError),
     #[error(
         "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
@@ -231,12 +234,19 @@ impl CommandError {
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
             Self::Input(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => ExitStatus::BadInput,
-            Self::Verify(_) | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
+            Self::Verify(_)
+            | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
+            | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
             Self::Rejects(_) | Self::Output(_) | Self::Runtime(_) | Self::Store(StoreError::Sign { .. }) => {
                 ExitStatus::Unexpected
             }
-            Self::Store(_) | Self::NotPublished { .. } | Self::NoOlderGeneration { .. } => ExitStatus::Store,
+            Self::Gate(GateError::Blind { .. })
+            | Self::Store(_)
+            | Self::NotPublished { .. }
+            | Self::NoOlderGeneration { .. } => ExitStatus::Store,
+            // The input, by what it comes to.
+            Self::Gate(_) => ExitStatus::BadInput,
         }
     }
 }

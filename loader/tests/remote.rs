@@ -53,7 +53,7 @@ impl Place {
     #[track_caller]
     fn build(&self, ids: &[String]) -> serde_json::Value {
         self.sandbox.file("ids", lines(ids));
-        self.run("build", "--audience a --json {}/ids").json()
+        self.run("build", "--audience a --json --max-shrink 1 {}/ids").json()
     }
 
     /// Verifies every file of what is live against these ids; returns its generation.

@@ -39,6 +39,11 @@ pub struct Base {
 }
 
 impl Base {
+    /// The audience.
+    pub const fn audience(&self) -> &AudienceName {
+        &self.audience
+    }
+
     /// The live `CURRENT`, if there was one.
     pub fn current(&self) -> Option<&Current> {
         self.live.as_ref().map(|live| &live.current)

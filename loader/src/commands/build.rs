@@ -1,9 +1,10 @@
 //! `build`: dumps in, a new generation out.
 //!
 //! What is live is noted before the input is read, and the store is written to only when all input was read
-//! and found good enough: a build that fails, or that comes second, changes nothing. The bytes of the chunks
+//! and found good enough (`gate.rs`): a build that fails, or that comes second, changes nothing. The bytes of the chunks
 //! depend on the set of keys only.
 
+mod gate;
 mod publish;
 mod report;
 
@@ -21,6 +22,8 @@ use super::{CommandError, Output, Target, UsageError, runtime};
 use crate::input::{self, Counts, Rejects};
 use crate::partition::Partitions;
 use crate::sign::Signer;
+pub(crate) use gate::GateError;
+use gate::{Gate, GateArgs};
 use publish::Plan;
 use report::BuildSummary;
 
@@ -58,9 +61,11 @@ pub(super) struct BuildArgs {
     /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Publish even if there is no usable id at all
+    /// Publish even if there is no usable id at all; over a generation that has keys also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
+    #[command(flatten)]
+    gate: GateArgs,
     /// Sign what is published with this secret key of minisign; its password, if it has one, is read from the environment
     /// variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
@@ -80,6 +85,7 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     let threads = args.input.threads();
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
+    let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
 
     let started = Instant::now();
@@ -98,15 +104,20 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     if distinct > 0 && distinct < min_keys {
         return Err(UsageError::TooFewKeys { fpr: args.fpr, keys: distinct, min_keys }.into());
     }
-    let plan = Plan { filter, target_fpr: args.fpr, keys: distinct, counts, threads };
+    gate.check_keys(distinct)?;
+    let plan = Plan { filter, target_fpr: args.fpr, keys: distinct, counts, threads, gate };
     progress.phase("building chunks");
     let done = match args.dry_run {
-        true => plan.pretend(&mut keys, &args.target.audience, &progress),
+        true => {
+            let done = plan.pretend(&mut keys, &args.target.audience, &progress);
+            gate.check(&done.manifest)?;
+            done
+        }
         false => plan.publish(&mut keys, &store, base, &runtime, &progress)?,
     };
     drop(progress);
     let seconds = (read_seconds, started.elapsed().as_secs_f64());
-    output.report(&BuildSummary::new(&done, &counts, args.dry_run, seconds), BuildSummary::write_text)
+    output.report(&BuildSummary::new(&done, &counts, gate, args.dry_run, seconds), BuildSummary::write_text)
 }
 
 /// The store, with the signer if there is one. A key that does not fit ends this here, not after an hour of reading.

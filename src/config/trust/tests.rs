@@ -76,7 +76,9 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
         (Some(SECRET), "has no keys or something else"),
     ] {
         let keys = folder.path().join("keys");
-        text.map(|text| std::fs::write(&keys, text).unwrap());
+        if let Some(text) = text {
+            std::fs::write(&keys, text).unwrap();
+        }
         let mistakes = read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap_err().mistakes;
         let expected = format!(
             "{path}:3: store.public_keys_file is {:?}: {found}; accepted: ",

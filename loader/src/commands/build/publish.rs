@@ -17,6 +17,8 @@ use rtad::snapshot::{
 };
 use rtad::store::{Base, Store, StoreError};
 
+use super::super::CommandError;
+use super::gate::Gate;
 use crate::input::Counts;
 use crate::partition::{PARTITIONS, Partition, Partitions, next};
 use crate::progress::Progress;
@@ -37,6 +39,7 @@ pub(super) struct Plan {
     pub(super) keys: u64,
     pub(super) counts: Counts,
     pub(super) threads: usize,
+    pub(super) gate: Gate,
 }
 
 /// What was built.
@@ -49,7 +52,7 @@ pub(super) struct Done {
 }
 
 impl Plan {
-    /// Builds and publishes.
+    /// Builds and publishes, if the gate lets what was built through.
     pub(super) fn publish(
         &self,
         keys: &mut Partitions,
@@ -57,7 +60,7 @@ impl Plan {
         base: Base,
         runtime: &Runtime,
         progress: &Progress,
-    ) -> Result<Done, StoreError> {
+    ) -> Result<Done, CommandError> {
         let mut chunks_written = 0;
         let publication = runtime.block_on(store.publish(base))?;
         let chunks = self.chunks(keys, |mut receiver| {
@@ -75,10 +78,11 @@ impl Plan {
                 }
                 Ok::<_, StoreError>(())
             })?;
-            Ok(manifest)
+            Ok::<_, StoreError>(manifest)
         })?;
         let audience = publication.audience().clone();
         let manifest = self.manifest(chunks, audience, publication.generation());
+        self.gate.check(&manifest)?;
         runtime.block_on(publication.commit(&manifest))?;
         Ok(Done { manifest, chunks_written, signed: store.signs() })
     }
@@ -177,7 +181,14 @@ mod tests {
             partitions.take(&keys);
             partitions.sort_and_dedup(2, |_| {});
             let counts = Counts { keys: claimed, ..Counts::default() };
-            let plan = Plan { filter, target_fpr: 0.0001, keys: claimed, counts, threads: 3 };
+            let plan = Plan {
+                filter,
+                target_fpr: 0.0001,
+                keys: claimed,
+                counts,
+                threads: 3,
+                gate: Gate::open_to_all(),
+            };
             let audience: AudienceName = "a".parse().unwrap();
             let done = plan.pretend(&mut partitions, &audience, &Progress::new(false));
 

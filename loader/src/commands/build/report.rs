@@ -8,6 +8,7 @@ use serde::Serialize;
 use rtad::filter::FilterKind;
 use rtad::snapshot::FillRatio;
 
+use super::gate::Gate;
 use super::publish::Done;
 use crate::input::{Counts, Reason};
 
@@ -35,6 +36,7 @@ pub(super) struct BuildSummary {
     size_bytes: u64,
     chunks: usize,
     chunks_written: u64,
+    gate: Gate,
     read_seconds: f64,
     total_seconds: f64,
 }
@@ -49,7 +51,7 @@ struct Rejected {
 }
 
 impl BuildSummary {
-    pub(super) fn new(done: &Done, counts: &Counts, dry_run: bool, seconds: (f64, f64)) -> Self {
+    pub(super) fn new(done: &Done, counts: &Counts, gate: Gate, dry_run: bool, seconds: (f64, f64)) -> Self {
         let manifest = &done.manifest;
         let filter = manifest.filter();
         Self {
@@ -78,6 +80,7 @@ impl BuildSummary {
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
             chunks_written: done.chunks_written,
+            gate,
             read_seconds: seconds.0,
             total_seconds: seconds.1,
         }
@@ -105,6 +108,7 @@ impl BuildSummary {
         writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
         let Self { target_fpr, expected_fpr, .. } = self;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} asked for")?;
+        self.gate.write_text(out)?;
         writeln!(out, "  time        {:.1} s, of it reading {:.1} s", self.total_seconds, self.read_seconds)
     }
 }

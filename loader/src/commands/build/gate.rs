@@ -1,0 +1,257 @@
+//! What must hold before a build goes live, so that an empty or halved export does not by accident.
+//!
+//! Three limits: how far the audience may shrink against the live generation, the false-positive rate by the filters' fill, and
+//! the fill of the fullest shard. The first is known before chunks are built, the others when they are; whatever is refused,
+//! nothing is made live. A limit that is lifted is lifted by its own flag, for one run.
+
+use std::io;
+
+use clap::Args;
+use serde::Serialize;
+
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::Manifest;
+use rtad::store::{Base, Store, StoreError};
+
+use super::parse_ratio;
+
+/// Above what a filter that was sized for its keys comes to: small shards vary by that much.
+const FILL_MARGIN: f64 = 0.1;
+
+/// The limits, as they are set.
+#[derive(Debug, Args)]
+pub(super) struct GateArgs {
+    /// Publish nothing if more than this fraction of the live generation's keys would be gone; 1 compares nothing
+    #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
+    max_shrink: f64,
+    /// Publish nothing if the expected false-positive rate is higher than this [default: twice --fpr]
+    #[arg(long, value_name = "P", value_parser = parse_ratio)]
+    max_fpr: Option<f64>,
+    /// Publish nothing if a shard has a higher fraction of its bits set [default: 0.1 above what filters of this kind and rate
+    /// come to; 0.49 for block512 at the default rate]
+    #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
+    max_fill: Option<f64>,
+}
+
+/// The limits in effect, and what is live.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Gate {
+    live_generation: Option<u64>,
+    live_keys: Option<u64>,
+    max_shrink: f64,
+    max_fpr: f64,
+    max_fill: f64,
+}
+
+/// A build that is not to go live.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum GateError {
+    #[error(
+        "{keys} keys, and generation {generation}, which is live, has {live_keys}: --max-shrink {max_shrink} \
+         allows no fewer than {least}; nothing was published; --max-shrink {needed} lets it through"
+    )]
+    Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
+    #[error(
+        "the filters' false-positive rate is {found:e}, --max-fpr is {max:e}; nothing was published; \
+         a higher --max-fpr lets it through"
+    )]
+    Fpr { found: f64, max: f64 },
+    #[error(
+        "the fullest shard has {found:.4} of its bits set, --max-fill is {max}; nothing was published; \
+         a higher --max-fill lets it through"
+    )]
+    Fill { found: f64, max: f64 },
+    #[error(
+        "generation {generation}, which is live, cannot be compared with; nothing was published; \
+         --max-shrink 1 compares nothing"
+    )]
+    Blind {
+        generation: u64,
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl Gate {
+    /// Looks at what is live. A first publish has nothing to shrink from.
+    pub(super) async fn open(
+        args: &GateArgs,
+        filter: &FilterSpec,
+        fpr: f64,
+        store: &Store,
+        base: &Base,
+    ) -> Result<Self, GateError> {
+        let mut gate = Self {
+            live_generation: None,
+            live_keys: None,
+            max_shrink: args.max_shrink,
+            max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
+            max_fill: args.max_fill.unwrap_or_else(|| default_max_fill(filter)),
+        };
+        if let Some(current) = base.current().filter(|_| args.max_shrink < 1.0) {
+            let generation = current.generation;
+            let live = store.manifest(base.audience(), current).await;
+            let live = live.map_err(|source| GateError::Blind { generation, source })?;
+            gate.live_generation = Some(generation);
+            gate.live_keys = Some(live.keys());
+        }
+        Ok(gate)
+    }
+
+    /// Without limits, for tests of other things.
+    #[cfg(test)]
+    pub(super) const fn open_to_all() -> Self {
+        Self { live_generation: None, live_keys: None, max_shrink: 1.0, max_fpr: 1.0, max_fill: 1.0 }
+    }
+
+    /// What was let through, for people.
+    pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        write!(out, "  gate        passed: ")?;
+        if let Some(live_keys) = self.live_keys {
+            write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
+        }
+        writeln!(out, "fpr up to {:.3e}, fill up to {}", self.max_fpr, self.max_fill)
+    }
+
+    fn least_keys(&self, live_keys: u64) -> u64 {
+        let least = live_keys as f64 * (1.0 - self.max_shrink);
+        // A fraction that cannot be written down exactly costs no key.
+        (least * (1.0 - 1e-12)).ceil() as u64
+    }
+
+    /// What can be said once the keys are counted.
+    pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
+        let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
+            return Ok(());
+        };
+        let least = self.least_keys(live_keys);
+        if keys >= least {
+            return Ok(());
+        }
+        // Rounded up, so that taken at its word it does let it through.
+        let lost = u128::from(live_keys - keys) * 1000;
+        let needed = lost.div_ceil(u128::from(live_keys)) as f64 / 1000.0;
+        Err(GateError::Shrunk { keys, live_keys, generation, max_shrink: self.max_shrink, least, needed })
+    }
+
+    /// What can be said once the chunks are built.
+    pub(super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
+        let (found, max) = (built.expected_fpr(), self.max_fpr);
+        if found > max {
+            return Err(GateError::Fpr { found, max });
+        }
+        let (found, max) = (built.fill_ratio().max, self.max_fill);
+        if found > max {
+            return Err(GateError::Fill { found, max });
+        }
+        self.check_keys(built.keys())
+    }
+}
+
+/// The fill that a filter of n keys and m bits comes to is 1 − exp(−k·n/m). The bits per key are those of the spec for `classic`;
+/// a `block512` shard of eight blocks and more is rounded to the nearest, so at worst 8.5 blocks' keys lie in 8.
+fn default_max_fill(filter: &FilterSpec) -> f64 {
+    let crowding = match filter.kind() {
+        FilterKind::Block512 => 8.5 / 8.0,
+        _ => 1.0,
+    };
+    let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;
+    let fill = 1.0 - (-f64::from(filter.hashes()) * crowding / bits_per_key).exp();
+    // For people to read.
+    ((fill + FILL_MARGIN).min(1.0) * 100.0).ceil() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad::device::DeviceKey;
+    use rtad::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
+
+    use super::*;
+
+    fn built(filter: FilterSpec, keys: &[DeviceKey]) -> Manifest {
+        let mut builder = ManifestBuilder::new(filter, 0.0001);
+        chunk_runs(keys, 4096).for_each(|run| builder.add(&BuiltChunk::build(&filter, run)));
+        builder.finish("a".parse().unwrap(), 1, 0, BuildReport::default())
+    }
+
+    fn keys(count: u32, narrow: u16) -> Vec<DeviceKey> {
+        let key = |n: u32| {
+            let mut key = *DeviceKey::of_canonical(&n.to_le_bytes()).as_bytes();
+            key[0] = 0;
+            key[1] &= narrow as u8;
+            DeviceKey::from_bytes(key)
+        };
+        let mut keys: Vec<_> = (0..count).map(key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
+        let max_fill = default_max_fill(filter);
+        Gate { live_generation: None, live_keys: None, max_shrink: 0.5, max_fpr: 2.0 * fpr, max_fill }
+    }
+
+    /// From shards of one key to shards of thousands, where rounding and chance are at their worst.
+    #[test]
+    fn sound_filters_pass_at_any_size_and_rate() {
+        for kind in [FilterKind::Block512, FilterKind::Classic] {
+            for fpr in [0.1, 0.01, 0.001, 0.0001, 0.000_001, 0.000_000_1] {
+                let filter = FilterSpec::for_fpr(kind, fpr).unwrap();
+                let gate = gate(&filter, fpr);
+                for (count, narrow) in
+                    [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
+                {
+                    let manifest = built(filter, &keys(count, narrow));
+                    // Where the loader would not refuse it before, as `classic` does not keep its rate in small shards.
+                    let checked = gate.check(&manifest);
+                    let fill = manifest.fill_ratio().max;
+                    assert!(
+                        checked.is_ok()
+                            || kind == FilterKind::Classic && count / (u32::from(narrow) + 1) < 100,
+                        "{kind:?} {fpr} {count} {narrow}: {fill} of {}, {checked:?}",
+                        gate.max_fill
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_limit_and_its_refusal_names_what_lets_it_through() {
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        let manifest = built(filter, &keys(5000, 255));
+        let gate = gate(&filter, 0.0001);
+        assert!((0.4..0.5).contains(&gate.max_fill), "{}", gate.max_fill);
+        let fill = Gate { max_fill: manifest.fill_ratio().max - 0.001, ..gate };
+        assert!(matches!(fill.check(&manifest), Err(GateError::Fill { .. })));
+        let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
+        assert!(matches!(fpr.check(&manifest), Err(GateError::Fpr { .. })));
+
+        let over =
+            |live, max_shrink| Gate { live_generation: Some(7), live_keys: Some(live), max_shrink, ..gate };
+        for (live, max_shrink, keys, passes) in [
+            (1000, 0.5, 500, true),
+            (1000, 0.5, 499, false),
+            (1001, 0.5, 501, true),
+            (1001, 0.5, 500, false),
+            (1000, 0.0, 1000, true),
+            (1000, 0.0, 999, false),
+            (1000, 1.0, 0, true),
+            (0, 0.5, 0, true),
+            (3, 0.5, 1, false),
+            (3_000_000_000, 0.5, 1_500_000_000, true),
+            (3_000_000_000, 0.5, 1_499_999_999, false),
+        ] {
+            let gate = over(live, max_shrink);
+            match gate.check_keys(keys) {
+                Ok(()) => assert!(passes, "{live} {max_shrink} {keys}"),
+                Err(GateError::Shrunk { needed, .. }) => {
+                    assert!(!passes, "{live} {max_shrink} {keys}");
+                    assert!(Gate { max_shrink: needed, ..gate }.check_keys(keys).is_ok(), "{needed}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}
