@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! CURRENT ──names──▶ manifest ──names──▶ chunk, chunk, chunk …    each by size and SHA-256
+//!    └─────names──▶ delta, delta …
 //! ```
 //!
 //! A [`Manifest`] says what a generation consists of; a [`Chunk`] holds the filters of a run of neighbouring shards; a
-//! [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/snapshot-format.md`.
+//! [`Delta`] is exact additions and removals since; a [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/snapshot-format.md`.
 //!
 //! Everything read is untrusted: nothing is allocated by a size that has not been checked against a digest-checked manifest
 //! and the caller's cap, and every fault has an error of its own. This module does no IO: bytes come in, values go out.
@@ -13,18 +14,22 @@
 mod builder;
 mod chunk;
 mod current;
+mod delta;
 mod json;
 mod manifest;
 mod name;
+mod overlay;
 
 use std::sync::Arc;
 
 pub use builder::{BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
 pub use chunk::{Chunk, ChunkDecoder, ChunkEntry, ChunkError};
-pub use current::Current;
+pub use current::{Current, State};
+pub use delta::{BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys};
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
-pub use manifest::{BuildReport, FillRatio, Manifest};
+pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
+pub use overlay::Overlay;
 
 use crate::device::{DeviceKey, SHARDS};
 
@@ -69,7 +74,8 @@ struct Shard {
 pub struct Snapshot {
     manifest: Manifest,
     chunks: Vec<Arc<Chunk>>,
-    shards: Box<[Shard]>,
+    shards: Arc<[Shard]>,
+    overlay: Overlay,
 }
 
 impl Snapshot {
@@ -81,7 +87,7 @@ impl Snapshot {
     /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not of a file.
     pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
         assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
-        let mut shards = vec![Shard::default(); SHARDS].into_boxed_slice();
+        let mut shards = vec![Shard::default(); SHARDS];
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(chunk.is(manifest.filter(), entry), "chunks stand in the manifest's order");
             let index = u16::try_from(index).expect("a manifest names at most 65,536 chunks");
@@ -92,7 +98,19 @@ impl Snapshot {
                     Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
             }
         }
-        Self { manifest, chunks, shards }
+        Self { manifest, chunks, shards: shards.into(), overlay: Overlay::default() }
+    }
+
+    /// The same filters under other deltas. Costs little: the filters and their table are shared.
+    #[must_use]
+    pub fn with_overlay(&self, overlay: Overlay) -> Self {
+        let (manifest, chunks) = (self.manifest.clone(), self.chunks.clone());
+        Self { manifest, chunks, shards: Arc::clone(&self.shards), overlay }
+    }
+
+    /// What goes before the filters.
+    pub const fn overlay(&self) -> &Overlay {
+        &self.overlay
     }
 
     /// What the snapshot consists of.
@@ -119,9 +137,15 @@ impl Snapshot {
     }
 
     /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
-    /// false-positive rate. One read of the shard table and, for the default filter, one cache line.
+    /// false-positive rate; exact of one that a delta speaks of. One read of the shard table and, for the default filter, one
+    /// cache line; two more for each delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
+        if !self.overlay.is_empty()
+            && let Some(is_member) = self.overlay.says(key)
+        {
+            return is_member;
+        }
         self.manifest.filter().contains(self.filter(key.shard()), key)
     }
 

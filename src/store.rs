@@ -4,21 +4,25 @@
 //! {store}/{audience}/CURRENT                     which generation is live; always written last
 //! {store}/{audience}/manifests/{generation}.json what the generation consists of; written once
 //! {store}/{audience}/chunks/{digest}.chunk       immutable, named by content
+//! {store}/{audience}/deltas/{last}-{digest}.delta exact changes since; immutable
 //! ```
 //!
 //! All access goes through [`object_store`]: a directory, a bucket (`store/remote.rs`), or an HTTP server, which can be read
 //! only. What differs is one thing: how `CURRENT` is replaced without overwriting somebody else's publish. A bucket does it by
 //! a conditional put; a directory has none, so a lock file is held from the first byte written to the last
-//! (`store/publish.rs`). What is no longer needed is removed by `store/gc.rs`. Reading is in `store/read.rs`, and who may say
-//! what is read in `store/trust.rs`.
+//! (`store/publish.rs`; `store/append.rs` for deltas). What is no longer needed is removed by `store/gc.rs`. Reading is in
+//! `store/read.rs`, and who may say what is read in `store/trust.rs`.
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
+mod append;
 mod backend;
 mod client;
+mod deltas;
 mod error;
 mod gc;
 mod publish;
+mod put;
 mod read;
 mod remote;
 mod trust;
@@ -31,6 +35,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, UpdateVersion};
 
+pub use append::{Appended, Change, Ledger};
 use backend::{Access, Backend};
 pub use error::StoreError;
 pub use gc::{Collected, Retention};

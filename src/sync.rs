@@ -211,11 +211,12 @@ impl Sync {
         Ok(())
     }
 
-    /// Takes audiences that have grown older than their `max_age` out of service.
+    /// Takes audiences that have grown older than their `max_age`, or have expired, out of service.
     fn mark_stale(&self) {
         let catalog = self.serving.load();
         let now = now_unix_seconds();
-        if catalog.audiences().iter().any(|audience| audience.is_stale != is_stale(audience, now)) {
+        if catalog.audiences().iter().any(|audience| audience.is_stale != not_served(audience, now).is_some())
+        {
             self.swap(catalog.with_audiences(|_| None));
         }
     }
@@ -224,12 +225,13 @@ impl Sync {
     fn swap(&self, catalog: Catalog) {
         let now = now_unix_seconds();
         let catalog = catalog.with_audiences(|audience| {
-            let is_stale = is_stale(audience, now);
-            if is_stale && !audience.is_stale {
-                let audience = audience.name.as_str();
+            let reason = not_served(audience, now);
+            let is_stale = reason.is_some();
+            if let Some(reason) = reason.filter(|_| !audience.is_stale) {
                 tracing::warn!(
-                    audience,
-                    "snapshot is older than the audience's max_age: it counts as unavailable"
+                    audience = audience.name.as_str(),
+                    reason,
+                    "the audience counts as unavailable"
                 );
             }
             (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
@@ -237,7 +239,7 @@ impl Sync {
         let complete = catalog.is_complete();
         // Not when it is read: a reload may still throw it away.
         for snapshot in catalog.audiences().iter().filter_map(|audience| audience.snapshot.as_ref()) {
-            self.shared.telemetry.snapshot(snapshot.manifest());
+            self.shared.telemetry.snapshot(snapshot);
         }
         let kept: Vec<AudienceName> =
             catalog.audiences().iter().map(|audience| audience.name.clone()).collect();
@@ -252,10 +254,13 @@ impl Sync {
     }
 }
 
-/// Whether an audience's snapshot is too old to answer from.
-fn is_stale(audience: &Audience, now_unix_seconds: u64) -> bool {
+/// Why an audience that has a snapshot may not be answered from at `now`; `None` if it may.
+fn not_served(audience: &Audience, now_unix_seconds: u64) -> Option<&'static str> {
     let age = audience.age_seconds(now_unix_seconds).map(Duration::from_secs);
-    matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit)
+    if matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit) {
+        return Some("older than max_age");
+    }
+    audience.snapshot.as_ref()?.overlay().not_served(now_unix_seconds)
 }
 
 /// Frees a catalog that is no longer served, once the last request that loaded it is done. A new one cannot begin with it.

@@ -8,6 +8,7 @@
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
 
 mod cache;
+mod deltas;
 mod logging;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub use cache::ChunkSource;
 pub use logging::{LogLevel, init_logging};
 
 use crate::device::Unusable;
-use crate::snapshot::Manifest;
+use crate::snapshot::Snapshot;
 use crate::strategy::{Decision, Outcome, Reason};
 
 /// Upper edges of the request histogram, in seconds: from what a decision costs to the 60 ms after which a platform no
@@ -177,6 +178,7 @@ fn describe() {
         "Time a look took, by audience"
     );
     cache::describe();
+    deltas::describe();
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
@@ -276,7 +278,8 @@ impl Telemetry {
     }
 
     /// States what is served of an audience.
-    pub fn snapshot(&self, manifest: &Manifest) {
+    pub fn snapshot(&self, snapshot: &Snapshot) {
+        let manifest = snapshot.manifest();
         let fill = manifest.fill_ratio();
         let values = [
             manifest.generation() as f64,
@@ -285,13 +288,16 @@ impl Telemetry {
             manifest.created_unix_seconds() as f64,
             manifest.expected_fpr(),
         ];
-        self.set_snapshot(manifest.audience().as_str(), values, [fill.min, fill.mean, fill.max]);
+        let audience = manifest.audience().as_str();
+        self.set_snapshot(audience, values, [fill.min, fill.mean, fill.max]);
+        self.deltas(audience, snapshot.overlay());
     }
 
     /// States that an audience is no longer served: the exporter cannot forget a series, and no comparison with NaN holds, so
     /// that no alert on its age goes off.
     pub fn no_snapshot(&self, audience: &str) {
         self.set_snapshot(audience, [f64::NAN; 5], [f64::NAN; 3]);
+        self.no_deltas(audience);
     }
 
     fn set_snapshot(&self, audience: &str, values: [f64; 5], fill: [f64; 3]) {

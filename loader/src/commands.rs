@@ -1,6 +1,7 @@
 //! The commands, one file each, and what they share: flags, output, errors, and finding a generation in the
 //! store.
 
+mod append;
 mod build;
 mod diff;
 mod gc;
@@ -17,11 +18,12 @@ mod verify;
 use std::io::{self, Write};
 
 use clap::{Args, Parser, Subcommand};
+use indicatif::HumanCount;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use rtad::filter::SizingError;
-use rtad::snapshot::{AudienceName, Manifest};
+use rtad::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
 use rtad::store::{Store, StoreError};
 
 use crate::exit::ExitStatus;
@@ -29,7 +31,7 @@ use crate::input::{InputError, RejectError};
 use crate::progress::Progress;
 use crate::sign::SignError;
 use build::GateError;
-use trust_args::TrustArgs;
+use trust_args::{SignArgs, TrustArgs};
 
 /// Turns device-id dumps into rtad snapshots and publishes them.
 #[derive(Debug, Parser)]
@@ -47,6 +49,8 @@ const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad i
 #[derive(Debug, Subcommand)]
 enum Command {
     Build(build::BuildArgs),
+    Append(append::AppendArgs),
+    Remove(append::RemoveArgs),
     Plan(plan::PlanArgs),
     List(list::ListArgs),
     Inspect(inspect::InspectArgs),
@@ -63,6 +67,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {
         Command::Build(args) => build::run(args, output),
+        Command::Append(args) => append::append(args, output),
+        Command::Remove(args) => append::remove(args, output),
         Command::Plan(args) => plan::run(&args, output),
         Command::List(args) => list::run(args, output),
         Command::Inspect(args) => inspect::run(args, output),
@@ -142,12 +148,74 @@ impl Target {
 
     /// The manifest of `generation`, or of the live one; that one is checked against `CURRENT`.
     async fn manifest(&self, store: &Store, generation: Option<u64>) -> Result<Manifest, CommandError> {
+        Ok(self.manifest_and_overlay(store, generation).await?.0)
+    }
+
+    /// The same, with what `CURRENT` lays over the live one; over any other, nothing.
+    async fn manifest_and_overlay(
+        &self,
+        store: &Store,
+        generation: Option<u64>,
+    ) -> Result<(Manifest, Overlay), CommandError> {
         if let Some(generation) = generation {
-            return Ok(store.manifest_of(&self.audience, generation).await?.0);
+            return Ok((store.manifest_of(&self.audience, generation).await?.0, Overlay::default()));
         }
         let live = store.live(&self.audience).await?;
         let live = live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
-        Ok(store.manifest(&self.audience, &live.current).await?)
+        let manifest = store.manifest(&self.audience, &live.current).await?;
+        let overlay = store.overlay(&self.audience, &live.current, &Overlay::default()).await?;
+        Ok((manifest, overlay))
+    }
+}
+
+/// What is said over the live generation, for reports.
+#[derive(Debug, Serialize)]
+struct DeltaReport {
+    sequence: u64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    deltas: usize,
+    added: u64,
+    removed: u64,
+    tombstones: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended_unix_seconds: Option<u64>,
+}
+
+impl DeltaReport {
+    fn of(current: &Current) -> Self {
+        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+        Self {
+            sequence: current.sequence,
+            state: current.state.as_str(),
+            expires_unix_seconds: current.expires_unix_seconds,
+            deltas: current.deltas.len(),
+            added: sum(|entry| entry.added),
+            removed: sum(|entry| entry.removed),
+            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
+            appended_unix_seconds: current.appended_unix_seconds,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.deltas == 0
+            && self.tombstones == 0
+            && self.state == "live"
+            && self.expires_unix_seconds.is_none()
+    }
+
+    /// For people: the rest of a line.
+    fn in_words(&self) -> String {
+        let Self { deltas, added, removed, tombstones, state, .. } = self;
+        let ends = self.expires_unix_seconds.map(|end| format!(", ends at {end} (seconds since 1970 UTC)"));
+        format!(
+            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
+            HumanCount(*added),
+            HumanCount(*removed),
+            HumanCount(*tombstones),
+            ends.unwrap_or_default()
+        )
     }
 }
 
@@ -192,6 +260,8 @@ pub(crate) enum CommandError {
     NotPublished { audience: AudienceName },
     #[error("audience {audience} has no generation older than {live} to go back to")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
+    #[error("could not read stdin; what was read before is published")]
+    Follow(#[source] io::Error),
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
     #[error("could not start")]
@@ -204,6 +274,8 @@ pub(crate) enum CommandError {
 pub(crate) enum UsageError {
     #[error("--format csv needs --column NAME[=KIND]")]
     NoColumn,
+    #[error("--follow reads stdin alone: name no INPUT, or `-`")]
+    FollowInputs,
     #[error("--column is for --format csv")]
     ColumnOfLines,
     #[error("--fpr")]
@@ -233,7 +305,9 @@ impl CommandError {
             | Self::Store(
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
-            Self::Input(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => ExitStatus::BadInput,
+            Self::Input(_) | Self::Follow(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => {
+                ExitStatus::BadInput
+            }
             Self::Verify(_)
             | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
             | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,

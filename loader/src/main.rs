@@ -6,6 +6,7 @@
 
 mod commands;
 mod exit;
+mod fold;
 mod input;
 mod partition;
 mod progress;

@@ -17,6 +17,20 @@ use crate::input::KeySink;
 pub(crate) const PARTITIONS: usize = 256;
 const SEGMENT_KEYS: usize = 2048;
 
+/// Keys, each counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Distinct {
+    pub(crate) found: u64,
+    /// Those of them that were wanted.
+    pub(crate) left: u64,
+}
+
+impl Distinct {
+    const fn and(self, other: Self) -> Self {
+        Self { found: self.found + other.found, left: self.left + other.left }
+    }
+}
+
 /// The keys that begin with one byte.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
@@ -36,8 +50,13 @@ impl Partition {
         }
     }
 
-    /// Sorts and removes what came twice, by way of `scratch`. Returns how many are left.
-    fn sort_and_dedup(&mut self, scratch: &mut Vec<DeviceKey>) -> u64 {
+    /// Sorts and removes what came twice, and what is not wanted, by way of `scratch`. Returns how many there were, each once, and
+    /// how many are left.
+    fn sort_and_dedup(
+        &mut self,
+        scratch: &mut Vec<DeviceKey>,
+        is_wanted: impl Fn(&DeviceKey) -> bool,
+    ) -> Distinct {
         scratch.clear();
         scratch.reserve_exact(self.len());
         for segment in &self.segments {
@@ -46,13 +65,15 @@ impl Partition {
         // As numbers, keys compare in one step and in the same order as byte by byte.
         scratch.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
         scratch.dedup();
+        let found = scratch.len() as u64;
+        scratch.retain(is_wanted);
         // Back into the same memory: freeing it in pieces and taking it in one would need both at once.
         let mut sorted = scratch.chunks(SEGMENT_KEYS);
         self.segments.retain_mut(|segment| {
             segment.clear();
             sorted.next().inspect(|keys| segment.extend_from_slice(keys)).is_some()
         });
-        scratch.len() as u64
+        Distinct { found, left: scratch.len() as u64 }
     }
 
     /// How many keys it holds.
@@ -100,24 +121,29 @@ impl Partitions {
         merged
     }
 
-    /// Sorts each partition and removes what came twice. Returns the number of distinct keys.
-    pub(crate) fn sort_and_dedup(&mut self, threads: usize, done: impl Fn(u64) + Sync) -> u64 {
+    /// Sorts each partition and removes what came twice, and what is not wanted.
+    pub(crate) fn sort_and_dedup(
+        &mut self,
+        threads: usize,
+        is_wanted: impl Fn(&DeviceKey) -> bool + Sync,
+        done: impl Fn(u64) + Sync,
+    ) -> Distinct {
         let queue = Mutex::new(self.partitions.iter_mut());
         let work = || {
-            let (mut scratch, mut distinct) = (Vec::new(), 0);
+            let (mut scratch, mut distinct) = (Vec::new(), Distinct::default());
             while let Some(partition) = next(&queue) {
-                let keys = partition.sort_and_dedup(&mut scratch);
-                done(keys);
-                distinct += keys;
+                let keys = partition.sort_and_dedup(&mut scratch, &is_wanted);
+                done(keys.left);
+                distinct = distinct.and(keys);
             }
             distinct
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, u64>| {
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Distinct>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            threads.into_iter().map(join).sum()
+            threads.into_iter().map(join).fold(Distinct::default(), Distinct::and)
         })
     }
 
@@ -152,7 +178,9 @@ mod tests {
             parser.take(&[key(7); 5000]);
         }
         let mut merged = Partitions::merge(parsers.into());
-        assert_eq!(merged.sort_and_dedup(3, |_| {}), 70_000);
+        let unwanted = key(11);
+        let distinct = merged.sort_and_dedup(3, |key| *key != unwanted, |_| {});
+        assert_eq!(distinct, Distinct { found: 70_000, left: 69_999 });
         let mut found = Vec::new();
         for group in merged.groups(16) {
             group.iter_mut().for_each(|partition| partition.drain_into(&mut found));
@@ -160,6 +188,7 @@ mod tests {
         let mut expected = keys;
         expected.sort();
         expected.dedup();
+        expected.retain(|key| *key != unwanted);
         assert!(found == expected);
     }
 }

@@ -128,7 +128,7 @@ fn every_command_works_on_every_store() {
         let text = place.run("gc", "--audience a --min-age 0s");
         assert_eq!(
             text.stdout,
-            "a: 0 generations removed\n  kept     4 5\n  removed  none\n  chunks   0 removed, 0 B\n"
+            "a: 0 generations removed\n  kept     4 5\n  removed  none\n  files    0 chunks and 0 deltas removed, 0 B\n"
         );
 
         for command in ["list", "inspect", "verify", "rollback", "gc"] {

@@ -17,6 +17,7 @@ use super::{explain, json};
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::platform::Platform;
+use crate::snapshot::Overlay;
 use crate::sync::{LastSync, Shared, now_unix_seconds};
 
 /// What a reload did.
@@ -144,6 +145,39 @@ struct SnapshotStatus<'a> {
     expected_fpr: f64,
     created_unix_seconds: u64,
     age_seconds: u64,
+    deltas: DeltaStatus,
+}
+
+/// What is said over the generation.
+#[derive(Serialize)]
+struct DeltaStatus {
+    /// Grows with each change that is published: pods with the same answer the same.
+    sequence: u64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    deltas: usize,
+    added: u64,
+    removed: u64,
+    tombstones: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended_unix_seconds: Option<u64>,
+}
+
+impl DeltaStatus {
+    fn of(overlay: &Overlay) -> Self {
+        let [added, removed, tombstones] = overlay.keys();
+        Self {
+            sequence: overlay.sequence(),
+            state: overlay.state().as_str(),
+            expires_unix_seconds: overlay.expires_unix_seconds(),
+            deltas: overlay.deltas().count(),
+            added,
+            removed,
+            tombstones,
+            appended_unix_seconds: overlay.appended_unix_seconds(),
+        }
+    }
 }
 
 async fn status(State(app): State<Arc<AdminApp>>) -> Response {
@@ -165,6 +199,7 @@ async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 expected_fpr: manifest.expected_fpr(),
                 created_unix_seconds: manifest.created_unix_seconds(),
                 age_seconds: audience.age_seconds(now).unwrap_or(0),
+                deltas: DeltaStatus::of(snapshot.overlay()),
             }
         }),
         last_sync: app.shared.board.last(&audience.name),

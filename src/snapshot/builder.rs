@@ -3,7 +3,7 @@
 //! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same bytes, whatever the order
 //! they were read in, the number of threads or the time of day. That is what lets unchanged chunks be shared.
 
-use super::chunk::{ChunkEntry, encode_prefix};
+use super::chunk::{ChunkEntry, HEADER_BYTES, encode_prefix, file_prefix_bytes};
 use super::manifest::{BuildReport, Description, FillRatio, Manifest};
 use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
@@ -57,6 +57,12 @@ struct FillStats {
 impl FillStats {
     const NONE: Self = Self { min: f64::INFINITY, max: 0.0, sum: 0.0, shards: 0, fpr_sum: 0.0 };
 
+    /// Of one shard.
+    fn of(spec: &FilterSpec, filter: &[u8]) -> Self {
+        let fill = fill_ratio(filter);
+        Self { min: fill, max: fill, sum: fill, shards: 1, fpr_sum: spec.expected_fpr(filter) }
+    }
+
     fn merge(&mut self, other: &Self) {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -95,9 +101,7 @@ impl BuiltChunk {
             for key in shard {
                 spec.insert(filter, key);
             }
-            let fill = fill_ratio(filter);
-            let fpr_sum = spec.expected_fpr(filter);
-            stats.merge(&FillStats { min: fill, max: fill, sum: fill, shards: 1, fpr_sum });
+            stats.merge(&FillStats::of(spec, filter));
             start = end;
         }
         let entry = ChunkEntry {
@@ -108,6 +112,81 @@ impl BuiltChunk {
             size_bytes: bytes.len() as u64,
         };
         Self { entry, bytes, stats }
+    }
+}
+
+/// The shards of a chunk's file, each with its count of keys and its filter. The file must have been verified.
+fn shards_of<'a>(
+    spec: &'a FilterSpec,
+    entry: &ChunkEntry,
+    file: &'a [u8],
+) -> impl Iterator<Item = (u32, &'a [u8])> {
+    let counts = file[HEADER_BYTES..].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count));
+    let mut body = &file[file_prefix_bytes(entry.shard_count) as usize..];
+    counts.take(entry.shard_count as usize).map(move |count| {
+        let (filter, rest) = body.split_at(spec.filter_bytes(count) as usize);
+        body = rest;
+        (count, filter)
+    })
+}
+
+impl BuiltChunk {
+    /// A chunk with more keys set in its filters: they keep the sizes that their own keys gave them, and become fuller. A shard
+    /// that had no keys gets a filter sized for the new ones; the chunk is extended to reach them. `file` is that of a verified
+    /// chunk, `None` if there was none. Returns also how many of the keys were not in the filters before.
+    ///
+    /// # Panics
+    ///
+    /// If `keys` are not sorted and distinct, or there is neither a file nor a key.
+    pub fn grown(spec: &FilterSpec, chunk: Option<(&ChunkEntry, &[u8])>, keys: &[DeviceKey]) -> (Self, u64) {
+        assert!(keys.is_sorted_by(|a, b| a < b), "keys are sorted and distinct");
+        let old = chunk.map(|(entry, _)| entry.first_shard..entry.first_shard + entry.shard_count);
+        let old = old.unwrap_or(0..0);
+        let bounds = [keys.first(), keys.last()].into_iter().flatten().map(|key| u32::from(key.shard()));
+        let bounds = bounds.chain((!old.is_empty()).then(|| [old.start, old.end - 1]).into_iter().flatten());
+        let (first, last) =
+            bounds.fold((u32::MAX, 0), |(low, high), shard| (low.min(shard), high.max(shard)));
+        assert!(first <= last, "a chunk has keys");
+        let mut held: Vec<(u32, &[u8])> = vec![(0, &[]); (last - first) as usize + 1];
+        if let Some((entry, file)) = chunk {
+            let start = (old.start - first) as usize;
+            for (place, shard) in held[start..].iter_mut().zip(shards_of(spec, entry, file)) {
+                *place = shard;
+            }
+        }
+        let mut new: Vec<&[DeviceKey]> = vec![&[]; held.len()];
+        for shard in keys.chunk_by(|a, b| a.shard() == b.shard()) {
+            new[(u32::from(shard[0].shard()) - first) as usize] = shard;
+        }
+        let count = |((held, _), new): (&(u32, &[u8]), &&[DeviceKey])| match held {
+            0 => u32::try_from(new.len()).expect("a delta has fewer than 2³² keys"),
+            held => *held,
+        };
+        let shard_keys: Vec<u32> = held.iter().zip(&new).map(count).collect();
+        let mut bytes = Vec::new();
+        encode_prefix(spec, first, &shard_keys, &mut bytes);
+        let (mut stats, mut inserted) = (FillStats::NONE, 0);
+        for ((count, (_, held)), new) in
+            shard_keys.iter().zip(held).zip(new).filter(|((count, _), _)| **count > 0)
+        {
+            let start = bytes.len();
+            bytes.extend_from_slice(held);
+            bytes.resize(start + spec.filter_bytes(*count) as usize, 0);
+            let filter = &mut bytes[start..];
+            for key in new {
+                inserted += u64::from(!spec.contains(filter, key));
+                spec.insert(filter, key);
+            }
+            stats.merge(&FillStats::of(spec, filter));
+        }
+        let entry = ChunkEntry {
+            digest: Digest::of(&bytes),
+            first_shard: first,
+            shard_count: shard_keys.len() as u32,
+            keys: shard_keys.iter().map(|count| u64::from(*count)).sum(),
+            size_bytes: bytes.len() as u64,
+        };
+        (Self { entry, bytes, stats }, inserted)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::memory::{Pages, Region};
 
 const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 const ALIGNMENT: u64 = 64;
 /// A thousand times what a builder cuts, and half of what a shard's place in memory can name.
 const MAX_BODY_BYTES: u64 = 16 << 30;

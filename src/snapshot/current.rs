@@ -1,10 +1,11 @@
-//! `CURRENT`: the one file that changes.
+//! `CURRENT`: the one file that changes. Names a generation and the deltas that apply to it.
 
 use serde::{Deserialize, Serialize};
 
+use super::delta::{DeltaEntry, MAX_DELTAS};
 use super::json::{
     MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json,
-    to_json,
+    objects, some_object, to_json,
 };
 use super::name::Digest;
 
@@ -27,6 +28,59 @@ pub struct Current {
     /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
+    /// With `rolled_back_from`: deltas up to this sequence are in a generation that was rolled back from, and not merged with later
+    /// ones, so that it can be gone back to without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_through: Option<u64>,
+    /// The sequence of the `CURRENT` that a build or a rollback made this generation live with; what was written since is about
+    /// deltas alone. This one's own, if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    published_sequence: Option<u64>,
+    /// The deltas that apply, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    pub deltas: Vec<DeltaEntry>,
+    /// Devices that are no members, whatever anything else says: of all generations, until told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    pub tombstones: Option<DeltaEntry>,
+    /// When the newest change was published, in seconds since 1970 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub appended_unix_seconds: Option<u64>,
+    /// Whether it may be served at all.
+    #[serde(default, skip_serializing_if = "State::is_live")]
+    pub state: State,
+    /// From when on it may not be served, in seconds since 1970 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_seconds: Option<u64>,
+}
+
+/// Whether an audience may be served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It may.
+    #[default]
+    Live,
+    /// It counts as unavailable until it is enabled again. Its files stay.
+    Disabled,
+    /// The same, and its files go: only this one stays, so that pods that run learn of it.
+    Deleted,
+}
+
+impl State {
+    /// Whether it may be served.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub const fn is_live(&self) -> bool {
+        matches!(self, Self::Live)
+    }
+
+    /// Its name in files and on status pages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Disabled => "disabled",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 impl Current {
@@ -40,6 +94,13 @@ impl Current {
             manifest_size_bytes: manifest.len() as u64,
             manifest_sha256: Digest::of(manifest),
             rolled_back_from,
+            rolled_back_through: None,
+            published_sequence: None,
+            deltas: Vec::new(),
+            tombstones: None,
+            appended_unix_seconds: None,
+            state: State::Live,
+            expires_unix_seconds: None,
         }
     }
 
@@ -58,6 +119,11 @@ impl Current {
                 return Err(ManifestError::field(field, 0, "at least 1"));
             }
         }
+        if current.published_sequence.is_some_and(|published| published == 0 || published > current.sequence)
+        {
+            let accepted = format!("1 to {}", current.sequence);
+            return Err(ManifestError::field("published_sequence", current.published_sequence(), accepted));
+        }
         if let Some(from) = current.rolled_back_from
             && from <= current.generation
         {
@@ -67,7 +133,36 @@ impl Current {
                 "more than the generation rolled back to",
             ));
         }
+        current.check_deltas()?;
         Ok(current)
+    }
+
+    fn check_deltas(&self) -> Result<(), ManifestError> {
+        if self.deltas.len() > MAX_DELTAS {
+            return Err(ManifestError::field("deltas", self.deltas.len(), format!("at most {MAX_DELTAS}")));
+        }
+        check_in_order(&self.deltas, "deltas", self.sequence)?;
+        let Some(tombstones) = &self.tombstones else { return Ok(()) };
+        tombstones.check("tombstones", self.sequence)?;
+        match tombstones.added {
+            0 => Ok(()),
+            added => Err(ManifestError::field("tombstones.added", added, 0)),
+        }
+    }
+
+    /// The sequence of the `CURRENT` that made this generation live. Later ones with the same differ in deltas alone.
+    pub fn published_sequence(&self) -> u64 {
+        self.published_sequence.unwrap_or(self.sequence)
+    }
+
+    /// The same generation, named once more, with what else it says taken over.
+    #[must_use]
+    pub fn next(&self) -> Self {
+        Self {
+            sequence: self.sequence.saturating_add(1),
+            published_sequence: Some(self.published_sequence()),
+            ..self.clone()
+        }
     }
 
     /// The highest generation that any reader of it, or of one before it, may hold.
@@ -79,4 +174,22 @@ impl Current {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
+}
+
+/// That deltas can be, and stand from the oldest to the newest.
+pub(super) fn check_in_order(deltas: &[DeltaEntry], field: &str, newest: u64) -> Result<(), ManifestError> {
+    let mut oldest = 0;
+    for (index, delta) in deltas.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        delta.check(&field, newest)?;
+        if delta.last <= oldest {
+            return Err(ManifestError::field(
+                format!("{field}.last"),
+                delta.last,
+                format!("more than {oldest}"),
+            ));
+        }
+        oldest = delta.last;
+    }
+    Ok(())
 }

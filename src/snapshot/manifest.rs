@@ -5,9 +5,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::chunk::{ChunkEntry, file_prefix_bytes};
-use super::current::Current;
+use super::current::{Current, check_in_order};
+use super::delta::DeltaEntry;
 use super::json::{
-    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, object, objects, to_json,
+    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, object, objects,
+    some_object, to_json,
 };
 use super::name::{AudienceName, Digest};
 use crate::device::SHARDS;
@@ -53,6 +55,29 @@ struct FilterFields {
     fill_ratio: FillRatio,
 }
 
+/// The deltas that went into a generation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folded {
+    /// The sequence of the `CURRENT` that the build began with: deltas up to here are in the generation.
+    pub through: u64,
+    /// Those that are in it, oldest first, the last perhaps with younger changes: what an older generation needs again if an
+    /// operator goes back to it. Filled in by the publish.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    pub deltas: Vec<DeltaEntry>,
+    /// What filters cannot take up: removals from filters that were added to and not built anew. Always goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    pub residual: Option<DeltaEntry>,
+    /// Keys set in filters besides those that they were sized for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inserted_keys: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ManifestFields {
@@ -67,6 +92,8 @@ struct ManifestFields {
     filter: FilterFields,
     #[serde(deserialize_with = "object")]
     build: BuildReport,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    folded: Option<Folded>,
     #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
 }
@@ -111,6 +138,7 @@ impl Manifest {
                 fill_ratio: description.fill_ratio,
             },
             build: description.build,
+            folded: None,
             chunks,
         };
         Self { fields, filter }
@@ -170,6 +198,10 @@ impl Manifest {
             }
         }
         check_chunks(&fields)?;
+        if let Some(folded) = &fields.folded {
+            check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
+            folded.residual.iter().try_for_each(|residual| residual.check("folded.residual", u64::MAX))?;
+        }
         Ok(Self { fields, filter })
     }
 
@@ -227,6 +259,23 @@ impl Manifest {
     /// What the build read.
     pub const fn build(&self) -> &BuildReport {
         &self.fields.build
+    }
+
+    /// The deltas that are in it; `None` if there were none when it was built.
+    pub const fn folded(&self) -> Option<&Folded> {
+        self.fields.folded.as_ref()
+    }
+
+    /// Every delta that it names, for whoever may go back.
+    pub fn folded_deltas(&self) -> impl Iterator<Item = &DeltaEntry> {
+        self.folded().into_iter().flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
+    }
+
+    /// The same, with what it took up.
+    #[must_use]
+    pub fn with_folded(mut self, folded: Folded) -> Self {
+        self.fields.folded = Some(folded);
+        self
     }
 
     /// The chunks, in shard order. Shards between two chunks have no keys.

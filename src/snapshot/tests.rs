@@ -4,6 +4,7 @@
 
 mod chunks;
 mod currents;
+mod grown;
 mod manifests;
 mod properties;
 

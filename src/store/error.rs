@@ -6,7 +6,7 @@ use object_store::path::Path;
 
 use super::client::{self, Busy};
 use super::{ACCEPTED_URLS, SignatureError};
-use crate::snapshot::{AudienceName, ChunkError, Fault, ManifestError};
+use crate::snapshot::{AudienceName, ChunkError, DeltaError, Fault, MAX_DELTA_KEYS, ManifestError, State};
 
 /// A store that does not answer, or an object in it that is refused.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +97,34 @@ pub enum StoreError {
         #[source]
         source: ChunkError,
     },
+    /// A delta is refused.
+    #[error("{path}")]
+    Delta {
+        /// Its place in the store.
+        path: String,
+        /// The fault.
+        #[source]
+        source: DeltaError,
+    },
+    /// More changes than deltas may hold.
+    #[error(
+        "{audience}: {keys} keys in one delta, the limit is {MAX_DELTA_KEYS}; nothing was changed; fold the deltas \
+         into a generation first, with `rtad-loader build`"
+    )]
+    TooManyDeltas {
+        /// The audience.
+        audience: AudienceName,
+        /// How many there would be.
+        keys: u64,
+    },
+    /// The audience was disabled or deleted.
+    #[error("{audience} is {}; nothing was changed", state.as_str())]
+    NotLive {
+        /// The audience.
+        audience: AudienceName,
+        /// What it is instead.
+        state: State,
+    },
     /// Another file came in its place while it was being read.
     #[error("{path} was replaced while it was read")]
     Replaced {
@@ -134,12 +162,15 @@ impl StoreError {
             | Self::Backend { .. }
             | Self::Stalled { .. }
             | Self::Sign { .. }
+            | Self::TooManyDeltas { .. }
+            | Self::NotLive { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } => Fault::Digest.as_str(),
             Self::NotFound { .. } => "not_found",
             Self::Signature { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),
+            Self::Delta { source, .. } => source.fault().as_str(),
         }
     }
 

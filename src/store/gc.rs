@@ -30,10 +30,11 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use super::deltas::{delta_name, deltas_path};
 use super::{
     Listed, Publication, Store, StoreError, audience_path, current_path, manifest_path, trust::signature_path,
 };
-use crate::snapshot::{AudienceName, Manifest};
+use crate::snapshot::{AudienceName, DeltaEntry, Digest, Manifest};
 
 /// Objects removed at a time.
 const PARALLEL_DELETES: usize = 16;
@@ -56,7 +57,9 @@ pub struct Collected {
     pub removed_generations: Vec<u64>,
     /// Chunks that went.
     pub removed_chunks: u64,
-    /// Their bytes.
+    /// Deltas that went: merged into others, or taken up by generations that are kept.
+    pub removed_deltas: u64,
+    /// The bytes of both.
     pub removed_bytes: u64,
     /// Chunks that nothing kept needs, but that are too young to go.
     pub young_chunks: u64,
@@ -72,12 +75,16 @@ struct Condemned {
     /// Those of them that have no manifest, and will not get one.
     left_over: BTreeSet<u64>,
     chunks: BTreeMap<String, u64>,
+    deltas: BTreeMap<String, u64>,
     young_chunks: u64,
 }
 
 impl Condemned {
     fn is_empty(&self) -> bool {
-        self.generations.is_empty() && self.left_over.is_empty() && self.chunks.is_empty()
+        self.generations.is_empty()
+            && self.left_over.is_empty()
+            && self.chunks.is_empty()
+            && self.deltas.is_empty()
     }
 
     fn collected(&self) -> Collected {
@@ -85,7 +92,8 @@ impl Condemned {
             kept_generations: self.kept.clone(),
             removed_generations: self.generations.iter().copied().collect(),
             removed_chunks: self.chunks.len() as u64,
-            removed_bytes: self.chunks.values().sum(),
+            removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count() as u64,
+            removed_bytes: self.chunks.values().chain(self.deltas.values()).sum(),
             young_chunks: self.young_chunks,
         }
     }
@@ -113,7 +121,7 @@ impl Store {
         if self.live(audience).await?.is_none() {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
-        let _lock = self.lock(audience).await?;
+        let _locks = (self.lock(audience).await?, self.lock_current(audience).await?);
         let condemned = self.condemned(audience, retention, SystemTime::now()).await?;
         if self.is_directory() {
             self.remove(audience, &condemned, || true).await?;
@@ -136,6 +144,7 @@ impl Store {
         still.generations.retain(|generation| condemned.generations.contains(generation));
         still.left_over.retain(|generation| condemned.left_over.contains(generation));
         still.chunks.retain(|name, _| condemned.chunks.contains_key(name));
+        still.deltas.retain(|name, _| condemned.deltas.contains_key(name));
         // Past its minimum age another gc may take the mark over and end it. Without one nobody else is at work.
         let in_time = || retention.min_age.is_zero() || begun.elapsed() < retention.min_age / 2;
         // After a failure the mark stays: a delete whose answer was lost may yet be done.
@@ -153,7 +162,8 @@ impl Store {
     ) -> Result<Condemned, StoreError> {
         let live = self.live(audience).await?;
         let live = live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
-        let live = live.current.generation;
+        let current = live.current;
+        let live = current.generation;
         let is_young = |meta: &ObjectMeta| {
             now.duration_since(meta.last_modified.into()).is_ok_and(|age| age < retention.min_age)
                 || SystemTime::from(meta.last_modified) > now
@@ -168,6 +178,11 @@ impl Store {
                 condemned.generations.insert(*generation);
             }
         }
+        // None between two that are kept: what it took up, the older one would need if it were live again.
+        if let Some(oldest) = condemned.kept.first().copied() {
+            condemned.kept.extend(condemned.generations.split_off(&oldest));
+            condemned.kept.sort_unstable();
+        }
         let has_manifest: BTreeSet<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
         for (generation, meta) in &signatures {
             condemned.signed.insert(*generation);
@@ -176,6 +191,8 @@ impl Store {
             }
         }
         let mut needed = BTreeSet::new();
+        let mut deltas: BTreeSet<String> =
+            current.deltas.iter().chain(&current.tombstones).map(delta_name).collect();
         for generation in &condemned.kept {
             let manifest = match self.manifest_of(audience, *generation).await {
                 // Gone since it was listed: a loader that lost has tidied up.
@@ -184,6 +201,16 @@ impl Store {
                 manifest => manifest?.0,
             };
             needed.extend(manifest.chunks().iter().map(|entry| format!("{}.chunk", entry.digest)));
+            deltas.extend(manifest.folded_deltas().map(delta_name));
+        }
+        for object in self.list(&deltas_path(audience)).await? {
+            let Some(name) = object.location.filename() else { continue };
+            // What an append has written and not yet named is beyond every CURRENT that could be read.
+            let delta = name.strip_suffix(".minisig").unwrap_or(name);
+            let is_old = delta_sequence(delta).is_some_and(|last| last <= current.sequence);
+            if is_old && !deltas.contains(delta) && !is_young(&object) {
+                condemned.deltas.insert(name.to_owned(), object.size);
+            }
         }
         for object in self.list(&chunks_path(audience)).await? {
             let Some(name) = object.location.filename().filter(|name| is_chunk(name)) else { continue };
@@ -232,10 +259,12 @@ impl Store {
         for generation in signed.chain(&condemned.left_over) {
             remove(signature_path(&manifest_path(audience, *generation))).await?;
         }
-        let folder = chunks_path(audience);
-        let paths: Vec<Path> =
-            condemned.chunks.keys().map(|name| folder.clone().join(name.as_str())).collect();
-        stream::iter(paths).map(remove).buffer_unordered(PARALLEL_DELETES).try_collect().await
+        let paths = |folder: Path, files: &BTreeMap<String, u64>| -> Vec<Path> {
+            files.keys().map(|name| folder.clone().join(name.as_str())).collect()
+        };
+        let mut files = paths(chunks_path(audience), &condemned.chunks);
+        files.extend(paths(deltas_path(audience), &condemned.deltas));
+        stream::iter(files).map(remove).buffer_unordered(PARALLEL_DELETES).try_collect().await
     }
 }
 
@@ -246,6 +275,7 @@ impl Publication<'_> {
             return Ok(());
         }
         self.is_not_condemned(manifest).await?;
+        self.deltas_survive_gc(manifest.folded_deltas().cloned().collect()).await?;
         let listed = self.store().list(&chunks_path(self.audience())).await?;
         let held: HashMap<&str, u64> =
             listed.iter().filter_map(|object| Some((object.location.filename()?, object.size))).collect();
@@ -258,6 +288,27 @@ impl Publication<'_> {
             true => Ok(()),
             false => {
                 Err(self.conflict("a gc removed a chunk that this generation needs; run this again".into()))
+            }
+        }
+    }
+
+    /// That no gc has removed, or is about to remove, one of these deltas. To be asked once a manifest that names them, or that
+    /// is older than one that does, is in the store.
+    pub(super) async fn deltas_survive_gc(&self, deltas: Vec<DeltaEntry>) -> Result<(), StoreError> {
+        let names: BTreeSet<String> = deltas.iter().map(delta_name).collect();
+        if self.store().is_directory() || names.is_empty() {
+            return Ok(());
+        }
+        let mark = self.store().read_mark(self.audience()).await?;
+        let listed = self.store().list(&deltas_path(self.audience())).await?;
+        let held: BTreeSet<&str> = listed.iter().filter_map(|object| object.location.filename()).collect();
+        let is_safe = |name: &String| {
+            held.contains(&**name) && !mark.as_ref().is_some_and(|mark| mark.deltas.contains(name))
+        };
+        match names.iter().all(is_safe) {
+            true => Ok(()),
+            false => {
+                Err(self.conflict("a gc removed a delta that this generation needs; run this again".into()))
             }
         }
     }
@@ -276,6 +327,13 @@ impl Publication<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// Of a delta's name, the sequence of the `CURRENT` that first named it. Nothing with another name is ever removed.
+fn delta_sequence(name: &str) -> Option<u64> {
+    let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
+    Digest::try_from(digest.to_owned()).ok()?;
+    last.parse().ok()
 }
 
 fn chunks_path(audience: &AudienceName) -> Path {

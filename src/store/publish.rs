@@ -13,23 +13,27 @@
 //! there. What a gc may have removed meanwhile is looked at between the manifest and `CURRENT`.
 
 mod lock;
+mod rollback;
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
 
-use super::{Live, Store, StoreError, chunk_path, current_path, manifest_path, trust::signature_path};
-use crate::snapshot::{AudienceName, BuiltChunk, Current, Digest, Manifest};
+use super::trust::signature_path;
+use super::{Live, Store, StoreError, chunk_path, manifest_path};
+use crate::snapshot::{
+    AudienceName, BuiltChunk, BuiltDelta, Current, DeltaEntry, Digest, Folded, Manifest, State,
+};
 
-/// Chunks whose sizes are asked for at a time.
-const PARALLEL_LOOKUPS: usize = 16;
 /// A chunk that is not of the live generation and older than this is written again. Half of gc's usual `--min-age`, so that
 /// the rest of the publish has the other half.
 const FRESH: Duration = Duration::from_secs(30 * 60);
+
+/// So often `CURRENT` is written again because deltas were published just then.
+const MAX_TRIES: u32 = 100;
 
 /// What was live when the work began.
 #[derive(Debug, Clone)]
@@ -39,7 +43,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// The audience.
+    /// The audience that is to be published.
     pub const fn audience(&self) -> &AudienceName {
         &self.audience
     }
@@ -47,6 +51,44 @@ impl Base {
     /// The live `CURRENT`, if there was one.
     pub fn current(&self) -> Option<&Current> {
         self.live.as_ref().map(|live| &live.current)
+    }
+
+    /// What a build that takes up these deltas says of itself; `None` if nothing was live.
+    pub fn folded(&self) -> Option<Folded> {
+        self.current().map(|current| Folded { through: current.sequence, ..Folded::default() })
+    }
+
+    /// That nobody published a generation since. Deltas may have come: those are kept.
+    fn is_live_still(&self, live: Option<&Live>) -> Result<(), StoreError> {
+        let published = |live: Option<&Live>| live.map_or(0, |live| live.current.published_sequence());
+        if published(live) == published(self.live.as_ref()) {
+            return Ok(());
+        }
+        let now = live.map_or(0, |live| live.current.generation);
+        let then = self.live.as_ref().map_or(0, |live| live.current.generation);
+        let reason = format!("generation {now} was published since this work began at generation {then}");
+        Err(StoreError::Conflict { audience: self.audience.clone(), reason })
+    }
+}
+
+/// The deltas that go with a generation that is made live.
+#[derive(Debug)]
+struct Carried {
+    /// Of what is live then: those that came after this sequence.
+    through: u64,
+    /// Before them, by the generation that has taken them up.
+    older: Vec<Vec<DeltaEntry>>,
+    /// See [`Current::rolled_back_through`].
+    rolled_back_through: Option<u64>,
+}
+
+impl Carried {
+    /// What a generation has not taken up.
+    fn over(manifest: &Manifest) -> Self {
+        let (through, residual) =
+            manifest.folded().map_or((0, None), |folded| (folded.through, folded.residual.clone()));
+        let older = residual.into_iter().map(|residual| vec![residual]).collect();
+        Self { through, older, rolled_back_through: None }
     }
 }
 
@@ -83,13 +125,7 @@ impl Store {
         self.writable()?;
         let lock = self.lock(&audience).await?;
         let live = self.live(&audience).await?;
-        let sequence = |live: Option<&Live>| live.map_or(0, |live| live.current.sequence);
-        if sequence(live.as_ref()) != sequence(base.live.as_ref()) {
-            let now = live.as_ref().map_or(0, |live| live.current.generation);
-            let then = base.live.as_ref().map_or(0, |live| live.current.generation);
-            let reason = format!("generation {now} was published since this work began at generation {then}");
-            return Err(StoreError::Conflict { audience, reason });
-        }
+        base.is_live_still(live.as_ref())?;
         // Past every manifest or signature of one, also what a publish left behind that was killed, and past what was rolled
         // back from.
         let published = self.manifests(&audience).await?.highest();
@@ -100,7 +136,7 @@ impl Store {
             Some(live) if !self.is_directory() => self.chunks_of(&audience, &live.current).await?,
             _ => HashSet::new(),
         };
-        Ok(Publication { store: self, base: Base { audience, live }, generation, safe_chunks, _lock: lock })
+        Ok(Publication { store: self, base, generation, safe_chunks, _lock: lock })
     }
 
     /// The chunks of what is live. None if its manifest is refused, or gone: then what is published now makes it good.
@@ -147,7 +183,7 @@ impl Publication<'_> {
             Ok(meta) if meta.size == chunk.entry.size_bytes => {
                 let held = match self.store.is_directory() {
                     // Compared and not believed: a file that has rotted is made good by the next build.
-                    true => self.holds(&path, &chunk.bytes).await?,
+                    true => self.store.held(&path, &chunk.bytes).await?.is_some(),
                     // An object store keeps checksums of its own, and comparing would fetch the whole snapshot. What has lain
                     // there for long without being live is written again all the same: a gc may be about to remove it.
                     false => self.safe_chunks.contains(&chunk.entry.digest) || is_fresh(&meta),
@@ -163,6 +199,15 @@ impl Publication<'_> {
         Ok(true)
     }
 
+    /// Writes a delta that the manifest is to name as its residual.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
+        self.store.put_delta(&self.base.audience, delta).await
+    }
+
     /// Writes the manifest and makes it live.
     ///
     /// # Errors
@@ -176,13 +221,14 @@ impl Publication<'_> {
     pub async fn commit(self, manifest: &Manifest) -> Result<u64, StoreError> {
         assert_eq!(manifest.audience(), &self.base.audience, "the manifest is of the publication's audience");
         assert_eq!(manifest.generation(), self.generation, "the manifest is of the publication's generation");
+        let manifest = &self.with_taken_up(manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(&self.base.audience, self.generation);
         // Written once: a second writer of the same generation loses here.
-        self.put_signed(&path, bytes.clone(), PutMode::Create).await?;
+        self.store.put_signed(&self.base.audience, &path, bytes.clone(), PutMode::Create).await?;
         let done = async {
             self.survives_gc(manifest).await?;
-            self.point_at(self.generation, &bytes, None).await
+            self.point_at(self.generation, &bytes, None, &Carried::over(manifest)).await
         };
         match done.await {
             Ok(()) => Ok(self.generation),
@@ -193,6 +239,17 @@ impl Publication<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Names the deltas that the generation has taken up by what is live now: those that the build read may have been merged
+    /// since, and removed. With them may come younger changes, which are applied again where these are.
+    async fn with_taken_up(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
+        let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
+        let live = self.store.live(&self.base.audience).await?;
+        self.base.is_live_still(live.as_ref())?;
+        let deltas = live.into_iter().flat_map(|live| live.current.deltas);
+        let deltas = deltas.filter(|delta| delta.first <= folded.through).collect();
+        Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }
 
     /// Removes the manifest that nothing names. What matters is why, not whether this went well.
@@ -212,84 +269,55 @@ impl Publication<'_> {
         }
     }
 
-    /// Makes an older generation live again, after looking that every chunk of it is there.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole, [`StoreError::Conflict`] if somebody
-    /// else published meanwhile, or a gc is removing it.
-    pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
-        let audience = &self.base.audience;
-        let (manifest, bytes) = self.store.manifest_of(audience, generation).await?;
-        if !self.store.is_directory() {
-            // Written again as it is, it is new to a gc, which leaves alone what is new, and all that it names.
-            self.refresh_signature(&manifest_path(audience, generation)).await?;
-            self.put(&manifest_path(audience, generation), bytes.clone(), PutMode::Overwrite).await?;
-            self.is_not_condemned(&manifest).await?;
-        }
-        let mut lookups = Vec::new();
-        for entry in manifest.chunks() {
-            lookups.push(async move {
-                Ok::<_, StoreError>((entry, self.store.chunk_size(audience, entry).await?))
-            });
-        }
-        let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
-        while let Some((entry, found)) = sizes.try_next().await? {
-            if found != entry.size_bytes {
-                let source = crate::snapshot::ChunkError::Length { found, expected: entry.size_bytes };
-                return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
-            }
-        }
-        // A reader may still hold what was live before an earlier rollback, so that stays the mark. Only going forward again,
-        // to what was rolled back from, is no rollback.
-        let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
-        self.point_at(generation, &bytes, from).await
-    }
-
-    /// Whether the object is these bytes.
-    async fn holds(&self, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
-        let failed = |source| StoreError::backend("read", path, source);
-        let held =
-            self.store.objects(path)?.get(path).await.map_err(failed)?.bytes().await.map_err(failed)?;
-        Ok(held == bytes)
-    }
-
+    /// Makes a generation live, with the deltas that are carried over. Deltas may be published meanwhile: then
+    /// it is done again over them.
     async fn point_at(
         &self,
         generation: u64,
         manifest: &[u8],
         rolled_back_from: Option<u64>,
+        carried: &Carried,
     ) -> Result<(), StoreError> {
-        let sequence = self.base.current().map_or(0, |current| current.sequence).saturating_add(1);
-        let current = Current::new(sequence, generation, manifest, rolled_back_from);
-        let mode = match &self.base.live {
-            // The lock is held and CURRENT was compared under it: the rename cannot overwrite another's.
-            _ if self.store.is_directory() => PutMode::Overwrite,
-            None => PutMode::Create,
-            Some(live) => PutMode::Update(live.version.clone()),
-        };
-        self.put_if(&current_path(&self.base.audience), current.to_bytes(), mode).await
-    }
-
-    /// Writes on a condition. An answer may be lost after the store did as it was told, and the client's own second try is then
-    /// refused: so whatever goes wrong, what lies there decides.
-    pub(super) async fn put_if(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
-        let written = self.put(path, bytes.clone(), mode).await;
-        if written.is_err() && !self.store.is_directory() && self.holds(path, &bytes).await.unwrap_or(false) {
-            return Ok(());
-        }
-        written
-    }
-
-    pub(super) async fn put(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
-        let options = PutOptions { mode, ..PutOptions::default() };
-        let put = self.store.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await;
-        put.map(|_| ()).map_err(|source| match source {
-            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
-                self.conflict(format!("{} was written by another loader meanwhile", audience_relative(path)))
+        let audience = &self.base.audience;
+        let mut tried: Option<Current> = None;
+        for tries in 0.. {
+            let _lock = self.store.lock_current(audience).await?;
+            let live = self.store.live(audience).await?;
+            let is_done = |live: &Live, tried: &Current| {
+                live.current.published_sequence() == tried.sequence
+                    && live.current.manifest_sha256 == tried.manifest_sha256
+            };
+            // Its answer was lost, and something was appended to it before it could be looked for.
+            if live.as_ref().zip(tried.as_ref()).is_some_and(|(live, tried)| is_done(live, tried)) {
+                return Ok(());
             }
-            source => StoreError::backend("write", path, source),
-        })
+            self.base.is_live_still(live.as_ref())?;
+            let was = live.as_ref().map(|live| &live.current);
+            let sequence = was.map_or(0, |current| current.sequence).saturating_add(1);
+            let mut current = Current::new(sequence, generation, manifest, rolled_back_from);
+            if let Some(was) = was {
+                let newer = was.deltas.iter().filter(|delta| delta.last > carried.through).cloned().collect();
+                let groups = [&carried.older[..], &[newer]].concat();
+                current.deltas = self.store.joined(audience, sequence, &groups).await?;
+                current.rolled_back_through = carried
+                    .rolled_back_through
+                    .map(|through| through.max(was.rolled_back_through.unwrap_or(0)));
+                current.tombstones.clone_from(&was.tombstones);
+                current.appended_unix_seconds = was.appended_unix_seconds;
+                current.state = if was.state == State::Deleted { State::Live } else { was.state };
+                current.expires_unix_seconds = was.expires_unix_seconds;
+            }
+            match self.store.replace_current(audience, live.as_ref(), &current).await {
+                // By an append, or by another loader: the next look tells.
+                Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(current),
+                done => return done.map(|_| ()),
+            }
+        }
+        unreachable!("the last try is returned")
+    }
+
+    async fn put(&self, path: &Path, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+        self.store.put(&self.base.audience, path, bytes, mode).await.map(|_| ())
     }
 
     pub(super) fn conflict(&self, reason: String) -> StoreError {
@@ -302,8 +330,4 @@ impl Publication<'_> {
 fn is_fresh(meta: &ObjectMeta) -> bool {
     let age = SystemTime::now().duration_since(meta.last_modified.into());
     age.is_ok_and(|age| age < FRESH)
-}
-
-fn audience_relative(path: &Path) -> String {
-    path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/")
 }

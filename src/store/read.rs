@@ -31,9 +31,9 @@ use crate::snapshot::{
 };
 
 /// How often one chunk goes on after a failure.
-const MAX_RESUMES: u32 = 4;
+pub(super) const MAX_RESUMES: u32 = 4;
 /// Before the first of these; doubled for each further one.
-const RESUME_DELAY: Duration = Duration::from_millis(100);
+pub(super) const RESUME_DELAY: Duration = Duration::from_millis(100);
 
 /// Gets a chunk's bytes as they come, before they are verified. Called on the blocking pool; must not fail.
 pub trait Copyist: Send + 'static {
@@ -180,7 +180,7 @@ impl Store {
                 }
                 // A file that ends before the range starts is reported as a bad range: it is a file that is too short.
                 Some(failure) if matches!(failure.error, StoreError::Backend { .. }) => {
-                    return Err(self.too_short(&path, entry).await.unwrap_or(failure.error));
+                    return Err(self.too_short(&path, entry.size_bytes).await.unwrap_or(failure.error));
                 }
                 Some(failure) => return Err(failure.error),
             }
@@ -200,11 +200,12 @@ impl Store {
         Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
     }
 
-    async fn too_short(&self, path: &Path, entry: &ChunkEntry) -> Option<StoreError> {
+    /// That an object is not as long as it should be, if that is so.
+    pub(super) async fn too_short(&self, path: &Path, expected: u64) -> Option<StoreError> {
         let head = self.objects(path).ok()?;
-        let meta = tokio::time::timeout(self.stall_timeout, head.head(path)).await.ok()?.ok()?;
-        let source = ChunkError::Length { found: meta.size, expected: entry.size_bytes };
-        (meta.size != entry.size_bytes).then(|| StoreError::Chunk { path: path.to_string(), source })
+        let found = tokio::time::timeout(self.stall_timeout, head.head(path)).await.ok()?.ok()?.size;
+        let source = ChunkError::Length { found, expected };
+        (found != expected).then(|| StoreError::Chunk { path: path.to_string(), source })
     }
 
     /// Reads chunks of a manifest, `parallel` at a time, and hands each over with its entry as it arrives, in any order.

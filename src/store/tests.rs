@@ -1,6 +1,7 @@
 //! One suite over every kind of store that can be written to: a directory, which locks; memory, which puts conditionally as
 //! buckets do; and a real S3 server, if `tests/stores/run.sh` has started one.
 
+mod appending;
 mod collecting;
 mod crashes;
 mod faults;
@@ -22,7 +23,7 @@ use super::read::piece::PIECE_BYTES;
 use super::*;
 use crate::device::DeviceKey;
 use crate::filter::{FilterKind, FilterSpec};
-use crate::snapshot::{BuildReport, BuiltChunk, Manifest, ManifestBuilder, Snapshot, chunk_runs};
+use crate::snapshot::{BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, Snapshot, chunk_runs};
 
 /// A store, and the directory under it if it is one.
 struct Place {
@@ -66,13 +67,13 @@ impl Place {
         self.folder.as_ref().expect("a directory").path().join(audience().as_str())
     }
 
-    /// Every object with its bytes, but for the lock file.
+    /// Every object with its bytes, but for the lock files.
     async fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let root = Path::default();
         let objects = self.store.objects(&root).unwrap();
         let listing: Vec<_> = objects.list(None).try_collect().await.unwrap();
         let mut files = BTreeMap::new();
-        for object in listing.iter().filter(|object| object.location.filename() != Some("LOCK")) {
+        for object in listing.iter().filter(|object| !object.location.as_ref().ends_with("LOCK")) {
             let bytes = objects.get(&object.location).await.unwrap().bytes().await.unwrap();
             files.insert(object.location.to_string(), bytes.to_vec());
         }
@@ -115,7 +116,8 @@ impl Place {
         let mut chunks = BTreeMap::new();
         let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
         self.store.chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
-        Ok(Snapshot::assemble(manifest, chunks.into_values().collect()))
+        let overlay = self.store.overlay(&audience(), &live.current, &Overlay::default()).await?;
+        Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
     }
 
     /// Asserts that readers see `generation`, whole, with these keys.

@@ -25,8 +25,9 @@ use object_store::path::Path;
 pub use io::Signed;
 pub use key::{ACCEPTED_KEYS, PublicKey, PublicKeyError};
 
+use super::deltas::delta_path;
 use super::manifest_path;
-use crate::snapshot::AudienceName;
+use crate::snapshot::{AudienceName, DeltaEntry};
 
 /// Of a signature's file. One of ours has about 350.
 pub const MAX_SIGNATURE_BYTES: u64 = 4096;
@@ -72,6 +73,20 @@ impl Trust {
         manifest: &Signed,
     ) -> Result<(), SignatureError> {
         self.check(&manifest_path(audience, generation), manifest)
+    }
+
+    /// The same of a delta.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureError`], unless nothing needs to be signed.
+    pub fn check_delta(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        delta: &Signed,
+    ) -> Result<(), SignatureError> {
+        self.check(&delta_path(audience, entry), delta)
     }
 
     /// Whether what was read at `path` may be parsed.

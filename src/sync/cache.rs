@@ -5,6 +5,7 @@
 //! {cache_dir}/{audience}/{generation}.json   its manifest, and that of one that is being loaded; with public keys also
 //!                                            {generation}.json.minisig
 //! {cache_dir}/{audience}/{digest}.chunk      their chunks
+//! {cache_dir}/{audience}/{digest}.delta      and deltas, with public keys also {digest}.delta.minisig
 //! {cache_dir}/{audience}/{random}.tmp        being written
 //! ```
 //!
@@ -19,7 +20,7 @@
 //! the store would have told it better.
 
 mod files;
-mod manifests;
+mod signed;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,9 +28,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use files::Copy;
 use files::{Trouble, prune, read_at_most, verified, write};
-use manifests::{read_manifest, write_manifest};
+use signed::{read_signed, write_signed};
 
-use crate::snapshot::{AudienceName, Chunk, ChunkEntry, Current, MAX_CURRENT_BYTES, Manifest};
+use crate::snapshot::{
+    AudienceName, Chunk, ChunkEntry, Current, Delta, DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES,
+    Manifest,
+};
 use crate::store::{Signed, Trust};
 use crate::telemetry::Telemetry;
 
@@ -59,7 +63,7 @@ impl Cache {
         let generation = manifest.generation();
         on_disk(move || {
             let made = std::fs::create_dir_all(&folder);
-            let made = made.and_then(|()| write_manifest(&folder, generation, &file));
+            let made = made.and_then(|()| write_signed(&folder, &format!("{generation}.json"), &file));
             trouble.tell(&folder, made);
         })
         .await;
@@ -77,6 +81,34 @@ impl Cache {
         Copy::new(self.folder(manifest.audience()), format!("{}.chunk", entry.digest), &self.trouble)
     }
 
+    /// A delta, verified; `None` if it is not there, or not right.
+    pub(super) async fn delta(&self, audience: &AudienceName, entry: &DeltaEntry) -> Option<Delta> {
+        let (folder, name) = (self.folder(audience), format!("{}.delta", entry.sha256));
+        let (trouble, trust) = (Arc::clone(&self.trouble), self.trust.clone());
+        let (audience, entry) = (audience.clone(), entry.clone());
+        let read = move || {
+            let file = read_signed(&folder, &name, entry.size_bytes(), &trust).ok()?;
+            if let Err(error) = trust.check_delta(&audience, &entry, &file) {
+                trouble.doubt(&folder.join(&name), &error);
+                return None;
+            }
+            let parsed = Delta::parse(&file.bytes, &entry);
+            parsed.map_err(|error| trouble.distrust(&folder.join(&name), &error)).ok()
+        };
+        on_disk(read).await.flatten()
+    }
+
+    /// Keeps a delta that was verified.
+    pub(super) async fn put_delta(&self, audience: &AudienceName, entry: &DeltaEntry, file: Signed) {
+        let (folder, trouble) = (self.folder(audience), Arc::clone(&self.trouble));
+        let name = format!("{}.delta", entry.sha256);
+        on_disk(move || {
+            let made = std::fs::create_dir_all(&folder).and_then(|()| write_signed(&folder, &name, &file));
+            trouble.tell(&folder, made);
+        })
+        .await;
+    }
+
     /// All of this generation was verified: it is what a start without the store will serve. Removes what it does not need.
     pub(super) async fn commit(&self, manifest: &Manifest, current: &Current) {
         let (audience, folder) = (manifest.audience(), self.folder(manifest.audience()));
@@ -90,7 +122,7 @@ impl Cache {
                 return there;
             }
             let written = write(&folder, "CURRENT", &ours.to_bytes());
-            let pruned = written.and_then(|()| prune(&folder, &manifest, &trust));
+            let pruned = written.and_then(|()| prune(&folder, &manifest, &ours, &trust));
             trouble.tell(&folder, pruned);
             Some(ours)
         })
@@ -106,7 +138,9 @@ impl Cache {
         let trust = self.trust.clone();
         let last = on_disk(move || {
             let current = read_current(&folder)?;
-            let file = read_manifest(&folder, current.generation, &trust).ok()?;
+            let file =
+                read_signed(&folder, &format!("{}.json", current.generation), MAX_MANIFEST_BYTES, &trust)
+                    .ok()?;
             let path = folder.join(format!("{}.json", current.generation));
             if let Err(error) = trust.check_manifest(&name, current.generation, &file) {
                 trouble.doubt(&path, &error);

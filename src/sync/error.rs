@@ -18,6 +18,12 @@ pub enum SyncError {
         /// The audience.
         audience: AudienceName,
     },
+    /// The audience was deleted on purpose.
+    #[error("audience {audience} was deleted: take it out of the config, or publish it again")]
+    Deleted {
+        /// The audience.
+        audience: AudienceName,
+    },
     /// `CURRENT` is older than what was read before.
     #[error(
         "CURRENT is stale: it names generation {found}, generation {served} is served and no rollback is recorded"
@@ -57,7 +63,7 @@ impl SyncError {
     pub const fn cause(&self) -> &'static str {
         match self {
             Self::Store(error) => error.cause(),
-            Self::NotPublished { .. } => "not_found",
+            Self::NotPublished { .. } | Self::Deleted { .. } => "not_found",
             Self::Stale { .. } => "stale",
             Self::TooLarge { .. } | Self::NoRoom { .. } => "too_large",
             Self::Internal => "internal",
@@ -85,10 +91,11 @@ impl SyncError {
                 StoreError::Manifest { .. }
                     | StoreError::Signature { .. }
                     | StoreError::Chunk { .. }
+                    | StoreError::Delta { .. }
                     | StoreError::Replaced { .. }
             ),
             Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
-            Self::NotPublished { .. } | Self::Stale { .. } => false,
+            Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::SyncError;
 use super::cache::Cache;
 use super::headroom::Headroom;
 use crate::catalog::Audience;
-use crate::snapshot::{Chunk, ChunkEntry, Current, Digest, Manifest, Snapshot};
+use crate::snapshot::{Chunk, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot};
 use crate::store::{Store, StoreError};
 use crate::telemetry::{ChunkSource, Telemetry};
 
@@ -38,7 +38,9 @@ impl Loader<'_> {
     /// The generation that `current` names, sharing what it has in common with the one being served.
     pub(super) async fn load(&self, audience: &Audience, current: &Current) -> Result<Snapshot, SyncError> {
         let (manifest, file) = self.store.manifest_named(&audience.name, current).await?;
-        let (mut chunks, missing) = self.admit(audience, &manifest)?;
+        let (mut chunks, missing) = self.admit(audience, &manifest, current)?;
+        // Before the chunks, which may take minutes: what is named now may be merged and removed by then.
+        let overlay = self.overlay(audience, current).await?;
         if let Some(cache) = self.cache {
             cache.begin(&manifest, file).await;
         }
@@ -52,14 +54,53 @@ impl Loader<'_> {
             chunks.insert(*chunk.digest(), Arc::new(chunk));
         }
         drop(reads);
-        Ok(assemble(manifest, &chunks))
+        Ok(assemble(manifest, &chunks).with_overlay(overlay))
+    }
+
+    /// The generation that is held, with what `current` now says over it.
+    pub(super) async fn refresh(
+        &self,
+        audience: &Audience,
+        held: &Snapshot,
+        current: &Current,
+    ) -> Result<Snapshot, SyncError> {
+        self.admit(audience, held.manifest(), current)?;
+        Ok(held.with_overlay(self.overlay(audience, current).await?))
+    }
+
+    /// The deltas of `current`: from what is served, or from the cache, or else from the store and into the cache.
+    async fn overlay(&self, audience: &Audience, current: &Current) -> Result<Overlay, SyncError> {
+        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
+        for entry in current.deltas.iter().chain(&current.tombstones) {
+            deltas.push(self.delta(audience, entry).await?);
+        }
+        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
+        Ok(Overlay::new(current, deltas, tombstones))
+    }
+
+    async fn delta(&self, audience: &Audience, entry: &DeltaEntry) -> Result<Arc<Delta>, StoreError> {
+        let held = audience.snapshot.as_ref().and_then(|snapshot| snapshot.overlay().held(entry));
+        if let Some(delta) = held {
+            return Ok(Arc::clone(delta));
+        }
+        if let Some(cache) = self.cache
+            && let Some(delta) = cache.delta(&audience.name, entry).await
+        {
+            return Ok(Arc::new(delta));
+        }
+        let (delta, file) = self.store.delta_and_file(&audience.name, entry).await?;
+        if let Some(cache) = self.cache {
+            cache.put_delta(&audience.name, entry, file).await;
+        }
+        Ok(Arc::new(delta))
     }
 
     /// The generation that was verified last by whoever uses the cache, from the cache alone; `None` if any of it is not there.
     pub(super) async fn load_cached(&self, audience: &Audience) -> Option<(Current, Snapshot)> {
         let cache = self.cache?;
         let (current, manifest) = cache.last(&audience.name).await?;
-        let (mut chunks, missing) = self.admit(audience, &manifest).ok()?;
+        let (mut chunks, missing) = self.admit(audience, &manifest, &current).ok()?;
+        let overlay = self.cached_overlay(audience, &current).await?;
         let reads = missing.iter().map(|entry| cache.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
         while let Some(read) = reads.next().await {
@@ -68,7 +109,18 @@ impl Loader<'_> {
             chunks.insert(*chunk.digest(), Arc::new(chunk));
         }
         drop(reads);
-        Some((current, assemble(manifest, &chunks)))
+        let snapshot = assemble(manifest, &chunks).with_overlay(overlay);
+        Some((current, snapshot))
+    }
+
+    /// All of them or nothing: without a removal a device would come back.
+    async fn cached_overlay(&self, audience: &Audience, current: &Current) -> Option<Overlay> {
+        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
+        for entry in current.deltas.iter().chain(&current.tombstones) {
+            deltas.push(Arc::new(self.cache?.delta(&audience.name, entry).await?));
+        }
+        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
+        Some(Overlay::new(current, deltas, tombstones))
     }
 
     /// The chunks that are held, and the entries of those that are not, if there is room for them.
@@ -76,8 +128,12 @@ impl Loader<'_> {
         &self,
         audience: &Audience,
         manifest: &Manifest,
+        current: &Current,
     ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
-        let (size_bytes, limit_bytes) = (manifest.size_bytes(), self.max_snapshot_bytes);
+        let deltas = || current.deltas.iter().chain(&current.tombstones);
+        let delta_bytes = deltas().map(DeltaEntry::size_bytes).fold(0, u64::saturating_add);
+        let size_bytes = manifest.size_bytes().saturating_add(delta_bytes);
+        let limit_bytes = self.max_snapshot_bytes;
         if size_bytes > limit_bytes {
             return Err(SyncError::TooLarge { size_bytes, limit_bytes });
         }
@@ -88,7 +144,12 @@ impl Loader<'_> {
         };
         let missing: Vec<_> = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
         // All but a thousandth of a file are its filters.
-        let needed_bytes = missing.iter().map(|entry| entry.size_bytes).sum();
+        let chunk_bytes: u64 = missing.iter().map(|entry| entry.size_bytes).sum();
+        let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
+        let is_missing = |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
+        // A delta is in memory twice while it is read.
+        let delta_bytes: u64 = deltas().filter(is_missing).map(|entry| 2 * entry.size_bytes()).sum();
+        let needed_bytes = chunk_bytes.saturating_add(delta_bytes);
         match self.headroom.available_bytes() {
             Some(available_bytes) if needed_bytes > available_bytes => {
                 Err(SyncError::NoRoom { needed_bytes, available_bytes })

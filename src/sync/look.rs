@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use super::load::Loader;
 use super::{LastSync, Sync, SyncError, chain, now_unix_seconds, pace};
 use crate::catalog::Audience;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, State};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
@@ -61,11 +61,16 @@ impl Sync {
         };
         if let Some(snapshot) = &snapshot {
             let manifest = snapshot.manifest();
+            let [added, removed, tombstones] = snapshot.overlay().keys();
             tracing::info!(
                 audience = name,
                 generation = manifest.generation(),
+                sequence = snapshot.overlay().sequence(),
                 keys = manifest.keys(),
                 size_bytes = manifest.size_bytes(),
+                added,
+                removed,
+                tombstones,
                 seconds = duration.as_secs_f64(),
                 "snapshot loaded"
             );
@@ -95,7 +100,22 @@ impl Sync {
         if let Some(result) = seen.skips(&current) {
             return Ok((Look::Skipped(result), None));
         }
-        let loaded = self.loader().load(audience, &current).await;
+        if current.state == State::Deleted {
+            // What is held is kept, as whoever deleted it by mistake builds it anew; it only answers nothing.
+            let held =
+                audience.snapshot.as_ref().ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
+            seen.accept(&current);
+            let snapshot = held.with_overlay(held.overlay().clone().under(&current));
+            return Ok((Look::Loaded, Some(Arc::new(snapshot))));
+        }
+        let held = audience
+            .snapshot
+            .as_ref()
+            .filter(|_| current.generation == served && seen.is_of_accepted(&current));
+        let loaded = match held {
+            Some(held) => self.loader().refresh(audience, held, &current).await,
+            None => self.loader().load(audience, &current).await,
+        };
         let seen = self.seen.entry(name.clone()).or_default();
         match loaded {
             Ok(snapshot) => {

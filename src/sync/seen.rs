@@ -1,6 +1,6 @@
 //! What is remembered of an audience between looks: which `CURRENT` is newer, and what was refused.
 
-use crate::snapshot::Current;
+use crate::snapshot::{Current, Digest};
 use crate::store::Live;
 
 /// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
@@ -13,6 +13,8 @@ pub(super) struct Seen {
     pub(super) sequence: u64,
     /// The highest generation that any accepted `CURRENT` spoke of.
     pub(super) highest: u64,
+    /// Digest of the manifest that it names.
+    manifest: Option<Digest>,
     /// The `CURRENT` that was read last, accepted or not: the next is asked for on the condition that it is another.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
@@ -32,7 +34,13 @@ impl Seen {
     pub(super) fn accept(&mut self, current: &Current) {
         self.sequence = current.sequence;
         self.highest = self.highest.max(current.highest_generation());
+        self.manifest = Some(current.manifest_sha256);
         self.refused = None;
+    }
+
+    /// Whether `current` names the very generation that was accepted last: then only what is said over it may have changed.
+    pub(super) fn is_of_accepted(&self, current: &Current) -> bool {
+        self.manifest == Some(current.manifest_sha256)
     }
 
     /// `current` was read and refused: it is left alone for ever more polls.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rtad::device::DeviceKey;
 use rtad::filter::{FilterKind, FilterSpec};
 use rtad::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, State, chunk_runs,
 };
-use rtad::store::{Base, Collected, Retention, Store, StoreError};
+use rtad::store::{Appended, Base, Change, Collected, Retention, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -114,6 +114,20 @@ impl Depot {
         })
     }
 
+    /// Publishes changes over what is live.
+    pub(crate) fn append(&self, audience: &str, change: Change) -> Appended {
+        self.runtime.block_on(async {
+            self.store.ledger(&name(audience)).await.unwrap().append(change).await.unwrap()
+        })
+    }
+
+    /// Says whether the audience may be served, and until when.
+    pub(crate) fn set(&self, audience: &str, state: State, expires_unix_seconds: Option<u64>) {
+        self.runtime.block_on(async {
+            self.store.ledger(&name(audience)).await.unwrap().set(state, expires_unix_seconds).await.unwrap();
+        });
+    }
+
     pub(crate) fn roll_back(&self, audience: &str, generation: u64) {
         let base = self.base(audience);
         self.runtime.block_on(async {
@@ -173,12 +187,12 @@ impl Depot {
         self.root.join(audience).join(file)
     }
 
-    /// All of the audience's files but the lock.
+    /// All of the audience's files but the locks.
     pub(crate) fn files(&self, audience: &str) -> Files {
         let folder = self.root.join(audience);
         let mut files = Files::new();
         collect(&folder, &folder, &mut files);
-        files.remove("LOCK");
+        files.retain(|name, _| !name.ends_with("LOCK"));
         files
     }
 

@@ -8,12 +8,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The server; its threads end with the test's process.
 pub(crate) struct Web {
     pub(crate) address: SocketAddr,
     requests: Arc<AtomicU32>,
+    sent_bytes: Arc<AtomicU64>,
 }
 
 impl Web {
@@ -22,19 +23,25 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let requests = Arc::new(AtomicU32::new(0));
-        let (root, counter) = (root.to_owned(), Arc::clone(&requests));
+        let sent_bytes = Arc::new(AtomicU64::new(0));
+        let (root, counter, sent) = (root.to_owned(), Arc::clone(&requests), Arc::clone(&sent_bytes));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (root, counter) = (root.clone(), Arc::clone(&counter));
+                let (root, counter, sent) = (root.clone(), Arc::clone(&counter), Arc::clone(&sent));
                 // A client that is gone ends its thread, no more.
-                std::thread::spawn(move || answer_all(stream, &root, away, &counter));
+                std::thread::spawn(move || answer_all(stream, &root, away, &counter, &sent));
             }
         });
-        Self { address, requests }
+        Self { address, requests, sent_bytes }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Bytes of all answers, heads included.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
     }
 
     /// How many requests there were.
@@ -78,6 +85,7 @@ fn answer_all(
     root: &Path,
     away: Option<SocketAddr>,
     counter: &AtomicU32,
+    sent_bytes: &AtomicU64,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -86,8 +94,10 @@ fn answer_all(
         counter.fetch_add(1, Ordering::Relaxed);
         let (head, body) = answer(&request, root, away);
         writer.write_all(head.as_bytes())?;
+        sent_bytes.fetch_add(head.len() as u64, Ordering::Relaxed);
         if request.method == "GET" {
             writer.write_all(&body)?;
+            sent_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
         }
     }
     Ok(())

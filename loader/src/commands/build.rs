@@ -4,6 +4,7 @@
 //! and found good enough (`gate.rs`): a build that fails, or that comes second, changes nothing. The bytes of the chunks
 //! depend on the set of keys only.
 
+mod compact;
 mod gate;
 mod publish;
 mod report;
@@ -15,17 +16,16 @@ use std::time::Instant;
 use clap::Args;
 
 use rtad::filter::{FilterKind, FilterSpec};
-use rtad::store::Store;
 
 use super::input_args::InputArgs;
-use super::{CommandError, Output, Target, UsageError, runtime};
-use crate::input::{self, Counts, Rejects};
-use crate::partition::Partitions;
-use crate::sign::Signer;
+use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
+use crate::fold::Fold;
+use crate::input::{self, Counts, KeySink as _, Rejects};
+use crate::partition::{Distinct, Partitions};
 pub(crate) use gate::GateError;
 use gate::{Gate, GateArgs};
 use publish::Plan;
-use report::BuildSummary;
+use report::{BuildSummary, Changes};
 
 /// Build an audience from dumps of device ids and publish it.
 ///
@@ -37,6 +37,9 @@ use report::BuildSummary;
 ///
 /// All keys are held in memory: 16 bytes per usable id (duplicates included), and some 200 MB besides; 1.8 GB
 /// were measured for 100 million.
+///
+/// Devices that were appended or removed before the build begins stay so, whatever the input says, and those
+/// with a tombstone are left out; what is appended while it runs applies to the new generation.
 ///
 /// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates or the
 /// number of threads.
@@ -66,26 +69,32 @@ pub(super) struct BuildArgs {
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
-    /// Sign what is published with this secret key of minisign; its password, if it has one, is read from the environment
-    /// variable RTAD_SIGN_PASSWORD
-    #[arg(long, value_name = "FILE")]
-    sign_key: Option<PathBuf>,
+    #[command(flatten)]
+    sign: SignArgs,
     /// Read and build all the same, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
+    /// Read no input: put the keys that deltas added into the filters that are live, which become fuller. What deltas removed
+    /// stays a delta. A full build does better in both
+    #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
+    compact: bool,
     /// Paths, globs, or `-` for stdin
-    #[arg(required = true, value_name = "INPUT")]
+    #[arg(required_unless_present = "compact", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
 
 pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
+    if args.compact {
+        return compact(&args, output);
+    }
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
-    let store = signing(&args)?;
+    let store = args.sign.open(&args.target)?;
     let input = args.input.resolve(&args.inputs)?;
     let threads = args.input.threads();
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
+    let fold = runtime.block_on(Fold::read(&store, &base))?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
 
     let started = Instant::now();
@@ -99,13 +108,19 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
 
     progress.phase("sorting keys");
     let mut keys = Partitions::merge(parsers);
-    let distinct = keys.sort_and_dedup(threads, |keys| progress.add(keys));
+    keys.take(fold.added());
+    let Distinct { found, left: distinct } =
+        keys.sort_and_dedup(threads, |key| !fold.removes(key), |keys| progress.add(keys));
+    let duplicates = counts.keys + fold.added().len() as u64 - found;
+    let changes = Changes { added: fold.added().len() as u64, removed: found - distinct };
     let min_keys = FilterSpec::min_keys(args.filter, args.fpr);
     if distinct > 0 && distinct < min_keys {
         return Err(UsageError::TooFewKeys { fpr: args.fpr, keys: distinct, min_keys }.into());
     }
     gate.check_keys(distinct)?;
-    let plan = Plan { filter, target_fpr: args.fpr, keys: distinct, counts, threads, gate };
+    let folded = fold.folded;
+    let target_fpr = args.fpr;
+    let plan = Plan { filter, target_fpr, keys: distinct, duplicates, counts, folded, threads, gate };
     progress.phase("building chunks");
     let done = match args.dry_run {
         true => {
@@ -117,33 +132,41 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     };
     drop(progress);
     let seconds = (read_seconds, started.elapsed().as_secs_f64());
-    output.report(&BuildSummary::new(&done, &counts, gate, args.dry_run, seconds), BuildSummary::write_text)
+    let summary = BuildSummary::new(&done, &counts, changes, gate, args.dry_run, seconds);
+    output.report(&summary, BuildSummary::write_text)
 }
 
-/// The store, with the signer if there is one. A key that does not fit ends this here, not after an hour of reading.
-fn signing(args: &BuildArgs) -> Result<Store, CommandError> {
-    let store = args.target.open()?;
-    let Some(key) = &args.sign_key else {
-        return if args.target.trust.is_given() { Err(UsageError::Unsigned.into()) } else { Ok(store) };
-    };
-    let store = store.with_signer(Signer::read(key)?);
-    store.check_signer()?;
-    Ok(store)
+fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
+    let store = args.sign.open(&args.target)?;
+    let runtime = runtime()?;
+    let progress = output.progress();
+    let compacted = runtime.block_on(async {
+        let base = store.base(&args.target.audience).await?;
+        compact::run(&store, base, &args.gate, args.dry_run, &progress).await
+    })?;
+    drop(progress);
+    output.report(&compacted, compact::Compacted::write_text)
 }
 
 /// Whether what was read may be published.
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
-    let (malformed, values, max_ratio) = (counts.malformed(), counts.values, args.max_reject_ratio);
-    if malformed as f64 > max_ratio * values as f64 {
-        return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
-    }
+    check_rejects(counts, args.max_reject_ratio)?;
     if counts.keys == 0 && !args.allow_empty {
         return Err(CommandError::Empty { rows: counts.rows });
     }
     Ok(())
 }
 
-fn parse_ratio(text: &str) -> Result<f64, &'static str> {
+/// Whether few enough values are malformed.
+pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), CommandError> {
+    let (malformed, values) = (counts.malformed(), counts.values);
+    if malformed as f64 > max_ratio * values as f64 {
+        return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
+    }
+    Ok(())
+}
+
+pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
     let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or("accepted: a fraction from 0 to 1")
 }

@@ -46,6 +46,7 @@ struct GcReport {
     kept_generations: Vec<u64>,
     removed_generations: Vec<u64>,
     removed_chunks: u64,
+    removed_deltas: u64,
     removed_bytes: u64,
     young_chunks: u64,
 }
@@ -65,14 +66,21 @@ pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
 
 impl GcReport {
     fn new(audience: AudienceName, dry_run: bool, collected: Collected) -> Self {
-        let Collected { kept_generations, removed_generations, removed_chunks, removed_bytes, young_chunks } =
-            collected;
+        let Collected {
+            kept_generations,
+            removed_generations,
+            removed_chunks,
+            removed_deltas,
+            removed_bytes,
+            young_chunks,
+        } = collected;
         Self {
             audience,
             dry_run,
             kept_generations,
             removed_generations,
             removed_chunks,
+            removed_deltas,
             removed_bytes,
             young_chunks,
         }
@@ -87,10 +95,15 @@ impl GcReport {
         }
         writeln!(out, "  kept     {}", numbers(&self.kept_generations))?;
         writeln!(out, "  removed  {}", numbers(&self.removed_generations))?;
-        writeln!(out, "  chunks   {} removed, {}", self.removed_chunks, HumanBytes(self.removed_bytes))?;
+        let (chunks, deltas) = (self.removed_chunks, self.removed_deltas);
+        writeln!(
+            out,
+            "  files    {chunks} chunks and {deltas} deltas removed, {}",
+            HumanBytes(self.removed_bytes)
+        )?;
         match self.young_chunks {
             0 => Ok(()),
-            young => writeln!(out, "           {young} that nothing needs are too young to go"),
+            young => writeln!(out, "           {young} chunks that nothing needs are too young to go"),
         }
     }
 }

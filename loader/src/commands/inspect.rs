@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Manifest};
+use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest};
 
 use super::verify::FillSurvey;
 use super::{CommandError, Output, Target, default_threads, runtime};
@@ -35,6 +35,9 @@ struct InspectReport {
     expected_fpr: f64,
     fill_ratio: FillRatio,
     build: BuildReport,
+    /// The deltas that it has taken up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folded: Option<Folded>,
     /// As read from the chunks, over the shards that have keys.
     survey: FillSurvey,
     chunks: Vec<ChunkEntry>,
@@ -74,6 +77,7 @@ impl InspectReport {
             expected_fpr: manifest.expected_fpr(),
             fill_ratio: manifest.fill_ratio(),
             build: manifest.build().clone(),
+            folded: manifest.folded().cloned(),
             survey,
             chunks: manifest.chunks().to_vec(),
         }
@@ -90,6 +94,12 @@ impl InspectReport {
             "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable id"
         )?;
         writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
+        if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
+            writeln!(
+                out,
+                "  took up     deltas up to sequence {through}, {inserted_keys} keys besides those above"
+            )?;
+        }
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks.len())?;
         writeln!(out, "  filter      {}, {} hashes, {bits} bits per key", self.filter, self.hashes)?;
         writeln!(out, "  fill        min {:.4}  mean {:.4}  max {:.4}", fill.min, fill.mean, fill.max)?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use rtad::snapshot::{AudienceName, Manifest};
 use rtad::store::{Store, StoreError};
 
-use super::{CommandError, Output, TrustArgs, runtime};
+use super::{CommandError, DeltaReport, Output, TrustArgs, runtime};
 
 /// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
@@ -36,6 +36,8 @@ struct Audience {
     audience: AudienceName,
     live_generation: Option<u64>,
     rolled_back_from: Option<u64>,
+    /// What is said over the live generation.
+    over: Option<DeltaReport>,
     generations: Vec<Generation>,
 }
 
@@ -95,8 +97,9 @@ async fn look_at(store: &Store, audience: AudienceName) -> Result<Audience, Stor
         };
         generations.push(Generation { generation, live, fault, facts });
     }
-    let rolled_back_from = live.and_then(|live| live.current.rolled_back_from);
-    Ok(Audience { audience, live_generation, rolled_back_from, generations })
+    let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
+    let over = live.map(|live| DeltaReport::of(&live.current));
+    Ok(Audience { audience, live_generation, rolled_back_from, over, generations })
 }
 
 impl Facts {
@@ -121,7 +124,7 @@ impl ListReport {
         if self.audiences.is_empty() {
             return writeln!(out, "no audiences");
         }
-        for Audience { audience, rolled_back_from, generations, .. } in &self.audiences {
+        for Audience { audience, rolled_back_from, over, generations, .. } in &self.audiences {
             write!(out, "{audience}")?;
             match rolled_back_from {
                 Some(from) => writeln!(out, " (rolled back from {from})")?,
@@ -142,6 +145,9 @@ impl ListReport {
                     )?,
                     None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,
                 }
+            }
+            if let Some(over) = over.as_ref().filter(|over| !over.is_empty()) {
+                writeln!(out, "       over it {}", over.in_words())?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! `query`: whether given devices are members, asked of the store itself.
 //!
-//! Reads the few chunks that hold the ids' shards. The answers are numbered and do not repeat the ids: what
+//! Reads the deltas, and the few chunks that hold the other ids' shards. The answers are numbered and do not repeat the ids: what
 //! is written may end in a log.
 
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(super) struct QueryArgs {
     /// What the ids are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
-    /// Not the live generation but this one
+    /// Not the live generation but this one, without deltas
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Ids; the first is number 1 of the answers
@@ -41,8 +41,11 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let keys: Vec<_> = args.ids.iter().map(|id| key_maker.key(args.id_kind, id.as_bytes())).collect();
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
-        let manifest = args.target.manifest(&store, args.generation).await?;
-        let usable: Vec<_> = keys.iter().flatten().copied().collect();
+        let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
+        // What a delta speaks of, no filter is asked for.
+        let says: Vec<_> = keys.iter().map(|key| overlay.says(key.as_ref().ok()?)).collect();
+        let open = keys.iter().zip(&says).filter(|(_, says)| says.is_none());
+        let usable: Vec<_> = open.filter_map(|(key, _)| key.ok()).collect();
         let holds = |entry: &&ChunkEntry| {
             let shards = entry.first_shard..entry.first_shard + entry.shard_count;
             usable.iter().any(|key| shards.contains(&key.shard().into()))
@@ -55,6 +58,9 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
             }
         };
         store.chunks(&args.target.audience, &manifest, &needed, default_threads(), arrived).await?;
+        for (member, says) in members.iter_mut().zip(says) {
+            *member = says.unwrap_or(*member);
+        }
         let answer = |(key, member): (&Result<DeviceKey, Unusable>, bool)| match key {
             Ok(_) if member => "member",
             Ok(_) => "not_member",

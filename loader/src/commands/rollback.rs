@@ -3,13 +3,15 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::{CommandError, Output, Target, UsageError, runtime};
+use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
 
 /// Make an older generation live again: by default the newest that is older than the live one.
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    sign: SignArgs,
     /// The generation to make live; also a newer one, to undo a rollback
     #[arg(long, value_name = "G")]
     to: Option<u64>,
@@ -24,7 +26,8 @@ struct RollbackReport {
 
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
-    let store = args.target.open()?;
+    // Needed only if deltas must be merged; what is gone back to was signed when it was built.
+    let store = args.sign.open_or_plain(&args.target)?;
     let report = runtime()?.block_on(async {
         let base = store.base(audience).await?;
         let live = base.current().map(|current| current.generation);

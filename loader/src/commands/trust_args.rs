@@ -1,8 +1,13 @@
-//! Whose signatures count, for a command that reads a store.
+//! Whose signatures count, for a command that reads a store; and whose is given, for one that writes.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
 use rtad::store::{PublicKey, Store};
+
+use super::{CommandError, Target, UsageError};
+use crate::sign::Signer;
 
 /// `--public-key`, as often as there are keys.
 #[derive(Debug, Args)]
@@ -37,4 +42,33 @@ fn keys(text: &str) -> Result<Keys, String> {
     }
     let file = std::fs::read_to_string(text).map_err(|error| format!("neither a key nor a file: {error}"))?;
     PublicKey::all_of(&file).map(Keys).map_err(|error| error.to_string())
+}
+
+/// `--sign-key`.
+#[derive(Debug, Args)]
+pub(super) struct SignArgs {
+    /// Sign what is published with this secret key of minisign; its password, if it has one, is read from the environment
+    /// variable RTAD_SIGN_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    sign_key: Option<PathBuf>,
+}
+
+impl SignArgs {
+    /// The target's store, with the signer if there is one. A key that does not fit ends this here, not after an hour of
+    /// reading.
+    pub(super) fn open(&self, target: &Target) -> Result<Store, CommandError> {
+        if self.sign_key.is_none() && target.trust.is_given() {
+            return Err(UsageError::Unsigned.into());
+        }
+        self.open_or_plain(target)
+    }
+
+    /// The same for a command that rarely signs anything.
+    pub(super) fn open_or_plain(&self, target: &Target) -> Result<Store, CommandError> {
+        let store = target.open()?;
+        let Some(key) = &self.sign_key else { return Ok(store) };
+        let store = store.with_signer(Signer::read(key)?);
+        store.check_signer()?;
+        Ok(store)
+    }
 }

@@ -40,7 +40,7 @@ const TOLERANCE: f64 = 1e-6;
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     target: Target,
-    /// Not the live generation but this one
+    /// Not the live generation but this one, without deltas
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Inputs whose every usable id must be a member: paths, globs, or `-` for stdin
@@ -97,6 +97,8 @@ struct Against {
     rows: u64,
     checked: u64,
     blank_or_malformed: u64,
+    /// No members, as a delta or a tombstone says.
+    removed: u64,
     false_negatives: u64,
 }
 
@@ -115,6 +117,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             let mut lookups: Vec<_> = (0..threads).map(|_| Lookup::new(&snapshot)).collect();
             let counts = input::read(&input, &mut lookups, None, &progress)?;
             let missing = lookups.iter().map(|lookup| lookup.missing).sum();
+            let removed = lookups.iter().map(|lookup| lookup.removed).sum();
             if missing > 0 {
                 return Err(VerifyError::FalseNegatives { missing, checked: counts.keys }.into());
             }
@@ -122,6 +125,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
                 rows: counts.rows,
                 checked: counts.keys,
                 blank_or_malformed: counts.rejected.iter().sum(),
+                removed,
                 false_negatives: missing,
             })
         }
@@ -152,11 +156,13 @@ async fn load(
             error @ (StoreError::Manifest { .. }
             | StoreError::Signature { .. }
             | StoreError::Chunk { .. }
+            | StoreError::Delta { .. }
             | StoreError::NotFound { .. }),
         ) => VerifyError::File(error).into(),
         error => error,
     };
-    let manifest = args.target.manifest(store, args.generation).await.map_err(fault)?;
+    let read = args.target.manifest_and_overlay(store, args.generation).await;
+    let (manifest, overlay) = read.map_err(fault)?;
     let mut survey = FillSurvey::default();
     let mut chunks = HashMap::new();
     let arrived = |entry: &ChunkEntry, chunk: Chunk| {
@@ -169,7 +175,7 @@ async fn load(
     check_statistics(&manifest, &survey)?;
     let in_order = |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");
     let chunks = manifest.chunks().iter().map(in_order).collect();
-    Ok(Snapshot::assemble(manifest, chunks))
+    Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }
 
 fn check_statistics(manifest: &Manifest, survey: &FillSurvey) -> Result<(), VerifyError> {
@@ -192,11 +198,12 @@ struct Lookup<'a> {
     snapshot: &'a Snapshot,
     members: Vec<bool>,
     missing: u64,
+    removed: u64,
 }
 
 impl<'a> Lookup<'a> {
     const fn new(snapshot: &'a Snapshot) -> Self {
-        Self { snapshot, members: Vec::new(), missing: 0 }
+        Self { snapshot, members: Vec::new(), missing: 0, removed: 0 }
     }
 }
 
@@ -204,7 +211,12 @@ impl KeySink for Lookup<'_> {
     fn take(&mut self, keys: &[DeviceKey]) {
         self.members.resize(keys.len(), false);
         self.snapshot.contains_many(keys, &mut self.members);
-        self.missing += self.members.iter().filter(|member| !**member).count() as u64;
+        for (key, _) in keys.iter().zip(&self.members).filter(|(_, member)| !**member) {
+            match self.snapshot.overlay().says(key) {
+                Some(false) => self.removed += 1,
+                _ => self.missing += 1,
+            }
+        }
     }
 }
 
@@ -227,10 +239,10 @@ impl VerifyReport {
         writeln!(out, "{} generation {} is whole", self.audience, self.generation)?;
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        if let Some(Against { rows, checked, blank_or_malformed, .. }) = self.against {
+        if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
             writeln!(
                 out,
-                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a usable id)"
+                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a usable id, {removed} removed since)"
             )?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;

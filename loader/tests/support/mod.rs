@@ -87,7 +87,7 @@ impl Sandbox {
         self.run(&format!("build --store {{}}/s --audience a --json {arguments}")).json()
     }
 
-    /// All files of the store with their bytes, `LOCK` left out.
+    /// All files of the store with their bytes, lock files left out.
     pub(crate) fn store(&self) -> BTreeMap<String, Vec<u8>> {
         files(&self.path().join("s"))
     }
@@ -111,7 +111,7 @@ pub(crate) fn outcome(child: Child) -> Outcome {
     }
 }
 
-/// All files under a folder with their bytes, `LOCK` left out.
+/// All files under a folder with their bytes, lock files left out.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -121,7 +121,7 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
             let path = entry.expect("a readable entry").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if !path.ends_with("LOCK") {
+            } else if path.extension().is_none_or(|kind| kind != "LOCK") && !path.ends_with("LOCK") {
                 let name = path.strip_prefix(folder).expect("inside").display().to_string();
                 found.insert(name, std::fs::read(&path).expect("a readable file"));
             }

@@ -25,6 +25,8 @@ pub(super) struct Mark {
     pub(super) generations: BTreeSet<u64>,
     /// Names of files.
     pub(super) chunks: BTreeSet<String>,
+    #[serde(default)]
+    pub(super) deltas: BTreeSet<String>,
 }
 
 impl Store {
@@ -43,6 +45,7 @@ impl Store {
             owner: RandomState::new().build_hasher().finish(),
             generations: condemned.generations.clone(),
             chunks: condemned.chunks.keys().cloned().collect(),
+            deltas: condemned.deltas.keys().cloned().collect(),
         };
         if !self.put_mark(&path, &mark, PutMode::Create).await? {
             let busy = || StoreError::Conflict {
@@ -65,6 +68,7 @@ impl Store {
                 let found = found.ok_or_else(busy)?;
                 mark.generations.extend(found.generations);
                 mark.chunks.extend(found.chunks);
+                mark.deltas.extend(found.deltas);
                 let version = object_store::UpdateVersion { e_tag: meta.e_tag, version: meta.version };
                 if !self.put_mark(&path, &mark, PutMode::Update(version)).await?
                     && self.read_mark(audience).await?.as_ref() != Some(&mark)

@@ -1,11 +1,12 @@
-//! The lock of an audience in a directory, for whoever writes there: a loader, a rollback, a gc.
+//! The locks of an audience in a directory, for whoever writes there: a loader, a rollback, a gc, an append.
 //!
-//! Held from the first byte written to the last. The kernel drops it with its holder, however that ends. Object stores
+//! `LOCK` is for chunks and manifests, `CURRENT.LOCK` for `CURRENT` and deltas, taken last and let go first. `LOCK` is held from the first byte written to the last. The kernel drops it with its holder, however that ends. Object stores
 //! have none: there conditional puts decide (`store/publish.rs`), and a mark keeps gc and loaders apart (`store/gc.rs`).
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path as FilePath;
+use std::time::{Duration, Instant};
 
 use super::super::{Backend, Store, StoreError, blocking};
 use crate::snapshot::AudienceName;
@@ -33,6 +34,45 @@ impl Store {
     }
 }
 
+/// For so long a writer waits for another to replace `CURRENT`, which takes milliseconds.
+const CURRENT_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+const CURRENT_LOCK_POLL: Duration = Duration::from_millis(5);
+
+impl Store {
+    /// Takes the lock under which `CURRENT` is replaced, for as long as that takes: a publish holds [`Store::lock`] for hours, and
+    /// deltas are appended meanwhile. `None` in an object store.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another writer holds it for long.
+    pub(in crate::store) async fn lock_current(
+        &self,
+        audience: &AudienceName,
+    ) -> Result<Option<File>, StoreError> {
+        let Backend::Directory(root) = &self.backend else { return Ok(None) };
+        let folder = root.join(audience.as_str());
+        let begun = Instant::now();
+        loop {
+            let folder = folder.clone();
+            let locked = blocking(move || take_and_sweep(&folder, "CURRENT.LOCK", &["", "deltas"])).await;
+            match locked {
+                Ok(Some(lock)) => return Ok(Some(lock)),
+                Ok(None) if begun.elapsed() < CURRENT_LOCK_TIMEOUT => {
+                    tokio::time::sleep(CURRENT_LOCK_POLL).await;
+                }
+                Ok(None) => {
+                    let reason = "another writer holds CURRENT.LOCK".to_owned();
+                    return Err(StoreError::Conflict { audience: audience.clone(), reason });
+                }
+                Err(error) => {
+                    let (path, source) = (audience.to_string(), error.into());
+                    return Err(StoreError::Backend { action: "lock", path, source });
+                }
+            }
+        }
+    }
+}
+
 /// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
 fn lock_and_sweep(folder: &FilePath) -> io::Result<Option<File>> {
     std::fs::create_dir_all(folder)?;
@@ -40,13 +80,18 @@ fn lock_and_sweep(folder: &FilePath) -> io::Result<Option<File>> {
     for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(parent)?.sync_all()?;
     }
-    let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join("LOCK"))?;
+    take_and_sweep(folder, "LOCK", &["manifests", "chunks"])
+}
+
+/// Takes a lock, and removes what a killed writer that held it left half-written in these folders.
+fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Option<File>> {
+    let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    for part in ["", "manifests", "chunks"] {
+    for part in parts {
         let entries = match std::fs::read_dir(folder.join(part)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             entries => entries?,

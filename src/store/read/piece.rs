@@ -22,10 +22,10 @@ use crate::snapshot::ChunkError;
 pub(in crate::store) const PIECE_BYTES: u64 = 1 << 20;
 
 /// A failed piece.
-pub(super) struct Failure {
-    pub(super) error: StoreError,
+pub(in crate::store) struct Failure {
+    pub(in crate::store) error: StoreError,
     /// Whether asking again may help.
-    pub(super) passes: bool,
+    pub(in crate::store) passes: bool,
 }
 
 impl Failure {
@@ -39,12 +39,12 @@ impl Failure {
 }
 
 /// An object that is being read from its first byte to its last.
-pub(super) struct Reading<'a> {
+pub(in crate::store) struct Reading<'a> {
     objects: &'a dyn ObjectStore,
     path: &'a Path,
     size: u64,
     /// Bytes handed out.
-    pub(super) offset: u64,
+    pub(in crate::store) offset: u64,
     /// Of the first answer.
     e_tag: Option<String>,
     knows_ranges: bool,
@@ -54,7 +54,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         objects: &'a dyn ObjectStore,
         path: &'a Path,
         size: u64,
@@ -65,7 +65,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The next bytes, at most about a piece of them; fewer, with the reason, if it fails before.
-    pub(super) async fn piece(&mut self) -> (Bytes, Option<Failure>) {
+    pub(in crate::store) async fn piece(&mut self) -> (Bytes, Option<Failure>) {
         let Some((mut body, end)) = self.body.take() else {
             return match self.ask().await {
                 Ok(whole) => (whole.unwrap_or_default(), None),

@@ -127,13 +127,15 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
     let loser = place.store.publish(base).await.unwrap();
     place.roll_back(1).await.unwrap();
     let before = place.files().await;
-    assert_conflict(loser.commit(&build(3, &[]).0).await, "CURRENT was written by another loader meanwhile");
+    let lost = loser.commit(&build(3, &[]).0).await;
+    assert_conflict(lost, "generation 1 was published since this work began at generation 2");
     assert_eq!(place.files().await, before);
 
     let base = place.store.base(&audience()).await.unwrap();
     let loser = place.store.publish(base).await.unwrap();
     place.roll_back(2).await.unwrap();
-    assert_conflict(loser.roll_back(1).await, "CURRENT was written by another loader meanwhile");
+    let lost = loser.roll_back(1).await;
+    assert_conflict(lost, "generation 2 was published since this work began at generation 1");
     place.assert_serves(2, &first).await;
 }
 

@@ -6,8 +6,9 @@ use object_store::path::Path;
 use object_store::{GetOptions, PutMode};
 
 use super::super::read::read_small_by;
-use super::super::{Publication, Store, StoreError};
+use super::super::{Store, StoreError};
 use super::{MAX_SIGNATURE_BYTES, PublicKey, Sign, SignatureError, Trust, signature_path, trusted_comment};
+use crate::snapshot::AudienceName;
 
 /// A file as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,21 +65,34 @@ impl Store {
         what: &'static str,
     ) -> Result<Signed, StoreError> {
         let objects = self.objects(path)?;
-        let read = |path, limit, what| {
-            let options = GetOptions::default();
-            read_small_by(&*objects, path, limit, what, options, self.stall_timeout)
-        };
-        let bytes = read(path, limit, what).await?.0;
+        let options = GetOptions::default();
+        let bytes = read_small_by(&*objects, path, limit, what, options, self.stall_timeout).await?.0;
+        self.with_signature(path, bytes).await
+    }
+
+    /// A file that was read from `path`, with its signature, verified, if there are public keys.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, [`StoreError::Signature`].
+    pub(in crate::store) async fn with_signature(
+        &self,
+        path: &Path,
+        bytes: Vec<u8>,
+    ) -> Result<Signed, StoreError> {
         if !self.trust.is_required() {
             return Ok(Signed { bytes, signature: None });
         }
+        let objects = self.objects(path)?;
         let refuse = |source| StoreError::Signature { path: path.to_string(), source };
-        let signature = match read(&signature_path(path), MAX_SIGNATURE_BYTES, "the signature").await {
+        let (place, options) = (signature_path(path), GetOptions::default());
+        let limit = MAX_SIGNATURE_BYTES;
+        let read =
+            read_small_by(&*objects, &place, limit, "the signature", options, self.stall_timeout).await;
+        let signature = match read {
             Ok((signature, _)) => Some(signature),
             Err(StoreError::NotFound { .. }) => None,
-            Err(StoreError::Manifest { .. }) => {
-                return Err(refuse(SignatureError::TooLarge { limit: MAX_SIGNATURE_BYTES }));
-            }
+            Err(StoreError::Manifest { .. }) => return Err(refuse(SignatureError::TooLarge { limit })),
             Err(error) => return Err(error),
         };
         let file = Signed { bytes, signature };
@@ -97,9 +111,7 @@ impl Store {
         self.trust.check(path, &file).map_err(refuse)?;
         Ok(file.signature)
     }
-}
 
-impl Publication<'_> {
     /// Writes a file, and its signature before it if there is a signer. For files that are never changed: their names must tell
     /// all their contents apart, as a generation's number or a digest does.
     ///
@@ -112,22 +124,27 @@ impl Publication<'_> {
     /// [`StoreError::Conflict`] if it is there already, [`StoreError::Sign`], the store's own.
     pub(in crate::store) async fn put_signed(
         &self,
+        audience: &AudienceName,
         path: &Path,
         bytes: Vec<u8>,
         mode: PutMode,
     ) -> Result<(), StoreError> {
-        if let Some(signature) = self.store().signature_of(path, &bytes)? {
-            self.put_if(&signature_path(path), signature, mode.clone()).await?;
+        if let Some(signature) = self.signature_of(path, &bytes)? {
+            self.put_if(audience, &signature_path(path), signature, mode.clone()).await?;
         }
-        self.put_if(path, bytes, mode).await
+        self.put_if(audience, path, bytes, mode).await.map(|_| ())
     }
 
     /// Writes a file's signature again as it is, if it has one, so that it is as young as the file is about to be.
-    pub(in crate::store) async fn refresh_signature(&self, path: &Path) -> Result<(), StoreError> {
+    pub(in crate::store) async fn refresh_signature(
+        &self,
+        audience: &AudienceName,
+        path: &Path,
+    ) -> Result<(), StoreError> {
         let path = signature_path(path);
-        let objects = self.store().objects(&path)?;
+        let objects = self.objects(&path)?;
         match super::super::read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
-            Ok((signature, _)) => self.put(&path, signature, PutMode::Overwrite).await,
+            Ok((signature, _)) => self.put(audience, &path, signature, PutMode::Overwrite).await.map(|_| ()),
             Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

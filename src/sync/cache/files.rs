@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::manifests::read_manifest;
+use super::signed::read_signed;
 use crate::filter::FilterSpec;
-use crate::snapshot::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, Manifest};
+use crate::snapshot::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_MANIFEST_BYTES, Manifest};
 use crate::store::{Copyist, SignatureError, Trust};
 use crate::telemetry::Telemetry;
 
@@ -194,17 +194,23 @@ pub(super) fn verified(
 }
 
 /// Removes what neither `served` needs nor a later generation that somebody is loading: the highest of those whose manifest
-/// is not old.
-pub(super) fn prune(folder: &Path, served: &Manifest, trust: &Trust) -> io::Result<()> {
+/// is not old. Deltas that `current` does not name go when they are old.
+pub(super) fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust) -> io::Result<()> {
     let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
+    let named = || current.deltas.iter().chain(&current.tombstones).map(|entry| entry.sha256.to_string());
+    let deltas: HashSet<String> = named().collect();
     // All names first: a chunk that is among them has its manifest there already.
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         match name.rsplit_once('.') {
             Some((digest, "chunk")) => chunks.push((digest.to_owned(), path)),
-            Some((_, "tmp")) => staged.push(path),
+            Some((digest, "delta")) if deltas.contains(digest) => {}
+            Some((delta, "minisig"))
+                if delta.strip_suffix(".delta").is_some_and(|digest| deltas.contains(digest)) => {}
+            Some((delta, "minisig")) if delta.ends_with(".delta") => staged.push(path),
+            Some((_, "tmp" | "delta")) => staged.push(path),
             Some((manifest, "minisig")) => {
                 let generation = manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
                 signatures.extend(generation.map(|generation| (generation, path.clone())));
@@ -221,7 +227,8 @@ pub(super) fn prune(folder: &Path, served: &Manifest, trust: &Trust) -> io::Resu
     let later = manifests
         .pop_if(|(generation, path)| *generation > served.generation() && !is_abandoned(path))
         .and_then(|(generation, path)| {
-            let file = read_manifest(path.parent()?, generation, trust).ok()?;
+            let name = format!("{generation}.json");
+            let file = read_signed(path.parent()?, &name, MAX_MANIFEST_BYTES, trust).ok()?;
             trust.check_manifest(served.audience(), generation, &file).ok()?;
             Manifest::parse(&file.bytes, served.audience(), generation).ok()
         });

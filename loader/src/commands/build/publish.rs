@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use rtad::device::SHARDS;
 use rtad::filter::FilterSpec;
 use rtad::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, Folded, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
 };
 use rtad::store::{Base, Store, StoreError};
 
@@ -37,7 +37,11 @@ pub(super) struct Plan {
     pub(super) target_fpr: f64,
     /// Distinct keys.
     pub(super) keys: u64,
+    /// Keys that came up again.
+    pub(super) duplicates: u64,
     pub(super) counts: Counts,
+    /// The deltas that are in them.
+    pub(super) folded: Option<Folded>,
     pub(super) threads: usize,
     pub(super) gate: Gate,
 }
@@ -154,10 +158,14 @@ impl Plan {
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
-            duplicates: self.counts.keys - self.keys,
+            duplicates: self.duplicates,
             rejected: self.counts.rejected.iter().sum(),
         };
-        chunks.finish(audience, generation, now, build)
+        let manifest = chunks.finish(audience, generation, now, build);
+        match &self.folded {
+            Some(folded) => manifest.with_folded(folded.clone()),
+            None => manifest,
+        }
     }
 }
 
@@ -179,13 +187,15 @@ mod tests {
         for claimed in [5000, 100_000_000, 200_000_000, 400_000_000, 1_500_000_000, 20_000_000_000] {
             let mut partitions = Partitions::default();
             partitions.take(&keys);
-            partitions.sort_and_dedup(2, |_| {});
+            partitions.sort_and_dedup(2, |_| true, |_| {});
             let counts = Counts { keys: claimed, ..Counts::default() };
             let plan = Plan {
                 filter,
                 target_fpr: 0.0001,
                 keys: claimed,
+                duplicates: 0,
                 counts,
+                folded: None,
                 threads: 3,
                 gate: Gate::open_to_all(),
             };

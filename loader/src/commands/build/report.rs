@@ -27,6 +27,7 @@ pub(super) struct BuildSummary {
     duplicates: u64,
     blank: u64,
     rejected: Rejected,
+    deltas: Changes,
     filter: FilterKind,
     hashes: u32,
     millibits_per_key: u32,
@@ -41,6 +42,15 @@ pub(super) struct BuildSummary {
     total_seconds: f64,
 }
 
+/// What deltas and tombstones changed of the input.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Changes {
+    /// Keys that were appended, those of the input included.
+    pub(super) added: u64,
+    /// Keys of the input that were left out.
+    pub(super) removed: u64,
+}
+
 /// Values that are broken, by reason.
 #[derive(Debug, Serialize)]
 struct Rejected {
@@ -51,7 +61,14 @@ struct Rejected {
 }
 
 impl BuildSummary {
-    pub(super) fn new(done: &Done, counts: &Counts, gate: Gate, dry_run: bool, seconds: (f64, f64)) -> Self {
+    pub(super) fn new(
+        done: &Done,
+        counts: &Counts,
+        deltas: Changes,
+        gate: Gate,
+        dry_run: bool,
+        seconds: (f64, f64),
+    ) -> Self {
         let manifest = &done.manifest;
         let filter = manifest.filter();
         Self {
@@ -71,6 +88,7 @@ impl BuildSummary {
                 too_long: counts.of(Reason::TooLong),
                 missing_column: counts.of(Reason::MissingColumn),
             },
+            deltas,
             filter: filter.kind(),
             hashes: filter.hashes(),
             millibits_per_key: filter.millibits_per_key(),

@@ -1,0 +1,207 @@
+//! `append` and `remove`: exact changes over what is live, within seconds and without a build.
+//!
+//! What others append or build meanwhile is never overwritten: who comes second looks again and appends to that.
+
+mod follow;
+mod writer;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::AudienceName;
+use rtad::store::Appended;
+
+use super::build::{check_rejects, parse_ratio};
+use super::input_args::InputArgs;
+use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
+use crate::input::{self, Counts, KeySink, Reason, Rejects};
+use writer::{Operation, Writer};
+
+/// Publish devices that are members from now on, as a delta over the live generation.
+///
+/// A pod has them at its next look at the store, and fetches little more than 16 bytes per device. Deltas are
+/// exact: they add no false positives. The next build takes them up. Devices that have a tombstone stay out.
+///
+/// With --follow, ids are read from stdin for as long as it lasts, one per line, and published every so often;
+/// pipe any stream's own client into it. SIGTERM publishes what was read and ends.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct AppendArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Take the devices' tombstones away too
+    #[arg(long)]
+    lift_tombstone: bool,
+}
+
+/// Publish devices that are members no longer, as a delta over the live generation.
+///
+/// A device that a later build's input has is a member again; with --tombstone it is not, whatever is appended,
+/// built or rolled back to, until `append --lift-tombstone`. The store keeps the md5 of such a device.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct RemoveArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Keep them out of every later build too
+    #[arg(long)]
+    tombstone: bool,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    sign: SignArgs,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
+    /// readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
+    max_reject_ratio: f64,
+    /// Read all the same, but write nothing to the store
+    #[arg(long)]
+    dry_run: bool,
+    /// Read stdin for ever, and publish as told by --every and --max-ids
+    #[arg(long, conflicts_with_all = ["rejects", "dry_run", "format"])]
+    follow: bool,
+    /// With --follow: publish what was read at least this often
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "follow")]
+    every: Duration,
+    /// With --follow: publish at once when so many ids were read
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
+    max_ids: usize,
+    /// Paths, globs, or `-` for stdin
+    #[arg(required_unless_present = "follow", value_name = "INPUT")]
+    inputs: Vec<OsString>,
+}
+
+pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {
+    let operation = if args.lift_tombstone { Operation::Restore } else { Operation::Add };
+    run(&args.common, operation, output)
+}
+
+pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandError> {
+    let operation = if args.tombstone { Operation::Entomb } else { Operation::Remove };
+    run(&args.common, operation, output)
+}
+
+fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), CommandError> {
+    if args.follow && !matches!(&args.inputs[..], [] | [_]) {
+        return Err(UsageError::FollowInputs.into());
+    }
+    let inputs = if args.follow { vec![OsString::from("-")] } else { args.inputs.clone() };
+    if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
+        return Err(UsageError::FollowInputs.into());
+    }
+    let input = args.input.resolve(&inputs)?;
+    let store = args.sign.open(&args.target)?;
+    let runtime = runtime()?;
+    let mut writer = runtime.block_on(Writer::open(&store, &args.target.audience, operation))?;
+    if args.follow {
+        return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
+    }
+    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
+    let progress = output.progress();
+    progress.phase("reading rows");
+    let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();
+    let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
+    rejects.map_or(Ok(()), Rejects::finish)?;
+    check_rejects(&counts, args.max_reject_ratio)?;
+    progress.phase("publishing");
+    let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
+    let appended = match args.dry_run {
+        true => None,
+        false => Some(runtime.block_on(writer.publish(keys))?),
+    };
+    drop(progress);
+    output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
+}
+
+/// One parser's keys.
+#[derive(Debug, Default)]
+struct Keys(Vec<DeviceKey>);
+
+impl KeySink for Keys {
+    fn take(&mut self, keys: &[DeviceKey]) {
+        self.0.extend_from_slice(keys);
+    }
+}
+
+/// The JSON object of `append --json` and `remove --json`.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    audience: &'a AudienceName,
+    dry_run: bool,
+    rows: u64,
+    usable: u64,
+    blank: u64,
+    malformed: u64,
+    #[serde(flatten)]
+    appended: Option<Facts>,
+}
+
+/// What is in the store now.
+#[derive(Debug, Serialize)]
+struct Facts {
+    generation: u64,
+    sequence: u64,
+    added: u64,
+    removed: u64,
+    /// Left out, as they have a tombstone.
+    entombed: u64,
+    tombstones: u64,
+    deltas: u64,
+    delta_keys: u64,
+    written_bytes: u64,
+}
+
+impl Facts {
+    const fn of(appended: &Appended) -> Self {
+        let Appended { sequence, generation, added, removed, entombed, .. } = *appended;
+        let Appended { tombstones, deltas, delta_keys, written_bytes, .. } = *appended;
+        Self { generation, sequence, added, removed, entombed, tombstones, deltas, delta_keys, written_bytes }
+    }
+}
+
+impl<'a> Report<'a> {
+    fn new(audience: &'a AudienceName, counts: &Counts, appended: Option<Appended>) -> Self {
+        Self {
+            audience,
+            dry_run: appended.is_none(),
+            rows: counts.rows,
+            usable: counts.keys,
+            blank: counts.of(Reason::Blank),
+            malformed: counts.malformed(),
+            appended: appended.as_ref().map(Facts::of),
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { audience, rows, usable, blank, malformed, .. } = self;
+        match &self.appended {
+            None => writeln!(out, "dry run of {audience}: nothing was written to the store")?,
+            Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
+        }
+        writeln!(out, "  rows        {}", HumanCount(*rows))?;
+        writeln!(out, "  usable      {} ({blank} blank, {malformed} malformed)", HumanCount(*usable))?;
+        let Some(facts) = &self.appended else { return Ok(()) };
+        let Facts { added, removed, entombed, tombstones, .. } = facts;
+        writeln!(out, "  keys        {added} added, {removed} removed, {entombed} left out by tombstones")?;
+        writeln!(out, "  tombstones  {}", HumanCount(*tombstones))?;
+        let (deltas, keys) = (facts.deltas, HumanCount(facts.delta_keys));
+        writeln!(out, "  deltas      {deltas} with {keys} keys over generation {}", facts.generation)?;
+        writeln!(out, "  written     {}", HumanBytes(facts.written_bytes))
+    }
+}

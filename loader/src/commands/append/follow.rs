@@ -1,0 +1,281 @@
+//! `--follow`: ids from stdin for as long as it lasts, published every so often.
+//!
+//! ```text
+//! stdin ── a thread: lines to keys ──▶ a short channel ──▶ what waits to be published ──▶ the store
+//! ```
+//!
+//! While the store fails, what was read waits, the channel fills, and the pipe stops: nothing is dropped, and whoever writes
+//! into it notices. After each publish one line says how many rows are durable, so that a client may commit its offset.
+
+use std::io::{self, BufRead};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use rtad::device::{DeviceKey, KeyMaker, Unusable};
+use rtad::store::StoreError;
+
+use super::super::{CommandError, Output};
+use super::writer::Writer;
+use crate::exit;
+use crate::input::{Input, Layout};
+
+/// Batches that were read and not yet taken; each is what one read of stdin gave.
+const WAITING_BATCHES: usize = 16;
+/// A longer line is no id.
+const MAX_LINE_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
+/// Between two tries while the store fails, at most; the first comes after a second.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Once stdin has ended the store is tried for so long.
+const LAST_TRIES: Duration = Duration::from_secs(60);
+
+/// Some lines' keys.
+#[derive(Debug, Default)]
+struct Batch {
+    keys: Vec<DeviceKey>,
+    rows: u64,
+    blank: u64,
+    malformed: u64,
+    failed: Option<io::Error>,
+}
+
+/// One line of output per publish.
+#[derive(Debug, Serialize)]
+struct Published {
+    sequence: u64,
+    /// Rows of stdin that are durable, from the first.
+    rows: u64,
+    keys: u64,
+    blank: u64,
+    malformed: u64,
+    deltas: u64,
+    delta_keys: u64,
+}
+
+/// Counts since the start.
+#[derive(Debug, Default)]
+struct Totals {
+    rows: u64,
+    blank: u64,
+    malformed: u64,
+}
+
+pub(super) async fn run(
+    mut writer: Writer,
+    input: &Input,
+    every: Duration,
+    max_ids: usize,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let Layout::Lines { kind } = input.layout else { unreachable!("--follow conflicts with --format") };
+    let (case, keys) = (input.case.unwrap_or(kind.canonical_case()), input.keys.clone());
+    let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
+    // Not joined: a read of stdin ends when its writer likes.
+    std::thread::spawn(move || {
+        let parse = |line: &[u8], batch: &mut Batch| {
+            let key: &KeyMaker = &keys;
+            match key.keys(kind, case, line, &mut batch.keys) {
+                Ok(()) => {}
+                Err(Unusable::Blank) => batch.blank += 1,
+                Err(Unusable::Malformed) => batch.malformed += 1,
+            }
+        };
+        read_lines(io::stdin().lock(), parse, |batch| sender.blocking_send(batch).is_ok());
+    });
+    let mut ends = signal(SignalKind::terminate()).map_err(CommandError::Runtime)?;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(CommandError::Runtime)?;
+    let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut waiting, mut totals, mut failed) = (Vec::new(), Totals::default(), None);
+    loop {
+        let is_last = tokio::select! {
+            batch = batches.recv() => match batch {
+                None => true,
+                Some(batch) => {
+                    totals.add(&batch);
+                    waiting.extend(batch.keys);
+                    failed = batch.failed;
+                    if waiting.len() < max_ids {
+                        continue;
+                    }
+                    false
+                }
+            },
+            _ = ticks.tick() => false,
+            _ = ends.recv() => true,
+            _ = interrupts.recv() => true,
+        };
+        // Of a signal: what was read by then too.
+        while is_last && let Ok(batch) = batches.try_recv() {
+            totals.add(&batch);
+            waiting.extend(batch.keys);
+        }
+        publish(&mut writer, &mut waiting, &totals, is_last, output).await?;
+        if is_last {
+            return match failed {
+                Some(source) => Err(CommandError::Follow(source)),
+                None => Ok(()),
+            };
+        }
+    }
+}
+
+impl Totals {
+    const fn add(&mut self, batch: &Batch) {
+        self.rows += batch.rows;
+        self.blank += batch.blank;
+        self.malformed += batch.malformed;
+    }
+}
+
+/// Publishes what waits, however long it takes; of the last not longer than a minute.
+async fn publish(
+    writer: &mut Writer,
+    waiting: &mut Vec<DeviceKey>,
+    totals: &Totals,
+    is_last: bool,
+    output: &Output,
+) -> Result<(), CommandError> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let (begun, mut delay) = (Instant::now(), Duration::from_secs(1));
+    let appended = loop {
+        match writer.publish(waiting.clone()).await {
+            Ok(appended) => break appended,
+            Err(
+                error @ (StoreError::Backend { .. }
+                | StoreError::Stalled { .. }
+                | StoreError::Conflict { .. }),
+            ) if !is_last || begun.elapsed() < LAST_TRIES => {
+                exit::write_error(&CommandError::from(error));
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(MAX_RETRY_DELAY);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let published = Published {
+        sequence: appended.sequence,
+        rows: totals.rows,
+        keys: waiting.len() as u64,
+        blank: totals.blank,
+        malformed: totals.malformed,
+        deltas: appended.deltas,
+        delta_keys: appended.delta_keys,
+    };
+    waiting.clear();
+    output.report(&published, |published, out| {
+        let Published { sequence, rows, keys, malformed, .. } = published;
+        writeln!(out, "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed")
+    })
+}
+
+/// Hands over keys as they come: what one read gave, without waiting for more. Ends when nobody takes them.
+fn read_lines(
+    input: impl io::Read,
+    parse: impl Fn(&[u8], &mut Batch),
+    mut hand_over: impl FnMut(Batch) -> bool,
+) {
+    let mut reader = io::BufReader::with_capacity(BUFFER_BYTES, input);
+    // Of a line that the last read cut.
+    let (mut begun, mut is_too_long) = (Vec::new(), false);
+    loop {
+        let mut batch = Batch::default();
+        let read = match reader.fill_buf() {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                batch.failed = Some(error);
+                hand_over(batch);
+                return;
+            }
+        };
+        let (length, is_end) = (read.len(), read.is_empty());
+        let line = |line: &[u8], begun: &mut Vec<u8>, is_too_long: &mut bool, batch: &mut Batch| {
+            begun.extend_from_slice(line);
+            batch.rows += 1;
+            if std::mem::take(is_too_long) {
+                batch.malformed += 1;
+            } else {
+                parse(begun.strip_suffix(b"\r").unwrap_or(begun), batch);
+            }
+            begun.clear();
+        };
+        let mut rest = read;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            line(&rest[..end], &mut begun, &mut is_too_long, &mut batch);
+            rest = &rest[end + 1..];
+        }
+        begun.extend_from_slice(rest);
+        if begun.len() > MAX_LINE_BYTES {
+            begun.clear();
+            is_too_long = true;
+        }
+        if is_end && (!begun.is_empty() || is_too_long) {
+            line(&[], &mut begun, &mut is_too_long, &mut batch);
+        }
+        reader.consume(length);
+        if (batch.rows > 0 && !hand_over(batch)) || is_end {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives out its pieces one by one, as a pipe does.
+    struct Pieces(Vec<&'static [u8]>);
+
+    impl io::Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let piece = self.0.remove(0);
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    fn lines(pieces: Vec<&'static [u8]>) -> (Vec<Vec<u8>>, u64, u64) {
+        let seen = std::cell::RefCell::new(Vec::new());
+        let (mut rows, mut malformed) = (0, 0);
+        let parse = |line: &[u8], _: &mut Batch| seen.borrow_mut().push(line.to_vec());
+        read_lines(Pieces(pieces), parse, |batch| {
+            rows += batch.rows;
+            malformed += batch.malformed;
+            true
+        });
+        (seen.into_inner(), rows, malformed)
+    }
+
+    #[test]
+    fn lines_are_those_of_the_whole_however_it_comes() {
+        let expected: Vec<&[u8]> = vec![b"one", b"", b"two", b"three"];
+        for pieces in [
+            vec![&b"one\n\ntwo\r\nthree\n"[..]],
+            vec![b"on", b"e\n\ntw", b"o\r", b"\nthr", b"ee"],
+            vec![b"one\n", b"\n", b"two\r\n", b"three"],
+        ] {
+            let (seen, rows, malformed) = lines(pieces);
+            assert_eq!((seen, rows, malformed), (expected.iter().map(|line| line.to_vec()).collect(), 4, 0));
+        }
+        assert_eq!(lines(Vec::new()), (Vec::new(), 0, 0));
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_one_malformed_row_and_takes_no_memory() {
+        const PIECE: [u8; 1 << 15] = [b'a'; 1 << 15];
+        let mut pieces = vec![&PIECE[..]; 100];
+        pieces.push(b"end\nnext\n");
+        let (seen, rows, malformed) = lines(pieces);
+        assert_eq!((seen, rows, malformed), (vec![b"next".to_vec()], 2, 1));
+    }
+}

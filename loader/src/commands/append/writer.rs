@@ -1,0 +1,75 @@
+//! Publishes keys under one operation, again for as long as others are faster.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::Duration;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::AudienceName;
+use rtad::store::{Appended, Change, Ledger, Store, StoreError};
+
+use super::super::CommandError;
+
+/// So often the store is asked again because somebody else wrote just then.
+const MAX_TRIES: u32 = 50;
+/// Between two of these, at most; a random part of it, so that two writers do not go on meeting.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is done to every key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Add,
+    /// Takes the tombstone away, and adds.
+    Restore,
+    Remove,
+    Entomb,
+}
+
+/// A ledger and what to write into it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    ledger: Ledger,
+    operation: Operation,
+}
+
+impl Writer {
+    pub(super) async fn open(
+        store: &Store,
+        audience: &AudienceName,
+        operation: Operation,
+    ) -> Result<Self, CommandError> {
+        let ledger = store.ledger(audience).await.map_err(|error| match error {
+            StoreError::NotFound { .. } => CommandError::NotPublished { audience: audience.clone() },
+            error => error.into(),
+        })?;
+        Ok(Self { ledger, operation })
+    }
+
+    /// Publishes all keys, or nothing.
+    pub(super) async fn publish(&mut self, keys: Vec<DeviceKey>) -> Result<Appended, StoreError> {
+        let mut change = Change::default();
+        for key in keys {
+            match self.operation {
+                Operation::Add => change.add(key),
+                Operation::Restore => {
+                    change.lift(key);
+                    change.add(key);
+                }
+                Operation::Remove => change.remove(key),
+                Operation::Entomb => change.entomb(key),
+            }
+        }
+        for _ in 0..MAX_TRIES {
+            match self.ledger.append(change.clone()).await {
+                Err(StoreError::Conflict { .. }) => {
+                    self.ledger.refresh().await?;
+                    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+                    tokio::time::sleep(PAUSE.mul_f64(random)).await;
+                }
+                // Deltas that this ledger knew were merged by another writer, and have been removed since.
+                Err(StoreError::NotFound { .. }) if self.ledger.refresh().await? => {}
+                done => return done,
+            }
+        }
+        self.ledger.append(change).await
+    }
+}

@@ -1,0 +1,178 @@
+//! `build --compact`: the deltas that were appended go into the filters that are live, without an export.
+//!
+//! Filters hold no keys, so they cannot be built anew: what was added is set in them, and they become fuller; what was removed
+//! cannot be taken out, and stays a delta that goes with the generation. A full build does better in both, and is due when the
+//! gate says so.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
+use rtad::snapshot::{ChunkEntry, SortedKeys, chunk_runs, shards_per_chunk};
+use rtad::store::{Base, Copyist, Publication, Store};
+
+use super::super::CommandError;
+use super::gate::{Gate, GateArgs};
+use crate::progress::Progress;
+
+/// The JSON object of `build --compact --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Compacted {
+    audience: String,
+    /// None of a dry run, or if there was nothing to do.
+    generation: Option<u64>,
+    dry_run: bool,
+    /// Keys added by deltas, and those of them that were not in the filters.
+    added: u64,
+    inserted: u64,
+    /// Keys removed by deltas, which stay a delta.
+    removed: u64,
+    expected_fpr: f64,
+    chunks_written: u64,
+}
+
+/// Keeps a file's bytes.
+struct Keep(Vec<u8>);
+
+impl Copyist for Keep {
+    fn take(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// What was made of the chunks.
+struct Grown {
+    chunks: ManifestBuilder,
+    inserted: u64,
+    chunks_written: u64,
+}
+
+pub(super) async fn run(
+    store: &Store,
+    base: Base,
+    gate: &GateArgs,
+    dry_run: bool,
+    progress: &Progress,
+) -> Result<Compacted, CommandError> {
+    let audience = base.audience().clone();
+    let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
+        return Err(CommandError::NotPublished { audience });
+    };
+    let old = store.manifest(&audience, &current).await?;
+    let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
+    let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
+    let changes = BuiltDelta::merged(current.sequence, overlay.deltas().map(|delta| &**delta));
+    let Some(BuiltDelta { delta: changes, .. }) = changes else {
+        return Ok(Compacted::nothing(&old, dry_run));
+    };
+    progress.phase("growing chunks");
+    let publication = if dry_run { None } else { Some(store.publish(base).await?) };
+    let grown = grow(store, &old, changes.added(), publication.as_ref(), progress).await?;
+    let generation = publication.as_ref().map_or(old.generation(), Publication::generation);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let build = BuildReport {
+        tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION"), " --compact").to_owned(),
+        ..old.build().clone()
+    };
+    let manifest = grown.chunks.finish(audience, generation, now, build);
+    gate.check(&manifest)?;
+    let compacted = Compacted {
+        audience: manifest.audience().as_str().to_owned(),
+        generation: (!dry_run).then_some(generation),
+        dry_run,
+        added: changes.added().len() as u64,
+        inserted: grown.inserted,
+        removed: changes.removed().len() as u64,
+        expected_fpr: manifest.expected_fpr(),
+        chunks_written: grown.chunks_written,
+    };
+    let Some(publication) = publication else { return Ok(compacted) };
+    let residual =
+        BuiltDelta::new(changes.entry().first, current.sequence, Vec::new(), changes.removed().to_vec());
+    if let Some(residual) = &residual {
+        publication.put_delta(residual).await?;
+    }
+    let inserted_keys = old.folded().map_or(0, |folded| folded.inserted_keys) + grown.inserted;
+    let residual = residual.map(|residual| residual.delta.entry().clone());
+    publication.commit(&manifest.with_folded(Folded { residual, inserted_keys, ..folded })).await?;
+    Ok(compacted)
+}
+
+/// Grows every chunk by its part of the keys, one after the other: a chunk is in memory three times.
+async fn grow(
+    store: &Store,
+    old: &Manifest,
+    keys: &SortedKeys,
+    publication: Option<&Publication<'_>>,
+    progress: &Progress,
+) -> Result<Grown, CommandError> {
+    let spec = old.filter();
+    let mut grown =
+        Grown { chunks: ManifestBuilder::new(*spec, old.target_fpr()), inserted: 0, chunks_written: 0 };
+    let mut put = async |(chunk, inserted): (BuiltChunk, u64)| {
+        grown.inserted += inserted;
+        grown.chunks.add(&chunk);
+        progress.add(1);
+        if let Some(publication) = publication {
+            grown.chunks_written += u64::from(publication.put_chunk(chunk).await?);
+        }
+        Ok::<_, CommandError>(())
+    };
+    let entries = old.chunks();
+    if entries.is_empty() {
+        for run in chunk_runs(keys, shards_per_chunk(spec, keys.len() as u64)) {
+            put(BuiltChunk::grown(spec, None, run)).await?;
+        }
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let file = Keep(Vec::new());
+        let (_, file) = store.chunk_copied(old.audience(), old, entry, file).await?;
+        put(BuiltChunk::grown(spec, Some((entry, &file.0)), part(keys, entries, index))).await?;
+    }
+    Ok(grown)
+}
+
+/// The keys that go into a chunk: from its first shard to the next chunk's; into the first also those before it.
+fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a [DeviceKey] {
+    let before = |shard: u32| keys.partition_point(|key| u32::from(key.shard()) < shard);
+    let start = if index == 0 { 0 } else { before(entries[index].first_shard) };
+    let end = entries.get(index + 1).map_or(keys.len(), |next| before(next.first_shard));
+    &keys[start..end]
+}
+
+impl Compacted {
+    fn nothing(live: &Manifest, dry_run: bool) -> Self {
+        Self {
+            audience: live.audience().as_str().to_owned(),
+            generation: None,
+            dry_run,
+            added: 0,
+            inserted: 0,
+            removed: 0,
+            expected_fpr: live.expected_fpr(),
+            chunks_written: 0,
+        }
+    }
+
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { audience, generation, added, inserted, removed, expected_fpr, .. } = self;
+        match generation {
+            Some(generation) => writeln!(out, "published {audience} generation {generation}")?,
+            None if self.dry_run => writeln!(out, "dry run of {audience}: nothing was written to the store")?,
+            None => return writeln!(out, "{audience} has no deltas: nothing was written to the store"),
+        }
+        writeln!(
+            out,
+            "  added       {} ({} were not in the filters)",
+            HumanCount(*added),
+            HumanCount(*inserted)
+        )?;
+        writeln!(out, "  removed     {} stay a delta", HumanCount(*removed))?;
+        writeln!(out, "  written     {} chunks", self.chunks_written)?;
+        writeln!(out, "  fpr         {expected_fpr:.3e} by fill")
+    }
+}

@@ -1,0 +1,39 @@
+//! What a build takes up besides its input: the deltas that were appended before it began, and the tombstones.
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
+use rtad::store::{Base, Store, StoreError};
+
+/// Changes over an input. What was appended goes before what the input says, as an export is older than its build.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    /// For the manifest; `None` if nothing was ever published.
+    pub(crate) folded: Option<Folded>,
+    /// Members besides the input's.
+    added: Vec<DeviceKey>,
+    removed: Option<SortedKeys>,
+}
+
+impl Fold {
+    /// Reads the deltas of what was live when the build began. Held in memory until it ends: 32 bytes per key in them.
+    pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
+        let Some(current) = base.current() else { return Ok(Self::default()) };
+        let overlay = store.overlay(base.audience(), current, &Overlay::default()).await?;
+        let newest_last = overlay.deltas().chain(overlay.tombstones());
+        let changes = BuiltDelta::merged(current.sequence, newest_last.map(|delta| &**delta));
+        let removed = changes.as_ref().map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
+        let added = changes.map(|changes| changes.delta.added().to_vec()).unwrap_or_default();
+        Ok(Self { folded: base.folded(), added, removed })
+    }
+
+    /// Members besides the input's.
+    pub(crate) fn added(&self) -> &[DeviceKey] {
+        &self.added
+    }
+
+    /// Whether the key is no member whatever the input says.
+    #[inline]
+    pub(crate) fn removes(&self, key: &DeviceKey) -> bool {
+        self.removed.as_ref().is_some_and(|removed| removed.contains(key))
+    }
+}

@@ -1,0 +1,127 @@
+//! Deltas on top of the filters: what they say of a device goes before what the filters say.
+//!
+//! Asked from the newest to the oldest, the first that speaks of a key decides; the erased come before all of them. Deltas
+//! that were held before are shared with the snapshot before. What else `CURRENT` says of the audience stands here too: whether
+//! it may be served, and until when.
+
+use std::sync::Arc;
+
+use super::current::{Current, State};
+use super::delta::{Delta, DeltaEntry};
+use crate::device::DeviceKey;
+
+/// Deltas over one generation, verified and in memory.
+#[derive(Debug, Clone, Default)]
+pub struct Overlay {
+    /// In the order in which they are asked.
+    layers: Vec<Arc<Delta>>,
+    has_tombstones: bool,
+    /// Of the `CURRENT` that named them.
+    sequence: u64,
+    appended_unix_seconds: Option<u64>,
+    state: State,
+    expires_unix_seconds: Option<u64>,
+}
+
+impl Overlay {
+    /// What a `CURRENT` says, with its deltas, oldest first, and its tombstones.
+    ///
+    /// # Panics
+    ///
+    /// If the deltas are not those that it names: a mistake of the caller, not of a file.
+    pub fn new(current: &Current, deltas: Vec<Arc<Delta>>, tombstones: Option<Arc<Delta>>) -> Self {
+        assert!(
+            deltas.iter().map(|delta| delta.entry()).eq(&current.deltas),
+            "the deltas of CURRENT, in its order"
+        );
+        assert_eq!(
+            tombstones.as_ref().map(|delta| delta.entry()),
+            current.tombstones.as_ref(),
+            "its tombstones"
+        );
+        Self {
+            has_tombstones: tombstones.is_some(),
+            layers: tombstones.into_iter().chain(deltas.into_iter().rev()).collect(),
+            ..Self::default().under(current)
+        }
+    }
+
+    /// The same deltas, with what else a `CURRENT` says.
+    #[must_use]
+    pub fn under(self, current: &Current) -> Self {
+        Self {
+            sequence: current.sequence,
+            appended_unix_seconds: current.appended_unix_seconds,
+            state: current.state,
+            expires_unix_seconds: current.expires_unix_seconds,
+            ..self
+        }
+    }
+
+    /// Why the audience may not be served at `now`, in seconds since 1970 UTC; `None` if it may.
+    pub fn not_served(&self, now_unix_seconds: u64) -> Option<&'static str> {
+        if !self.state.is_live() {
+            return Some(self.state.as_str());
+        }
+        self.expires_unix_seconds.is_some_and(|end| end <= now_unix_seconds).then_some("expired")
+    }
+
+    /// Whether nothing is to be asked.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// What the deltas say of a key: a member, no member, or nothing. A table's line and one of keys for each delta.
+    #[inline]
+    pub fn says(&self, key: &DeviceKey) -> Option<bool> {
+        self.layers.iter().find_map(|delta| delta.says(key))
+    }
+
+    /// The delta of this name, if it is held.
+    pub fn held(&self, entry: &DeltaEntry) -> Option<&Arc<Delta>> {
+        self.layers.iter().find(|delta| delta.entry() == entry)
+    }
+
+    /// The deltas, oldest first.
+    pub fn deltas(&self) -> impl DoubleEndedIterator<Item = &Arc<Delta>> {
+        self.layers[usize::from(self.has_tombstones)..].iter().rev()
+    }
+
+    /// Devices that stay removed whatever is built.
+    pub fn tombstones(&self) -> Option<&Arc<Delta>> {
+        self.layers.first().filter(|_| self.has_tombstones)
+    }
+
+    /// Of the `CURRENT` that says all this.
+    pub const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the audience may be served.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// From when on it may not.
+    pub const fn expires_unix_seconds(&self) -> Option<u64> {
+        self.expires_unix_seconds
+    }
+
+    /// When the newest delta was published, in seconds since 1970 UTC.
+    pub const fn appended_unix_seconds(&self) -> Option<u64> {
+        self.appended_unix_seconds
+    }
+
+    /// Keys added, removed, and of devices with tombstones; a key that several deltas name counts for each.
+    pub fn keys(&self) -> [u64; 3] {
+        let sum = |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();
+        let tombstones = self.tombstones().map_or(0, |tombstones| tombstones.entry().removed);
+        [sum(|entry| entry.added), sum(|entry| entry.removed), tombstones]
+    }
+
+    /// Bytes of all keys.
+    pub fn size_bytes(&self) -> u64 {
+        self.layers.iter().map(|delta| delta.entry().size_bytes()).sum()
+    }
+}

@@ -1,0 +1,206 @@
+//! Reading deltas, and finding those that an older generation needs.
+//!
+//! ```text
+//! {store}/{audience}/deltas/{last}-{digest}.delta    immutable; `last` is the sequence of the CURRENT that first named it
+//! ```
+
+use std::sync::Arc;
+
+use object_store::PutMode;
+use object_store::path::Path;
+
+use super::read::piece::Reading;
+use super::read::{MAX_RESUMES, RESUME_DELAY};
+use super::{Signed, Store, StoreError, audience_path, blocking};
+use crate::snapshot::{
+    AudienceName, BuiltDelta, Current, Delta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS, Manifest, Overlay,
+};
+
+impl Store {
+    /// Reads a delta, and verifies it. Takes its size in memory twice, for a moment.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn delta(&self, audience: &AudienceName, entry: &DeltaEntry) -> Result<Delta, StoreError> {
+        Ok(self.delta_and_file(audience, entry).await?.0)
+    }
+
+    /// The same, and its file.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn delta_and_file(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+    ) -> Result<(Delta, Signed), StoreError> {
+        let path = delta_path(audience, entry);
+        let objects = self.objects(&path)?;
+        let size_bytes = entry.size_bytes();
+        let mut reading = Reading::new(&*objects, &path, size_bytes, self.stall_timeout);
+        // No more is taken at once than has come: the size is only what `CURRENT` says.
+        let mut bytes = Vec::new();
+        let mut resumes = 0;
+        while reading.offset < size_bytes {
+            let (piece, failed) = reading.piece().await;
+            bytes.extend_from_slice(&piece);
+            match failed {
+                None => {}
+                Some(failure) if failure.passes && resumes < MAX_RESUMES => {
+                    tokio::time::sleep(RESUME_DELAY * 2_u32.pow(resumes)).await;
+                    resumes += 1;
+                }
+                Some(failure) if matches!(failure.error, StoreError::Backend { .. }) => {
+                    return Err(self.too_short(&path, size_bytes).await.unwrap_or(failure.error));
+                }
+                Some(failure) => return Err(failure.error),
+            }
+        }
+        let (file, entry) = (self.with_signature(&path, bytes).await?, entry.clone());
+        blocking(move || Delta::parse(&file.bytes, &entry).map(|delta| (delta, file)))
+            .await
+            .map_err(|source| StoreError::Delta { path: path.to_string(), source })
+    }
+
+    /// What a `CURRENT` lays over its generation: of `held` what it has, the rest from the store.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn overlay(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+        held: &Overlay,
+    ) -> Result<Overlay, StoreError> {
+        let mut deltas = Vec::with_capacity(current.deltas.len());
+        for entry in &current.deltas {
+            deltas.push(self.delta_or_held(audience, entry, held).await?);
+        }
+        let tombstones = match &current.tombstones {
+            Some(entry) => Some(self.delta_or_held(audience, entry, held).await?),
+            None => None,
+        };
+        Ok(Overlay::new(current, deltas, tombstones))
+    }
+
+    async fn delta_or_held(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        held: &Overlay,
+    ) -> Result<Arc<Delta>, StoreError> {
+        match held.held(entry) {
+            Some(delta) => Ok(Arc::clone(delta)),
+            None => self.delta(audience, entry).await.map(Arc::new),
+        }
+    }
+
+    /// The deltas that were published after `target` was built and that later generations have taken up, by generation, oldest
+    /// first; and the sequence up to which any has.
+    pub(super) async fn deltas_since(
+        &self,
+        target: &Manifest,
+    ) -> Result<(Vec<Vec<DeltaEntry>>, u64), StoreError> {
+        let audience = target.audience();
+        let since = target.folded().map_or(0, |folded| folded.through);
+        let (mut groups, mut through) = (Vec::new(), since);
+        let later =
+            self.generations(audience).await?.into_iter().filter(|later| *later > target.generation());
+        for generation in later {
+            let manifest = match self.manifest_of(audience, generation).await {
+                // A loader that lost has tidied up: nothing of it was ever live.
+                Err(StoreError::NotFound { .. }) => continue,
+                manifest => manifest?.0,
+            };
+            let Some(folded) = manifest.folded() else { continue };
+            let newer = folded.deltas.iter().chain(&folded.residual).filter(|delta| delta.last > since);
+            groups.push(newer.cloned().collect());
+            through = through.max(folded.through);
+        }
+        Ok((groups, through))
+    }
+
+    /// Groups of deltas as `CURRENT` number `sequence` may name them. If they are too many, each group becomes one, whose file is
+    /// written; if they are still too many, all of them do.
+    ///
+    /// Each delta but a residual has all changes of its time, so in the order of their ends the newest change of a key comes last,
+    /// however their times overlap.
+    pub(super) async fn joined(
+        &self,
+        audience: &AudienceName,
+        sequence: u64,
+        groups: &[Vec<DeltaEntry>],
+    ) -> Result<Vec<DeltaEntry>, StoreError> {
+        let all = in_order(groups.iter().flatten().cloned());
+        if all.len() <= MAX_DELTAS {
+            return Ok(all);
+        }
+        let mut joined = Vec::new();
+        for group in groups.iter().filter(|group| !group.is_empty()) {
+            let group = in_order(group.iter().cloned());
+            let last = group.last().map_or(0, |delta| delta.last);
+            joined.push(self.merged(audience, last, group).await?);
+        }
+        let joined = in_order(joined);
+        match joined.len() <= MAX_DELTAS {
+            true => Ok(joined),
+            false => Ok(vec![self.merged(audience, sequence, joined).await?]),
+        }
+    }
+
+    /// Several deltas as one, written.
+    async fn merged(
+        &self,
+        audience: &AudienceName,
+        last: u64,
+        entries: Vec<DeltaEntry>,
+    ) -> Result<DeltaEntry, StoreError> {
+        if let [entry] = &entries[..] {
+            return Ok(entry.clone());
+        }
+        let mut deltas = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            deltas.push(self.delta(audience, entry).await?);
+        }
+        let merged = blocking(move || BuiltDelta::merged(last, &deltas)).await.expect("deltas have keys");
+        let entry = merged.delta.entry().clone();
+        if entry.keys() > MAX_DELTA_KEYS {
+            return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
+        }
+        self.put_delta(audience, &merged).await?;
+        Ok(entry)
+    }
+
+    /// Writes a delta's file, durably. Nobody reads it before a `CURRENT` names it.
+    pub(super) async fn put_delta(
+        &self,
+        audience: &AudienceName,
+        built: &BuiltDelta,
+    ) -> Result<(), StoreError> {
+        let path = delta_path(audience, built.delta.entry());
+        self.put_signed(audience, &path, built.bytes.clone(), PutMode::Overwrite).await
+    }
+}
+
+pub(super) fn deltas_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("deltas")
+}
+
+pub(super) fn delta_path(audience: &AudienceName, entry: &DeltaEntry) -> Path {
+    deltas_path(audience).join(delta_name(entry))
+}
+
+pub(super) fn delta_name(entry: &DeltaEntry) -> String {
+    format!("{}-{}.delta", entry.last, entry.sha256)
+}
+
+/// By their ends; of those that end at the same time, the one with the most keys has all of them.
+fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
+    let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
+    deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
+    deltas.dedup_by_key(|delta| delta.last);
+    deltas
+}

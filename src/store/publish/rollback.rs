@@ -1,0 +1,53 @@
+//! Going back: an older generation, with every change that was made since.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::PutMode;
+
+use super::super::{StoreError, chunk_path, manifest_path};
+use super::{Carried, Publication};
+use crate::snapshot::{ChunkError, Current};
+
+/// Chunks whose sizes are asked for at a time.
+const PARALLEL_LOOKUPS: usize = 16;
+
+impl Publication<'_> {
+    /// Makes an older generation live again, after looking that every chunk of it is there. Deltas that came since it was built
+    /// apply to it, also those that later generations have taken up, and tombstones stay.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole, [`StoreError::Conflict`] if somebody
+    /// else published meanwhile, or a gc is removing it.
+    pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
+        let audience = &self.base.audience;
+        let (manifest, bytes) = self.store.manifest_of(audience, generation).await?;
+        if !self.store.is_directory() {
+            // Written again as it is, it is new to a gc, which leaves alone what is new, and all that it names.
+            self.store.refresh_signature(audience, &manifest_path(audience, generation)).await?;
+            self.put(&manifest_path(audience, generation), bytes.clone(), PutMode::Overwrite).await?;
+            self.is_not_condemned(&manifest).await?;
+        }
+        let mut lookups = Vec::new();
+        for entry in manifest.chunks() {
+            lookups.push(async move {
+                Ok::<_, StoreError>((entry, self.store.chunk_size(audience, entry).await?))
+            });
+        }
+        let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
+        while let Some((entry, found)) = sizes.try_next().await? {
+            if found != entry.size_bytes {
+                let source = ChunkError::Length { found, expected: entry.size_bytes };
+                return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
+            }
+        }
+        // A reader may still hold what was live before an earlier rollback, so that stays the mark. Only going forward again,
+        // to what was rolled back from, is no rollback.
+        let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
+        let mut carried = Carried::over(&manifest);
+        let (older, through) = self.store.deltas_since(&manifest).await?;
+        carried.older.extend(older);
+        carried.rolled_back_through = from.map(|_| through);
+        self.deltas_survive_gc(carried.older.concat()).await?;
+        self.point_at(generation, &bytes, from, &carried).await
+    }
+}

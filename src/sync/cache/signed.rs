@@ -1,0 +1,23 @@
+//! Cached files with the signatures that they were verified by: manifests and deltas. Everything here blocks.
+
+use std::io;
+use std::path::Path;
+
+use super::files::{read_at_most, write};
+use crate::store::{MAX_SIGNATURE_BYTES, Signed, Trust};
+
+/// Writes a file, its signature first.
+pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Result<()> {
+    if let Some(signature) = &file.signature {
+        write(folder, &format!("{name}.minisig"), signature)?;
+    }
+    write(folder, name, &file.bytes)
+}
+
+/// Reads a file of at most `limit` bytes, and its signature if it must have one. Nothing is verified yet.
+pub(super) fn read_signed(folder: &Path, name: &str, limit: u64, trust: &Trust) -> io::Result<Signed> {
+    let bytes = read_at_most(&folder.join(name), limit)?;
+    // One that cannot be read is as good as none.
+    let signature = || read_at_most(&folder.join(format!("{name}.minisig")), MAX_SIGNATURE_BYTES).ok();
+    Ok(Signed { bytes, signature: trust.is_required().then(signature).flatten() })
+}
