@@ -71,7 +71,7 @@ pub struct Audience {
     pub max_age: Option<Duration>,
     /// Its snapshot, once one was verified.
     pub snapshot: Option<Arc<Snapshot>>,
-    /// Whether the snapshot is older than `max_age`: kept by `sync`, so that no request needs a clock.
+    /// Whether the snapshot is older than `max_age`, or has expired: kept by `sync`, so that no request needs a clock.
     pub is_stale: bool,
 }
 
@@ -95,6 +95,11 @@ impl Audience {
             Some(_) => Membership::NotMember,
             None => Membership::Unavailable,
         }
+    }
+
+    /// Whether the snapshot has expired at `now`, in seconds since 1970.
+    pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.manifest().is_expired(now_unix_seconds))
     }
 
     /// The snapshot's age at `now`, in seconds since 1970; 0 if it is of the future.

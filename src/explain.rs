@@ -300,6 +300,13 @@ fn unavailable_because(audience: &Audience, age: Option<u64>, board: &SyncBoard)
     if audience.available().is_some() {
         return None;
     }
+    if audience.is_expired(now_unix_seconds()) {
+        return Some("its snapshot has expired".to_owned());
+    }
+    let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
+    if let Some(reason) = overlay.and_then(|overlay| overlay.not_served(now_unix_seconds())) {
+        return Some(format!("it is {reason}"));
+    }
     if let (Some(age), Some(limit)) = (age, audience.max_age) {
         let (age, limit) = (words::duration(age), words::duration(limit.as_secs()));
         return Some(format!("its snapshot is {age} old, and max_age is {limit}"));

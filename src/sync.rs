@@ -260,6 +260,9 @@ fn not_served(audience: &Audience, now_unix_seconds: u64) -> Option<&'static str
     if matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit) {
         return Some("older than max_age");
     }
+    if audience.is_expired(now_unix_seconds) {
+        return Some("expired");
+    }
     audience.snapshot.as_ref()?.overlay().not_served(now_unix_seconds)
 }
 

@@ -169,6 +169,11 @@ fn describe() {
     metrics::describe_gauge!("rtad_snapshot_keys", "Distinct device keys in it");
     metrics::describe_gauge!("rtad_snapshot_size_bytes", Unit::Bytes, "Size of its chunks");
     metrics::describe_gauge!("rtad_snapshot_created_timestamp_seconds", Unit::Seconds, "When it was built");
+    metrics::describe_gauge!(
+        "rtad_snapshot_expires_timestamp_seconds",
+        Unit::Seconds,
+        "From when on it is not served; NaN = never"
+    );
     metrics::describe_gauge!("rtad_snapshot_expected_fpr", "False-positive rate by its filters' fill");
     metrics::describe_gauge!("rtad_snapshot_fill_ratio", "Fraction of its filters' bits that are set");
     metrics::describe_counter!("rtad_sync_total", "Looks at the store, by audience and result");
@@ -286,6 +291,8 @@ impl Telemetry {
             manifest.keys() as f64,
             manifest.size_bytes() as f64,
             manifest.created_unix_seconds() as f64,
+            // As of what is not served: nothing that compares with it comes true.
+            manifest.expires_unix_seconds().map_or(f64::NAN, |expires| expires as f64),
             manifest.expected_fpr(),
         ];
         let audience = manifest.audience().as_str();
@@ -296,16 +303,17 @@ impl Telemetry {
     /// States that an audience is no longer served: the exporter cannot forget a series, and no comparison with NaN holds, so
     /// that no alert on its age goes off.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 5], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 6], [f64::NAN; 3]);
         self.no_deltas(audience);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 5], fill: [f64; 3]) {
-        const NAMES: [&str; 5] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 6], fill: [f64; 3]) {
+        const NAMES: [&str; 6] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
             "rtad_snapshot_created_timestamp_seconds",
+            "rtad_snapshot_expires_timestamp_seconds",
             "rtad_snapshot_expected_fpr",
         ];
         for (name, value) in NAMES.into_iter().zip(values) {

@@ -35,7 +35,9 @@ async fn publish(folder: &Path, kind: FilterKind, fpr: f64, keys: &[DeviceKey]) 
         publication.put_chunk(chunk).await.unwrap();
     }
     let report = BuildReport { tool: "a test".to_owned(), ..BuildReport::default() };
+    // The golden files have no such field.
     let manifest = builder.finish(audience(), publication.generation(), 1_763_722_800, report);
+    let manifest = manifest.expiring_at(1_763_722_801);
     publication.commit(&manifest).await.unwrap();
     (store, manifest)
 }

@@ -198,7 +198,10 @@ class Manifest:
         top = read_json(file, data, "rtad-snapshot")
         top.exactly("audience", audience)
         top.exactly("generation", generation)
-        top.integer("created_unix_seconds")
+        created = top.integer("created_unix_seconds")
+        if "expires_unix_seconds" in top.rest:
+            # Whether it has expired is for whoever serves it: this reads what is there.
+            top.integer("expires_unix_seconds", created + 1)
         keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
 
         filters = top.object("filter")

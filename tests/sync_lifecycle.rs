@@ -185,6 +185,74 @@ fn a_snapshot_grows_too_old_while_it_is_served() {
     assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
 }
 
+/// Built two hours ago, to be served for so long.
+fn lasting(seconds: u64) -> Spec {
+    let created_unix_seconds = rtad::sync::now_unix_seconds() - 7200;
+    let expires_unix_seconds = Some(created_unix_seconds + seconds);
+    Spec { created_unix_seconds, expires_unix_seconds, ..Spec::small() }
+}
+
+fn without_max_age() -> String {
+    CONFIG.replace("max_age = \"1h\"\n", "")
+}
+
+#[test]
+fn what_has_expired_is_not_loaded_and_something_fresh_is() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &lasting(3600));
+    let mut server = Server::start(config(depot.url(), &without_max_age(), NEVER));
+    let mut client = server.client();
+    assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false));
+    let (result, error) = server.last_sync(AUDIENCE);
+    let words = "s ago: publish a new one with `rtad-loader build`, or see to the clock";
+    assert!(
+        result == "expired" && error.starts_with("generation 1 expired ") && error.ends_with(words),
+        "{error}"
+    );
+    assert_eq!(server.looks(AUDIENCE, "expired"), 1);
+
+    depot.publish(AUDIENCE, &members(2), &lasting(9000));
+    server.look();
+    assert_members(&mut client, &members(2));
+    let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"].as_u64().unwrap();
+    assert!(expires > rtad::sync::now_unix_seconds());
+    let metrics = String::from_utf8(server.admin.get("/metrics").1).unwrap();
+    let gauge = format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} {expires}");
+    assert!(metrics.contains(&gauge));
+
+    // An expired one in its place: the good one goes on.
+    depot.publish(AUDIENCE, &members(3), &lasting(1));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()), (2, "expired"));
+    assert_members(&mut client, &members(2));
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    server.look();
+    assert_members(&mut client, &members(1));
+    assert!(server.status(AUDIENCE)["snapshot"].get("expires_unix_seconds").is_none());
+    let metrics = String::from_utf8(server.admin.get("/metrics").1).unwrap();
+    assert!(
+        metrics.contains(&format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} NaN"))
+    );
+}
+
+#[test]
+fn a_snapshot_expires_while_it_is_served_and_a_new_one_ends_that() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &lasting(7200 + 3));
+    let mut server = Server::start(config(depot.url(), &without_max_age(), OFTEN));
+    let mut client = server.client();
+    let snapshot = server.snapshot(AUDIENCE).unwrap();
+    wait_until("it has expired", || server.catalog().audiences()[0].is_stale);
+    assert_unavailable(&mut client, &members(1)[0]);
+    assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
+    assert_eq!(server.status(AUDIENCE)["available"], false);
+    assert!(server.is_ready(), "it answers, if only that it does not know");
+    depot.publish(AUDIENCE, &members(2), &lasting(9000));
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    assert_members(&mut client, &members(2));
+    assert_eq!(server.status(AUDIENCE)["available"], true);
+}
+
 #[test]
 fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once() {
     let depot = Depot::new();

@@ -16,6 +16,7 @@ mod trust_args;
 mod verify;
 
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::HumanCount;
@@ -223,6 +224,10 @@ fn runtime() -> Result<Runtime, CommandError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::Runtime)
 }
 
+fn now_unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// How many threads to use when nothing is said.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -262,6 +267,11 @@ pub(crate) enum CommandError {
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error("could not read stdin; what was read before is published")]
     Follow(#[source] io::Error),
+    #[error(
+        "generation {generation} of {audience} has expired: no pod would load it; \
+         build a new one, or go back to one that has not"
+    )]
+    Expired { audience: AudienceName, generation: u64 },
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
     #[error("could not start")]
@@ -309,6 +319,7 @@ impl CommandError {
                 ExitStatus::BadInput
             }
             Self::Verify(_)
+            | Self::Expired { .. }
             | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
             | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,

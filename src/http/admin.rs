@@ -126,7 +126,7 @@ struct PlatformStatus<'a> {
 struct AudienceStatus<'a> {
     name: &'a str,
     required: bool,
-    /// Whether questions about it are answered: loaded, and not older than its `max_age`.
+    /// Whether questions about it are answered: loaded, not older than its `max_age`, and not expired.
     available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_age_seconds: Option<u64>,
@@ -145,6 +145,8 @@ struct SnapshotStatus<'a> {
     expected_fpr: f64,
     created_unix_seconds: u64,
     age_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
     deltas: DeltaStatus,
 }
 
@@ -200,6 +202,7 @@ async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 created_unix_seconds: manifest.created_unix_seconds(),
                 age_seconds: audience.age_seconds(now).unwrap_or(0),
                 deltas: DeltaStatus::of(snapshot.overlay()),
+                expires_unix_seconds: manifest.expires_unix_seconds(),
             }
         }),
         last_sync: app.shared.board.last(&audience.name),

@@ -97,7 +97,7 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_loaded",
                 "Audience not loaded",
-                "it has no verified snapshot yet, or one older than its max_age; see /v1/status of the admin port"
+                "it has no verified snapshot yet, or one that is older than its max_age or has expired; see /v1/status of the admin port"
                     .to_owned(),
             ),
             Self::Overloaded => (

@@ -86,6 +86,8 @@ struct ManifestFields {
     audience: AudienceName,
     generation: u64,
     created_unix_seconds: u64,
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
     keys: u64,
     size_bytes: u64,
     #[serde(deserialize_with = "object")]
@@ -127,6 +129,7 @@ impl Manifest {
             audience,
             generation,
             created_unix_seconds,
+            expires_unix_seconds: None,
             keys: chunks.iter().map(|chunk| chunk.keys).sum(),
             size_bytes: chunks.iter().map(|chunk| chunk.size_bytes).sum(),
             filter: FilterFields {
@@ -197,6 +200,12 @@ impl Manifest {
                 return Err(ManifestError::field(format!("filter.{name}"), value, "0 to 1"));
             }
         }
+        if let Some(expires) = fields.expires_unix_seconds
+            && expires <= fields.created_unix_seconds
+        {
+            let expected = format!("more than created_unix_seconds, {}", fields.created_unix_seconds);
+            return Err(ManifestError::field("expires_unix_seconds", expires, expected));
+        }
         check_chunks(&fields)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
@@ -223,6 +232,28 @@ impl Manifest {
     /// When it was built, in seconds since 1970 UTC.
     pub const fn created_unix_seconds(&self) -> u64 {
         self.fields.created_unix_seconds
+    }
+
+    /// The same manifest, of a generation that is not to be served from `unix_seconds` on.
+    ///
+    /// # Panics
+    ///
+    /// If that is not after it was built.
+    #[must_use]
+    pub fn expiring_at(mut self, unix_seconds: u64) -> Self {
+        assert!(unix_seconds > self.fields.created_unix_seconds, "it expires after it was built");
+        self.fields.expires_unix_seconds = Some(unix_seconds);
+        self
+    }
+
+    /// From when on it is not to be served, in seconds since 1970 UTC; `None` if it may be forever.
+    pub const fn expires_unix_seconds(&self) -> Option<u64> {
+        self.fields.expires_unix_seconds
+    }
+
+    /// Whether it is not to be served any more at `now`, in seconds since 1970 UTC.
+    pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
+        self.fields.expires_unix_seconds.is_some_and(|expires| now_unix_seconds >= expires)
     }
 
     /// Distinct device keys.
@@ -282,6 +313,11 @@ impl Manifest {
     pub fn chunks(&self) -> &[ChunkEntry] {
         &self.fields.chunks
     }
+}
+
+/// A field that may be left out but, where it stands, has a value: `null` is none.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    u64::deserialize(deserializer).map(Some)
 }
 
 /// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to the totals.

@@ -72,7 +72,7 @@ impl Trust {
         generation: u64,
         manifest: &Signed,
     ) -> Result<(), SignatureError> {
-        self.check(&manifest_path(audience, generation), manifest)
+        self.check(&manifest_path(audience, generation), &manifest.bytes, manifest.signature.as_deref())
     }
 
     /// The same of a delta.
@@ -86,20 +86,25 @@ impl Trust {
         entry: &DeltaEntry,
         delta: &Signed,
     ) -> Result<(), SignatureError> {
-        self.check(&delta_path(audience, entry), delta)
+        self.check(&delta_path(audience, entry), &delta.bytes, delta.signature.as_deref())
     }
 
     /// Whether what was read at `path` may be parsed.
-    pub(super) fn check(&self, path: &Path, file: &Signed) -> Result<(), SignatureError> {
+    pub(super) fn check(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        signature: Option<&[u8]>,
+    ) -> Result<(), SignatureError> {
         if !self.is_required() {
             return Ok(());
         }
-        let text = file.signature.as_deref().ok_or(SignatureError::Missing)?;
+        let text = signature.ok_or(SignatureError::Missing)?;
         let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
         let signature = Signature::decode(text).map_err(|_| SignatureError::Malformed)?;
         let mut refused = SignatureError::UnknownKey;
         for key in self.0.iter() {
-            match key.verify(&file.bytes, &signature) {
+            match key.verify(bytes, &signature) {
                 Ok(()) => return is_for(path, &signature),
                 // Two keys may have one number: another's failure is not yet the last word.
                 Err(minisign_verify::Error::UnexpectedKeyId) => {}

@@ -48,6 +48,19 @@ pub enum SyncError {
         /// What the cgroup's limit leaves.
         available_bytes: u64,
     },
+    /// The snapshot is not to be served any more.
+    #[error(
+        "generation {generation} expired {} s ago: publish a new one with `rtad-loader build`, or see to the clock",
+        now_unix_seconds - expires_unix_seconds
+    )]
+    Expired {
+        /// Its generation.
+        generation: u64,
+        /// From when on it was not to be served.
+        expires_unix_seconds: u64,
+        /// This machine's clock; not before.
+        now_unix_seconds: u64,
+    },
     /// The snapshot is larger than the config allows.
     #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
     TooLarge {
@@ -65,6 +78,7 @@ impl SyncError {
             Self::Store(error) => error.cause(),
             Self::NotPublished { .. } | Self::Deleted { .. } => "not_found",
             Self::Stale { .. } => "stale",
+            Self::Expired { .. } => "expired",
             Self::TooLarge { .. } | Self::NoRoom { .. } => "too_large",
             Self::Internal => "internal",
         }
@@ -94,7 +108,7 @@ impl SyncError {
                     | StoreError::Delta { .. }
                     | StoreError::Replaced { .. }
             ),
-            Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
+            Self::Expired { .. } | Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
             Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,
         }
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 
-use super::SyncError;
 use super::cache::Cache;
 use super::headroom::Headroom;
+use super::{SyncError, now_unix_seconds};
 use crate::catalog::Audience;
 use crate::snapshot::{Chunk, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot};
 use crate::store::{Store, StoreError};
@@ -130,6 +130,7 @@ impl Loader<'_> {
         manifest: &Manifest,
         current: &Current,
     ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
+        refuse_expired(manifest)?;
         let deltas = || current.deltas.iter().chain(&current.tombstones);
         let delta_bytes = deltas().map(DeltaEntry::size_bytes).fold(0, u64::saturating_add);
         let size_bytes = manifest.size_bytes().saturating_add(delta_bytes);
@@ -174,6 +175,18 @@ impl Loader<'_> {
         self.telemetry.chunk_read(ChunkSource::Store);
         copy.keep();
         Ok(chunk)
+    }
+}
+
+/// What is not to be served any more is not read, from the store or from the cache.
+fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
+    let now_unix_seconds = now_unix_seconds();
+    match manifest.expires_unix_seconds() {
+        Some(expires_unix_seconds) if manifest.is_expired(now_unix_seconds) => {
+            let generation = manifest.generation();
+            Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds })
+        }
+        _ => Ok(()),
     }
 }
 

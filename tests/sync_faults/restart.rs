@@ -119,6 +119,28 @@ fn a_new_generation_that_cannot_be_read_at_start_leaves_the_cached_one() {
 }
 
 #[test]
+fn what_has_expired_is_not_served_from_the_cache_either() {
+    let site = Site::new();
+    let cache = site.cache();
+    let now = rtad::sync::now_unix_seconds();
+    let spec = Spec { created_unix_seconds: now - 10, expires_unix_seconds: Some(now + 3), ..Spec::small() };
+    site.depot.publish(AUDIENCE, &members(2), &spec);
+    assert_serves(&mut site.start(Some(&cache)), 2, 2);
+    wait_until("it has expired", || rtad::sync::now_unix_seconds() > now + 3);
+    for fault in [Some(Fault::Dead), None] {
+        match fault {
+            Some(fault) => site.unruly.misbehave(fault, ""),
+            None => site.unruly.behave(),
+        }
+        let mut server = site.start(Some(&cache));
+        assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false), "{fault:?}");
+        assert_eq!(counted(&mut server, "rtad_cache_starts_total{"), 0);
+    }
+    site.publish(1);
+    assert_serves(&mut site.start(Some(&cache)), 3, 1);
+}
+
+#[test]
 fn a_store_that_has_nothing_did_answer() {
     let site = Site::new();
     let cache = site.cache();

@@ -24,6 +24,7 @@ pub(crate) struct Spec {
     pub(crate) filter: FilterSpec,
     pub(crate) shards_per_chunk: u32,
     pub(crate) created_unix_seconds: u64,
+    pub(crate) expires_unix_seconds: Option<u64>,
     /// Kept in the manifest; a test may tell generations by it.
     pub(crate) rows: u64,
 }
@@ -33,7 +34,7 @@ impl Spec {
     pub(crate) fn small() -> Self {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let created_unix_seconds = rtad::sync::now_unix_seconds();
-        Self { filter, shards_per_chunk: 4096, created_unix_seconds, rows: 0 }
+        Self { filter, shards_per_chunk: 4096, created_unix_seconds, expires_unix_seconds: None, rows: 0 }
     }
 }
 
@@ -110,6 +111,10 @@ impl Depot {
             let build = BuildReport { tool: "test".to_owned(), rows: spec.rows, ..BuildReport::default() };
             let generation = publication.generation();
             let manifest = builder.finish(name(audience), generation, spec.created_unix_seconds, build);
+            let manifest = match spec.expires_unix_seconds {
+                Some(expires) => manifest.expiring_at(expires),
+                None => manifest,
+            };
             publication.commit(&manifest).await
         })
     }

@@ -11,7 +11,7 @@ mod report;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -71,6 +71,9 @@ pub(super) struct BuildArgs {
     gate: GateArgs,
     #[command(flatten)]
     sign: SignArgs,
+    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+    expires: Option<Duration>,
     /// Read and build all the same, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -118,9 +121,17 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
         return Err(UsageError::TooFewKeys { fpr: args.fpr, keys: distinct, min_keys }.into());
     }
     gate.check_keys(distinct)?;
-    let folded = fold.folded;
-    let target_fpr = args.fpr;
-    let plan = Plan { filter, target_fpr, keys: distinct, duplicates, counts, folded, threads, gate };
+    let plan = Plan {
+        filter,
+        target_fpr: args.fpr,
+        keys: distinct,
+        duplicates,
+        counts,
+        folded: fold.folded,
+        threads,
+        gate,
+        expires: args.expires,
+    };
     progress.phase("building chunks");
     let done = match args.dry_run {
         true => {
@@ -142,7 +153,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     let compacted = runtime.block_on(async {
         let base = store.base(&args.target.audience).await?;
-        compact::run(&store, base, &args.gate, args.dry_run, &progress).await
+        compact::run(&store, base, &args.gate, args.expires, args.dry_run, &progress).await
     })?;
     drop(progress);
     output.report(&compacted, compact::Compacted::write_text)
@@ -164,6 +175,13 @@ pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), Comma
         return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
     }
     Ok(())
+}
+
+fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
+    const LIFETIMES: std::ops::RangeInclusive<Duration> =
+        Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
+    let lifetime = humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
+    lifetime.ok_or("accepted: a duration from 1s to 3650d, such as 72h")
 }
 
 pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {

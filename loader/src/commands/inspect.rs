@@ -9,7 +9,7 @@ use serde::Serialize;
 use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest};
 
 use super::verify::FillSurvey;
-use super::{CommandError, Output, Target, default_threads, runtime};
+use super::{CommandError, Output, Target, default_threads, now_unix_seconds, runtime};
 
 /// Show what a generation consists of: its manifest, and the fill of its filters as read from its chunks.
 #[derive(Debug, Args)]
@@ -26,6 +26,8 @@ struct InspectReport {
     audience: String,
     generation: u64,
     created_unix_seconds: u64,
+    expires_unix_seconds: Option<u64>,
+    expired: bool,
     keys: u64,
     size_bytes: u64,
     filter: &'static str,
@@ -68,6 +70,8 @@ impl InspectReport {
             audience: manifest.audience().as_str().to_owned(),
             generation: manifest.generation(),
             created_unix_seconds: manifest.created_unix_seconds(),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            expired: manifest.is_expired(now_unix_seconds()),
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),
             filter: manifest.filter().kind().as_str(),
@@ -89,6 +93,10 @@ impl InspectReport {
         let FillSurvey { shards, fill, expected_fpr } = &self.survey;
         writeln!(out, "{} generation {}", self.audience, self.generation)?;
         writeln!(out, "  created     {} (seconds since 1970 UTC)", self.created_unix_seconds)?;
+        if let Some(expires) = self.expires_unix_seconds {
+            let now = if self.expired { ", expired" } else { "" };
+            writeln!(out, "  expires     {expires}{now}")?;
+        }
         writeln!(
             out,
             "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable id"

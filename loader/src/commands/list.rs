@@ -10,7 +10,7 @@ use serde::Serialize;
 use rtad::snapshot::{AudienceName, Manifest};
 use rtad::store::{Store, StoreError};
 
-use super::{CommandError, DeltaReport, Output, TrustArgs, runtime};
+use super::{CommandError, DeltaReport, Output, TrustArgs, now_unix_seconds, runtime};
 
 /// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
@@ -56,6 +56,9 @@ struct Generation {
 struct Facts {
     created_unix_seconds: u64,
     age_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    expired: bool,
     keys: u64,
     size_bytes: u64,
     chunks: usize,
@@ -109,12 +112,28 @@ impl Facts {
         Self {
             created_unix_seconds: manifest.created_unix_seconds(),
             age_seconds: age.as_secs(),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            expired: manifest.is_expired(now_unix_seconds()),
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
             filter: manifest.filter().kind().as_str(),
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
+        }
+    }
+}
+
+impl Facts {
+    /// What there is to say of its expiry.
+    fn expiry(&self) -> String {
+        match self.expires_unix_seconds {
+            None => String::new(),
+            Some(_) if self.expired => ", expired".to_owned(),
+            Some(expires) => {
+                let left = expires.saturating_sub(now_unix_seconds());
+                format!(", expires in {}", HumanDuration(Duration::from_secs(left)))
+            }
         }
     }
 }
@@ -136,12 +155,13 @@ impl ListReport {
                 match facts {
                     Some(facts) => writeln!(
                         out,
-                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} old",
+                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} old{}",
                         HumanCount(facts.keys).to_string(),
                         HumanBytes(facts.size_bytes).to_string(),
                         facts.filter,
                         facts.expected_fpr,
-                        HumanDuration(Duration::from_secs(facts.age_seconds))
+                        HumanDuration(Duration::from_secs(facts.age_seconds)),
+                        facts.expiry()
                     )?,
                     None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,
                 }

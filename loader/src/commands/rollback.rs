@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
+use super::{CommandError, Output, SignArgs, Target, UsageError, now_unix_seconds, runtime};
 
 /// Make an older generation live again: by default the newest that is older than the live one.
 #[derive(Debug, Args)]
@@ -42,6 +42,10 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
                 older.ok_or_else(|| CommandError::NoOlderGeneration { audience: audience.clone(), live })?
             }
         };
+        let (manifest, _) = store.manifest_of(audience, to).await?;
+        if manifest.is_expired(now_unix_seconds()) {
+            return Err(CommandError::Expired { audience: audience.clone(), generation: to });
+        }
         store.publish(base).await?.roll_back(to).await?;
         Ok::<_, CommandError>(RollbackReport {
             audience: audience.as_str().to_owned(),

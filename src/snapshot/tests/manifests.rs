@@ -61,6 +61,14 @@ fn hostile_fields_are_refused_by_name() {
         ("/build/host", json!("h"), "Json", unknown("host")),
         ("/chunks/0/path", json!("/etc/passwd"), "Json", unknown("path")),
         ("/filter", ABSENT, "Json", missing("filter")),
+        (
+            "/expires_unix_seconds",
+            json!(0),
+            "Field",
+            "expires_unix_seconds is 0, expected more than created".into(),
+        ),
+        ("/expires_unix_seconds", json!(-1), "Json", json_says("invalid value: integer `-1`")),
+        ("/expires_unix_seconds", json!("72h"), "Json", json_says("invalid type: string \"72h\"")),
         ("/filter/kind", json!("xor8"), "FilterKind", "filter kind is \"xor8\", this rtad knows".into()),
         ("/filter/kind", json!("Classic"), "FilterKind", "filter kind is \"Classic\"".into()),
         (
@@ -168,6 +176,24 @@ fn hostile_fields_are_refused_by_name() {
         let case: String = format!("{pointer} = {value}").chars().take(100).collect();
         assert_refused(files.read(), &case, variant, &message);
     }
+}
+
+#[test]
+fn an_expiry_is_kept_and_null_is_none() {
+    let manifest = build(&spec(FilterKind::Block512), 7, &keys("member", 100)).0;
+    let expires = manifest.created_unix_seconds() + 1;
+    assert!(!manifest.is_expired(u64::MAX));
+    let manifest = manifest.expiring_at(expires);
+    let bytes = manifest.to_bytes();
+    let read = Manifest::parse(&bytes, &audience(), 7).unwrap();
+    assert_eq!((&read, read.expires_unix_seconds()), (&manifest, Some(expires)));
+    assert_eq!([expires - 1, expires, u64::MAX].map(|now| read.is_expired(now)), [false, true, true]);
+
+    let text = String::from_utf8(bytes).unwrap();
+    let null =
+        text.replace(&format!("\"expires_unix_seconds\": {expires}"), "\"expires_unix_seconds\": null");
+    assert_ne!(null, text);
+    assert!(matches!(Manifest::parse(null.as_bytes(), &audience(), 7), Err(ManifestError::Json(_))));
 }
 
 #[test]

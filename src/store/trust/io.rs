@@ -95,9 +95,8 @@ impl Store {
             Err(StoreError::Manifest { .. }) => return Err(refuse(SignatureError::TooLarge { limit })),
             Err(error) => return Err(error),
         };
-        let file = Signed { bytes, signature };
-        self.trust.check(path, &file).map_err(refuse)?;
-        Ok(file)
+        self.trust.check(path, &bytes, signature.as_deref()).map_err(refuse)?;
+        Ok(Signed { bytes, signature })
     }
 
     /// The signature of a file to be, if there is a signer; `None` otherwise.
@@ -106,10 +105,9 @@ impl Store {
         let signed = signer.sign(bytes, &trusted_comment(path));
         let signature =
             signed.map_err(|source| StoreError::Sign { path: path.to_string(), source })?.into_bytes();
-        let file = Signed { bytes: bytes.to_vec(), signature: Some(signature) };
         let refuse = |source| StoreError::Signature { path: path.to_string(), source };
-        self.trust.check(path, &file).map_err(refuse)?;
-        Ok(file.signature)
+        self.trust.check(path, bytes, Some(&signature)).map_err(refuse)?;
+        Ok(Some(signature))
     }
 
     /// Writes a file, and its signature before it if there is a signer. For files that are never changed: their names must tell

@@ -5,7 +5,7 @@
 //! gate says so.
 
 use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -55,6 +55,7 @@ pub(super) async fn run(
     store: &Store,
     base: Base,
     gate: &GateArgs,
+    expires: Option<Duration>,
     dry_run: bool,
     progress: &Progress,
 ) -> Result<Compacted, CommandError> {
@@ -79,6 +80,12 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, now, build);
+    // What it is made of grows no younger by it.
+    let expires = expires.map(|lifetime| now + lifetime.as_secs()).or(old.expires_unix_seconds());
+    let manifest = match expires {
+        Some(end) => manifest.expiring_at(end),
+        None => manifest,
+    };
     gate.check(&manifest)?;
     let compacted = Compacted {
         audience: manifest.audience().as_str().to_owned(),

@@ -4,7 +4,7 @@
 //! holds a few chunks whatever the store is doing.
 
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub(super) folded: Option<Folded>,
     pub(super) threads: usize,
     pub(super) gate: Gate,
+    /// For how long it may be served.
+    pub(super) expires: Option<Duration>,
 }
 
 /// What was built.
@@ -162,8 +164,12 @@ impl Plan {
             rejected: self.counts.rejected.iter().sum(),
         };
         let manifest = chunks.finish(audience, generation, now, build);
-        match &self.folded {
+        let manifest = match &self.folded {
             Some(folded) => manifest.with_folded(folded.clone()),
+            None => manifest,
+        };
+        match self.expires {
+            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
             None => manifest,
         }
     }
@@ -198,6 +204,7 @@ mod tests {
                 folded: None,
                 threads: 3,
                 gate: Gate::open_to_all(),
+                expires: None,
             };
             let audience: AudienceName = "a".parse().unwrap();
             let done = plan.pretend(&mut partitions, &audience, &Progress::new(false));

@@ -37,6 +37,7 @@ pub(super) struct BuildSummary {
     size_bytes: u64,
     chunks: usize,
     chunks_written: u64,
+    expires_unix_seconds: Option<u64>,
     gate: Gate,
     read_seconds: f64,
     total_seconds: f64,
@@ -98,6 +99,7 @@ impl BuildSummary {
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
             chunks_written: done.chunks_written,
+            expires_unix_seconds: manifest.expires_unix_seconds(),
             gate,
             read_seconds: seconds.0,
             total_seconds: seconds.1,
@@ -126,6 +128,9 @@ impl BuildSummary {
         writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
         let Self { target_fpr, expected_fpr, .. } = self;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} asked for")?;
+        if let Some(expires) = self.expires_unix_seconds {
+            writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
+        }
         self.gate.write_text(out)?;
         writeln!(out, "  time        {:.1} s, of it reading {:.1} s", self.total_seconds, self.read_seconds)
     }
