@@ -25,7 +25,7 @@ use crate::catalog::Audience;
 use crate::snapshot::AudienceName;
 use crate::store::PublicKey;
 use crate::strategy::{Outcome, Strategy};
-use crate::sync::Plan;
+use crate::sync::{Plan, SwapMode};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Serialize)]
@@ -85,6 +85,8 @@ pub struct StoreConfig {
     /// A read without progress for so long is given up and made again. Changing it takes a restart.
     #[serde(serialize_with = "as_duration")]
     pub stall_timeout: Duration,
+    /// How a new generation comes to be served. `rolling` needs a `cache_dir`.
+    pub swap: SwapMode,
     /// Where verified chunks are kept for the next start; unset = nowhere. Changing it takes a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_dir: Option<PathBuf>,
@@ -205,6 +207,7 @@ impl Config {
             platforms: self.platforms.iter().map(|config| Arc::clone(&config.built)).collect(),
             poll_interval: self.store.poll_interval,
             max_snapshot_bytes: self.store.max_snapshot_size,
+            swap: self.store.swap,
         }
     }
 
@@ -296,6 +299,7 @@ fn read_all(document: &mut Document<'_>) -> Config {
     if url.is_none() && !section.had("url") {
         d.mistake(None, "store.url", "is missing", STORE);
     }
+    let swap_line = section.line_of("swap");
     let store = StoreConfig {
         url: url.unwrap_or_default(),
         poll_interval: section
@@ -310,12 +314,17 @@ fn read_all(document: &mut Document<'_>) -> Config {
         stall_timeout: section
             .read(d, "stall_timeout", "a duration from 1s to 1h, such as 30s", duration(SECOND..=HOUR))
             .unwrap_or(crate::store::STALL_TIMEOUT),
+        swap: section.read(d, "swap", "whole or rolling", |text| text.parse().ok()).unwrap_or_default(),
         cache_dir: section
             .read(d, "cache_dir", "a directory, or nothing", |text| Some(text.to_owned()))
             .filter(|folder| !folder.is_empty())
             .map(PathBuf::from),
         public_keys: trust::read_public_keys(d, &mut section),
     };
+    if store.swap == SwapMode::Rolling && store.cache_dir.is_none() {
+        let accepted = "whole, or rolling with a store.cache_dir for chunks to be read from";
+        d.mistake(swap_line, "store.swap", "is \"rolling\" without store.cache_dir", accepted);
+    }
     section.finish(d);
     let mut section = d.section("ids");
     let ids =

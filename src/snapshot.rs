@@ -17,12 +17,16 @@ mod current;
 mod delta;
 mod json;
 mod manifest;
+mod mixed;
 mod name;
 mod overlay;
 
 use std::sync::Arc;
 
 pub use builder::{BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+pub(crate) use chunk::ChunkReader;
+#[cfg(any(feature = "server", test))]
+pub(crate) use chunk::ChunkVerifier;
 pub use chunk::{Chunk, ChunkDecoder, ChunkEntry, ChunkError};
 pub use current::{Current, State};
 pub use delta::{BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys};
@@ -32,6 +36,7 @@ pub use name::{AudienceName, Digest, NameError};
 pub use overlay::Overlay;
 
 use crate::device::{DeviceKey, SHARDS};
+use crate::filter::FilterSpec;
 
 /// How many keys are touched before the first is tested: enough reads in flight to fill the processor's miss queue.
 const BATCH: usize = 16;
@@ -76,6 +81,25 @@ pub struct Snapshot {
     chunks: Vec<Arc<Chunk>>,
     shards: Arc<[Shard]>,
     overlay: Overlay,
+    /// Some shards are of another generation than the manifest's: see `snapshot/mixed.rs`.
+    is_mixed: bool,
+}
+
+/// How a mixed snapshot's filters are read, a few seconds a day: out of the way of all others.
+#[cold]
+#[inline(never)]
+const fn spec_of(chunk: &Chunk) -> &FilterSpec {
+    chunk.spec()
+}
+
+/// Has a chunk's shards lie in it, as the one at `index`.
+fn place(shards: &mut [Shard], index: usize, chunk: &Chunk) {
+    let index = u16::try_from(index).expect("there are at most 65,536 chunks");
+    for (shard, range) in chunk.shards() {
+        let words = |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 16 GiB");
+        shards[usize::from(shard)] =
+            Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
+    }
 }
 
 impl Snapshot {
@@ -90,22 +114,16 @@ impl Snapshot {
         let mut shards = vec![Shard::default(); SHARDS];
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(chunk.is(manifest.filter(), entry), "chunks stand in the manifest's order");
-            let index = u16::try_from(index).expect("a manifest names at most 65,536 chunks");
-            for (shard, range) in chunk.shards() {
-                let words =
-                    |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 16 GiB");
-                shards[usize::from(shard)] =
-                    Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
-            }
+            place(&mut shards, index, chunk);
         }
-        Self { manifest, chunks, shards: shards.into(), overlay: Overlay::default() }
+        Self { manifest, chunks, shards: shards.into(), overlay: Overlay::default(), is_mixed: false }
     }
 
     /// The same filters under other deltas. Costs little: the filters and their table are shared.
     #[must_use]
     pub fn with_overlay(&self, overlay: Overlay) -> Self {
         let (manifest, chunks) = (self.manifest.clone(), self.chunks.clone());
-        Self { manifest, chunks, shards: Arc::clone(&self.shards), overlay }
+        Self { manifest, chunks, shards: Arc::clone(&self.shards), overlay, is_mixed: self.is_mixed }
     }
 
     /// What goes before the filters.
@@ -118,22 +136,26 @@ impl Snapshot {
         &self.manifest
     }
 
-    /// The chunks, in shard order.
+    /// The chunks that hold its shards, in shard order: the manifest's, unless it is mixed.
     pub fn chunks(&self) -> &[Arc<Chunk>] {
         &self.chunks
     }
 
     /// The filter of one shard; empty if the shard has no keys.
-    #[inline]
     pub fn filter(&self, shard: u16) -> &[u8] {
+        self.lookup(shard).1
+    }
+
+    /// How the filter of one shard is read, and the filter.
+    #[inline]
+    fn lookup(&self, shard: u16) -> (&FilterSpec, &[u8]) {
         let Shard { start_words, len_words, chunk } = self.shards[usize::from(shard)];
-        match self.chunks.get(usize::from(chunk)) {
-            Some(chunk) => {
-                let start = start_words as usize * 8;
-                &chunk.filters()[start..start + len_words as usize * 8]
-            }
-            None => &[],
-        }
+        let Some(chunk) = self.chunks.get(usize::from(chunk)) else { return (self.manifest.filter(), &[]) };
+        let start = start_words as usize * 8;
+        let filter = &chunk.filters()[start..start + len_words as usize * 8];
+        // The manifest's is the same for all of a batch, and so stays in registers.
+        let spec = if self.is_mixed { spec_of(chunk) } else { self.manifest.filter() };
+        (spec, filter)
     }
 
     /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
@@ -146,7 +168,8 @@ impl Snapshot {
         {
             return is_member;
         }
-        self.manifest.filter().contains(self.filter(key.shard()), key)
+        let (spec, filter) = self.lookup(key.shard());
+        spec.contains(filter, key)
     }
 
     /// Whether any of one device's keys may be in the audience. The first bytes of all are read together.
@@ -160,9 +183,11 @@ impl Snapshot {
 
     #[inline]
     fn touch(&self, keys: &[DeviceKey]) {
-        let spec = self.manifest.filter();
-        let touched = keys.iter().fold(0, |sum, key| sum ^ spec.touch(self.filter(key.shard()), key));
-        std::hint::black_box(touched);
+        let first = |key: &DeviceKey| {
+            let (spec, filter) = self.lookup(key.shard());
+            spec.touch(filter, key)
+        };
+        std::hint::black_box(keys.iter().fold(0, |sum, key| sum ^ first(key)));
     }
 
     /// Answers many keys, several times as fast each as one by one: the memory of a batch is waited for together.

@@ -3,7 +3,7 @@
 //! | what happens | what is served | counted as |
 //! |---|---|---|
 //! | nothing new | the same | `unchanged` |
-//! | a new generation, verified to its last byte | it, from one moment to the next | `ok` |
+//! | a new generation, verified to its last byte | it, from one moment to the next, or [chunk by chunk](SwapMode) | `ok` |
 //! | anything else | the last good generation; at start, that of the cache | the cause |
 //!
 //! Chunks that the old generation has too are shared, not read again. Writing the new ones into memory is what warms it.
@@ -17,6 +17,7 @@ mod headroom;
 mod load;
 mod look;
 mod pace;
+mod roll;
 mod seen;
 mod shared;
 
@@ -28,9 +29,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 pub use error::{SyncError, chain};
 pub use headroom::Headroom;
+pub use roll::SwapMode;
 pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
@@ -64,6 +67,8 @@ pub struct Plan {
     pub poll_interval: Duration,
     /// Larger snapshots are refused.
     pub max_snapshot_bytes: u64,
+    /// How a new generation comes to be served.
+    pub swap: SwapMode,
 }
 
 /// The task that keeps the catalog current.
@@ -74,6 +79,7 @@ pub struct Sync {
     shared: Shared,
     poll_interval: Duration,
     max_snapshot_bytes: u64,
+    swap_mode: SwapMode,
     cache: Option<Cache>,
     headroom: Headroom,
     pace: Pace,
@@ -90,6 +96,7 @@ impl Sync {
             shared,
             poll_interval: plan.poll_interval,
             max_snapshot_bytes: plan.max_snapshot_bytes,
+            swap_mode: plan.swap,
             cache: None,
             headroom: Headroom::default(),
             pace: Pace::default(),
@@ -174,9 +181,8 @@ impl Sync {
     /// good generation goes on.
     async fn look_at(&mut self, name: &AudienceName) {
         let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
-        let observed = self.observed(&audience).await;
-        // Before the swap: the old snapshot's last holder must be the retired catalog, not this task.
-        drop(audience);
+        // By value: the old snapshot's last holder must be the retired catalog, not this task.
+        let observed = self.observed(audience).await;
         if let Ok(Some(snapshot)) = observed {
             self.swap(self.serving.load().with_audiences(|old| {
                 (old.name == *name).then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
@@ -193,7 +199,7 @@ impl Sync {
         for audience in &mut audiences {
             match served.audience(audience.name.as_str()) {
                 Some(old) => audience.snapshot.clone_from(&old.snapshot),
-                None => match self.observed(audience).await {
+                None => match self.observed(audience.clone()).await {
                     Ok(snapshot) => audience.snapshot = snapshot,
                     Err(error) if audience.required => {
                         self.max_snapshot_bytes = old_limit;
@@ -204,6 +210,7 @@ impl Sync {
             }
         }
         self.poll_interval = plan.poll_interval;
+        self.swap_mode = plan.swap;
         self.seen.retain(|name, _| audiences.iter().any(|audience| audience.name == *name));
         drop(served);
         let telemetry = &self.shared.telemetry;
@@ -221,8 +228,8 @@ impl Sync {
         }
     }
 
-    /// The one place where what is served changes.
-    fn swap(&self, catalog: Catalog) {
+    /// The one place where what is served changes. What is returned ends when the old catalog is freed.
+    fn swap(&self, catalog: Catalog) -> JoinHandle<()> {
         let now = now_unix_seconds();
         let catalog = catalog.with_audiences(|audience| {
             let reason = not_served(audience, now);
@@ -250,7 +257,7 @@ impl Sync {
         if complete {
             self.shared.readiness.complete();
         }
-        tokio::spawn(retire(old));
+        tokio::spawn(retire(old))
     }
 }
 

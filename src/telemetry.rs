@@ -175,6 +175,10 @@ fn describe() {
         "From when on it is not served; NaN = never"
     );
     metrics::describe_gauge!("rtad_snapshot_expected_fpr", "False-positive rate by its filters' fill");
+    metrics::describe_gauge!(
+        "rtad_snapshot_mixed",
+        "1 while some chunks are of another generation than that"
+    );
     metrics::describe_gauge!("rtad_snapshot_fill_ratio", "Fraction of its filters' bits that are set");
     metrics::describe_counter!("rtad_sync_total", "Looks at the store, by audience and result");
     metrics::describe_histogram!(
@@ -294,6 +298,7 @@ impl Telemetry {
             // As of what is not served: nothing that compares with it comes true.
             manifest.expires_unix_seconds().map_or(f64::NAN, |expires| expires as f64),
             manifest.expected_fpr(),
+            f64::from(u8::from(snapshot.is_mixed())),
         ];
         let audience = manifest.audience().as_str();
         self.set_snapshot(audience, values, [fill.min, fill.mean, fill.max]);
@@ -303,18 +308,19 @@ impl Telemetry {
     /// States that an audience is no longer served: the exporter cannot forget a series, and no comparison with NaN holds, so
     /// that no alert on its age goes off.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 6], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 7], [f64::NAN; 3]);
         self.no_deltas(audience);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 6], fill: [f64; 3]) {
-        const NAMES: [&str; 6] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 7], fill: [f64; 3]) {
+        const NAMES: [&str; 7] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
             "rtad_snapshot_created_timestamp_seconds",
             "rtad_snapshot_expires_timestamp_seconds",
             "rtad_snapshot_expected_fpr",
+            "rtad_snapshot_mixed",
         ];
         for (name, value) in NAMES.into_iter().zip(values) {
             self.gauge(name, &[("audience", audience)]).set(value);

@@ -21,6 +21,7 @@ poll_interval = "10s"
 max_snapshot_size = "8GiB"
 stall_timeout = "30s"
 cache_dir = "/var/cache/rtad"
+swap = "rolling"
 
 [ids]
 blank = ["acme-test-phone"]
@@ -45,6 +46,7 @@ fn the_full_example_is_read() {
     assert_eq!(config.server.max_body, 65_536);
     assert_eq!(config.store.max_snapshot_size, 8 << 30);
     assert_eq!(config.store.cache_dir.as_deref(), Some(std::path::Path::new("/var/cache/rtad")));
+    assert_eq!((config.store.swap, config.plan().swap), (SwapMode::Rolling, SwapMode::Rolling));
     assert_eq!(config.ids.blank, ["acme-test-phone"]);
     assert_eq!(config.audiences[0].max_age, Some(Duration::from_secs(48 * 3600)));
     assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
@@ -67,8 +69,27 @@ fn defaults_fill_in_the_rest() {
     assert_eq!(config.server.max_connections, 20_000);
     assert_eq!((config.store.stall_timeout, config.store.cache_dir), (Duration::from_secs(30), None));
     let none = read("[store]\nurl = \"/data\"\ncache_dir = \"\"").unwrap();
-    assert_eq!(none.store.cache_dir, None);
+    assert_eq!((none.store.cache_dir, none.store.swap), (None, SwapMode::Whole));
     assert!(config.audiences.is_empty() && config.strategies.is_empty());
+}
+
+#[test]
+fn rolling_needs_a_cache_to_roll_from() {
+    let mistakes = |text: &str| read(text).unwrap_err().mistakes;
+    let lone = "rtad.toml:3: store.swap is \"rolling\" without store.cache_dir; accepted: whole, or rolling with a \
+                store.cache_dir for chunks to be read from";
+    assert_eq!(mistakes("[store]\nurl = \"/data\"\nswap = \"rolling\""), [lone]);
+    let empty = "[store]\nurl = \"/data\"\nswap = \"rolling\"\ncache_dir = \"\"";
+    assert_eq!(mistakes(empty), [lone]);
+    let other = "rtad.toml:3: store.swap is \"slowly\"; accepted: whole or rolling";
+    assert_eq!(mistakes("[store]\nurl = \"/data\"\nswap = \"slowly\""), [other]);
+
+    let variables = |name: &str| (name == "RTAD_STORE_SWAP").then(|| "rolling".to_owned());
+    let file = |text| Config::read(Some(("rtad.toml", text)), variables, &Vec::new());
+    let config = file("[store]\nurl = \"/data\"\ncache_dir = \"/cache\"").unwrap();
+    assert_eq!(config.store.swap, SwapMode::Rolling);
+    let mistakes = file("[store]\nurl = \"/data\"").unwrap_err().mistakes;
+    assert!(mistakes[0].starts_with("rtad.toml: store.swap is \"rolling\" without"), "{mistakes:?}");
 }
 
 #[test]

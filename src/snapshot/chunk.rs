@@ -22,16 +22,22 @@
 //! the file can also be mapped and read in place. Every field says a second time what the manifest or another field says:
 //! a file put in the wrong place is refused by name, not by luck.
 
+mod reader;
+
 use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+pub use reader::ChunkDecoder;
+pub(crate) use reader::ChunkReader;
+#[cfg(any(feature = "server", test))]
+pub(crate) use reader::ChunkVerifier;
 
 use super::Fault;
 use super::name::Digest;
 use crate::filter::{FilterKind, FilterSpec};
-use crate::memory::{Pages, Region};
+use crate::memory::Region;
 
 const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
@@ -130,6 +136,14 @@ pub struct ChunkEntry {
     pub size_bytes: u64,
 }
 
+impl ChunkEntry {
+    /// Size of the filters alone: what they take in memory.
+    pub fn filter_bytes(&self) -> u64 {
+        // A checked manifest's chunks are larger than what stands before their filters.
+        self.size_bytes.saturating_sub(file_prefix_bytes(self.shard_count))
+    }
+}
+
 /// Bytes before the body: the header, the key counts, and zeros up to a multiple of 64.
 pub(super) const fn file_prefix_bytes(shard_count: u32) -> u64 {
     (HEADER_BYTES as u64 + 4 * shard_count as u64).next_multiple_of(ALIGNMENT)
@@ -184,6 +198,12 @@ impl Chunk {
         self.spec == *spec && self.entry == *entry
     }
 
+    /// How its filters are read.
+    #[inline]
+    pub const fn spec(&self) -> &FilterSpec {
+        &self.spec
+    }
+
     /// The filters, back to back.
     #[inline]
     pub fn filters(&self) -> &[u8] {
@@ -196,137 +216,5 @@ impl Chunk {
             u16::try_from(self.entry.first_shard).expect("a checked manifest's shards fit 16 bits");
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         (first_shard..=u16::MAX).zip(starts.zip(self.ends.iter().copied()).map(|(start, end)| start..end))
-    }
-}
-
-/// Reads a chunk from pieces of any size, as they come from a disk or a network.
-///
-/// The header and the key counts are checked against the manifest as soon as they are there; only then is memory taken for
-/// the filters. The digest is checked last, and no chunk exists before that.
-#[derive(Debug)]
-pub struct ChunkDecoder {
-    spec: FilterSpec,
-    entry: ChunkEntry,
-    hasher: Sha256,
-    received: u64,
-    /// The file up to its body, and how long that is.
-    prefix: Vec<u8>,
-    prefix_bytes: usize,
-    body: Option<Body>,
-}
-
-#[derive(Debug)]
-struct Body {
-    ends: Box<[usize]>,
-    filters: Region,
-    filled: usize,
-}
-
-impl ChunkDecoder {
-    /// A decoder of the chunk that a manifest with these filters describes as `entry`.
-    pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
-        let prefix_bytes = usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
-        Self {
-            spec: *spec,
-            entry: entry.clone(),
-            hasher: Sha256::new(),
-            received: 0,
-            prefix: Vec::with_capacity(prefix_bytes),
-            prefix_bytes,
-            body: None,
-        }
-    }
-
-    /// Takes the file's next bytes. Costs a copy and their SHA-256.
-    ///
-    /// # Errors
-    ///
-    /// [`ChunkError`] names the fault; the decoder is of no further use.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
-        let (received, expected) = (self.received + bytes.len() as u64, self.entry.size_bytes);
-        if received > expected {
-            return Err(ChunkError::Length { found: received, expected });
-        }
-        self.received = received;
-        self.hasher.update(bytes);
-        let missing = self.prefix_bytes - self.prefix.len();
-        let (prefix, rest) = bytes.split_at(missing.min(bytes.len()));
-        self.prefix.extend_from_slice(prefix);
-        if self.body.is_none() && self.prefix.len() == self.prefix_bytes {
-            self.body = Some(self.check_prefix()?);
-        }
-        if let Some(body) = &mut self.body {
-            let end = body.filled + rest.len();
-            body.filters[body.filled..end].copy_from_slice(rest);
-            body.filled = end;
-        }
-        Ok(())
-    }
-
-    /// The chunk, now that all of the file has been fed.
-    ///
-    /// # Errors
-    ///
-    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
-    pub fn finish(self) -> Result<Chunk, ChunkError> {
-        let (found, expected) = (self.received, self.entry.size_bytes);
-        let Some(body) = self.body.filter(|_| found == expected) else {
-            return Err(ChunkError::Length { found, expected });
-        };
-        let (found, expected) = (Digest::finish(self.hasher), self.entry.digest);
-        if found != expected {
-            return Err(ChunkError::Digest { found, expected });
-        }
-        Ok(Chunk { spec: self.spec, entry: self.entry, ends: body.ends, filters: body.filters })
-    }
-
-    fn check_prefix(&self) -> Result<Body, ChunkError> {
-        let header = &self.prefix;
-        let u32_at =
-            |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
-        let u64_at =
-            |offset: usize| u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"));
-        if header[..8] != MAGIC {
-            return Err(ChunkError::Magic);
-        }
-        if u32_at(8) != VERSION {
-            return Err(ChunkError::Version { found: u32_at(8) });
-        }
-        let check = |field, offset, found: u64, expected: u64| {
-            if found == expected { Ok(()) } else { Err(ChunkError::Field { field, offset, found, expected }) }
-        };
-        let (spec, entry) = (&self.spec, &self.entry);
-        let body_bytes = entry.size_bytes - file_prefix_bytes(entry.shard_count);
-        check("filter kind", 12, u32_at(12).into(), kind_number(spec.kind()).into())?;
-        check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
-        check("millibits per key", 20, u32_at(20).into(), spec.millibits_per_key().into())?;
-        check("first shard", 24, u32_at(24).into(), entry.first_shard.into())?;
-        check("shard count", 28, u32_at(28).into(), entry.shard_count.into())?;
-        check("keys", 32, u64_at(32), entry.keys)?;
-        check("body bytes", 40, u64_at(40), body_bytes)?;
-        check("reserved", 48, u64_at(48), 0)?;
-        check("reserved", 56, u64_at(56), 0)?;
-        let counts_end = HEADER_BYTES + 4 * entry.shard_count as usize;
-        let (counts, padding) = header[HEADER_BYTES..].split_at(counts_end - HEADER_BYTES);
-        for (index, byte) in padding.iter().enumerate() {
-            check("padding", counts_end + index, u64::from(*byte), 0)?;
-        }
-        let mut ends = Vec::with_capacity(entry.shard_count as usize);
-        let (mut keys, mut end) = (0_u64, 0_u64);
-        for count in counts.as_chunks::<4>().0 {
-            let count = u32::from_le_bytes(*count);
-            keys += u64::from(count);
-            // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot overflow.
-            end += spec.filter_bytes(count);
-            ends.push(end as usize);
-        }
-        check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
-        check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
-        if body_bytes > MAX_BODY_BYTES {
-            return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
-        }
-        let filters = Region::zeroed(body_bytes as usize, Pages::Large)
-            .map_err(|source| ChunkError::Memory { bytes: body_bytes, source })?;
-        Ok(Body { ends: ends.into_boxed_slice(), filters, filled: 0 })
     }
 }

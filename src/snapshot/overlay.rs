@@ -58,6 +58,17 @@ impl Overlay {
         }
     }
 
+    /// This over what applied to another generation, whose shards are being replaced one by one. The older deltas are in the new
+    /// generation already, where to apply them again changes nothing; the shards of the old one need both.
+    #[must_use]
+    pub fn over(mut self, old: &Self) -> Self {
+        let is_new = |delta: &&Arc<Delta>| self.held(delta.entry()).is_none();
+        let older: Vec<_> =
+            old.layers[usize::from(old.has_tombstones)..].iter().filter(is_new).cloned().collect();
+        self.layers.extend(older);
+        self
+    }
+
     /// Why the audience may not be served at `now`, in seconds since 1970 UTC; `None` if it may.
     pub fn not_served(&self, now_unix_seconds: u64) -> Option<&'static str> {
         if !self.state.is_live() {

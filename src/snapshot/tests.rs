@@ -6,6 +6,7 @@ mod chunks;
 mod currents;
 mod grown;
 mod manifests;
+mod mixed;
 mod properties;
 
 use std::error::Error;

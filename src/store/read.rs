@@ -26,7 +26,7 @@ use piece::Reading;
 
 use super::{Live, Signed, Store, StoreError, blocking, chunk_path, current_path, manifest_path};
 use crate::snapshot::{
-    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_CURRENT_BYTES,
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, Current, MAX_CURRENT_BYTES,
     MAX_MANIFEST_BYTES, Manifest, ManifestError,
 };
 
@@ -39,6 +39,13 @@ pub(super) const RESUME_DELAY: Duration = Duration::from_millis(100);
 pub trait Copyist: Send + 'static {
     /// Takes the file's next bytes.
     fn take(&mut self, bytes: &[u8]);
+}
+
+/// Keeps it.
+impl Copyist for Vec<u8> {
+    fn take(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
 }
 
 /// Makes no copy.
@@ -142,26 +149,38 @@ impl Store {
         manifest: &Manifest,
         entry: &ChunkEntry,
     ) -> Result<Chunk, StoreError> {
-        Ok(self.chunk_copied(audience, manifest, entry, ()).await?.0)
+        let decoder = ChunkDecoder::new(manifest.filter(), entry);
+        Ok(self.chunk_copied(audience, entry, decoder, ()).await?.0)
     }
 
-    /// The same, with a copy of its bytes for `copyist`, which comes back with a chunk that is verified.
+    /// The file of one chunk, verified. Takes its size in memory twice.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::chunk`].
+    pub async fn chunk_file(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Vec<u8>, StoreError> {
+        let decoder = ChunkDecoder::new(manifest.filter(), entry);
+        Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
+    }
+
+    /// The same, by any reader of the chunk's file, with a copy of its bytes for `copyist`, which comes back once they are
+    /// verified.
     ///
     /// # Errors
     ///
     /// The store's own, or a chunk that is refused.
-    pub async fn chunk_copied<C: Copyist>(
+    pub(crate) async fn chunk_copied<R: ChunkReader, C: Copyist>(
         &self,
         audience: &AudienceName,
-        manifest: &Manifest,
         entry: &ChunkEntry,
+        reader: R,
         copyist: C,
-    ) -> Result<(Chunk, C), StoreError> {
+    ) -> Result<(R::Verified, C), StoreError> {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path)?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
         let mut reading = Reading::new(&*objects, &path, entry.size_bytes, self.stall_timeout);
-        let mut work = (ChunkDecoder::new(manifest.filter(), entry), copyist);
+        let mut work = (reader, copyist);
         let mut resumes = 0;
         while reading.offset < entry.size_bytes {
             let (bytes, failed) = reading.piece().await;
@@ -185,8 +204,8 @@ impl Store {
                 Some(failure) => return Err(failure.error),
             }
         }
-        let (decoder, copyist) = work;
-        Ok((decoder.finish().map_err(refuse)?, copyist))
+        let (reader, copyist) = work;
+        Ok((reader.finish().map_err(refuse)?, copyist))
     }
 
     /// The object's size.

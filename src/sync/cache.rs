@@ -31,8 +31,8 @@ use files::{Trouble, prune, read_at_most, verified, write};
 use signed::{read_signed, write_signed};
 
 use crate::snapshot::{
-    AudienceName, Chunk, ChunkEntry, Current, Delta, DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES,
-    Manifest,
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta, DeltaEntry,
+    MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
 };
 use crate::store::{Signed, Trust};
 use crate::telemetry::Telemetry;
@@ -53,7 +53,8 @@ impl Cache {
         Self { root, trust, trouble: Arc::new(Trouble::new(telemetry)), noted: Mutex::default() }
     }
 
-    fn folder(&self, audience: &AudienceName) -> PathBuf {
+    /// Where the audience's files lie.
+    pub(super) fn folder(&self, audience: &AudienceName) -> PathBuf {
         self.root.join(audience.as_str())
     }
 
@@ -64,16 +65,30 @@ impl Cache {
         on_disk(move || {
             let made = std::fs::create_dir_all(&folder);
             let made = made.and_then(|()| write_signed(&folder, &format!("{generation}.json"), &file));
-            trouble.tell(&folder, made);
+            trouble.tell(&folder, &made);
         })
         .await;
     }
 
     /// A chunk, verified; `None` if it is not there, or not right.
     pub(super) async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Option<Chunk> {
+        self.read(manifest, entry, ChunkDecoder::new(manifest.filter(), entry)).await
+    }
+
+    /// Whether a chunk is there and right. Takes no memory for its filters.
+    pub(super) async fn holds(&self, manifest: &Manifest, entry: &ChunkEntry) -> bool {
+        self.read(manifest, entry, ChunkVerifier::new(manifest.filter(), entry)).await.is_some()
+    }
+
+    async fn read<R: ChunkReader>(
+        &self,
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+        reader: R,
+    ) -> Option<R::Verified> {
         let path = self.folder(manifest.audience()).join(format!("{}.chunk", entry.digest));
-        let (trouble, filter, entry) = (Arc::clone(&self.trouble), *manifest.filter(), entry.clone());
-        on_disk(move || verified(&path, &filter, &entry, &trouble)).await.flatten()
+        let trouble = Arc::clone(&self.trouble);
+        on_disk(move || verified(&path, reader, &trouble)).await.flatten()
     }
 
     /// A copy of a chunk, to be made while it is read from the store.
@@ -104,7 +119,7 @@ impl Cache {
         let name = format!("{}.delta", entry.sha256);
         on_disk(move || {
             let made = std::fs::create_dir_all(&folder).and_then(|()| write_signed(&folder, &name, &file));
-            trouble.tell(&folder, made);
+            trouble.tell(&folder, &made);
         })
         .await;
     }
@@ -123,7 +138,7 @@ impl Cache {
             }
             let written = write(&folder, "CURRENT", &ours.to_bytes());
             let pruned = written.and_then(|()| prune(&folder, &manifest, &ours, &trust));
-            trouble.tell(&folder, pruned);
+            trouble.tell(&folder, &pruned);
             Some(ours)
         })
         .await;

@@ -40,10 +40,10 @@ pub enum SyncError {
     /// The snapshot does not fit beside what is served.
     #[error(
         "the snapshot needs {needed_bytes} bytes beside what is served, the container has {available_bytes} left: \
-         raise its memory limit to two snapshots, or publish a smaller one"
+         raise its memory limit, replace chunk by chunk with store.swap = \"rolling\", or publish a smaller one"
     )]
     NoRoom {
-        /// What its missing chunks need.
+        /// What it needs at once.
         needed_bytes: u64,
         /// What the cgroup's limit leaves.
         available_bytes: u64,
@@ -60,6 +60,17 @@ pub enum SyncError {
         expires_unix_seconds: u64,
         /// This machine's clock; not before.
         now_unix_seconds: u64,
+    },
+    /// Chunks are to be replaced one by one from the disk, and did not get there.
+    #[error(
+        "store.swap = \"rolling\" needs all chunks in the cache, and {} could not be written", folder.display()
+    )]
+    Cache {
+        /// Of the audience, in the cache.
+        folder: std::path::PathBuf,
+        /// The kernel's reason.
+        #[source]
+        source: std::io::Error,
     },
     /// The snapshot is larger than the config allows.
     #[error("the snapshot has {size_bytes} bytes, store.max_snapshot_size is {limit_bytes}")]
@@ -80,6 +91,7 @@ impl SyncError {
             Self::Stale { .. } => "stale",
             Self::Expired { .. } => "expired",
             Self::TooLarge { .. } | Self::NoRoom { .. } => "too_large",
+            Self::Cache { .. } => "cache",
             Self::Internal => "internal",
         }
     }
@@ -109,6 +121,8 @@ impl SyncError {
                     | StoreError::Replaced { .. }
             ),
             Self::Expired { .. } | Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
+            // Nor does a full disk get better by being asked at every poll.
+            Self::Cache { .. } => true,
             Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,
         }
     }

@@ -13,15 +13,17 @@ use super::cache::Cache;
 use super::headroom::Headroom;
 use super::{SyncError, now_unix_seconds};
 use crate::catalog::Audience;
-use crate::snapshot::{Chunk, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot};
+use crate::snapshot::{
+    Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot,
+};
 use crate::store::{Store, StoreError};
 use crate::telemetry::{ChunkSource, Telemetry};
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
-const PARALLEL_CHUNKS: usize = 2;
+pub(super) const PARALLEL_CHUNKS: usize = 2;
 
 /// Verified chunks by the digests of their files.
-type Chunks = HashMap<Digest, Arc<Chunk>>;
+pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
 
 /// What loading needs.
 pub(super) struct Loader<'a> {
@@ -44,8 +46,8 @@ impl Loader<'_> {
         if let Some(cache) = self.cache {
             cache.begin(&manifest, file).await;
         }
-        if self.store.is_remote() && !missing.is_empty() {
-            tokio::time::sleep(self.spread).await;
+        if !missing.is_empty() {
+            self.spread_out().await;
         }
         let reads = missing.iter().map(|entry| self.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
@@ -69,7 +71,7 @@ impl Loader<'_> {
     }
 
     /// The deltas of `current`: from what is served, or from the cache, or else from the store and into the cache.
-    async fn overlay(&self, audience: &Audience, current: &Current) -> Result<Overlay, SyncError> {
+    pub(super) async fn overlay(&self, audience: &Audience, current: &Current) -> Result<Overlay, SyncError> {
         let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
         for entry in current.deltas.iter().chain(&current.tombstones) {
             deltas.push(self.delta(audience, entry).await?);
@@ -130,37 +132,44 @@ impl Loader<'_> {
         manifest: &Manifest,
         current: &Current,
     ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
-        refuse_expired(manifest)?;
-        let deltas = || current.deltas.iter().chain(&current.tombstones);
-        let delta_bytes = deltas().map(DeltaEntry::size_bytes).fold(0, u64::saturating_add);
-        let size_bytes = manifest.size_bytes().saturating_add(delta_bytes);
-        let limit_bytes = self.max_snapshot_bytes;
-        if size_bytes > limit_bytes {
-            return Err(SyncError::TooLarge { size_bytes, limit_bytes });
-        }
-        let held = audience.snapshot.iter().flat_map(|snapshot| snapshot.chunks());
-        let held: Chunks = held.map(|chunk| (*chunk.digest(), Arc::clone(chunk))).collect();
-        let is_held = |entry: &&ChunkEntry| {
-            held.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
-        };
-        let missing: Vec<_> = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
+        self.check(manifest, current)?;
+        let held = held(audience.snapshot.as_deref(), manifest);
+        let is_missing = |entry: &&ChunkEntry| !held.contains_key(&entry.digest);
+        let missing: Vec<_> = manifest.chunks().iter().filter(is_missing).cloned().collect();
         // All but a thousandth of a file are its filters.
         let chunk_bytes: u64 = missing.iter().map(|entry| entry.size_bytes).sum();
-        let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
-        let is_missing = |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
-        // A delta is in memory twice while it is read.
-        let delta_bytes: u64 = deltas().filter(is_missing).map(|entry| 2 * entry.size_bytes()).sum();
-        let needed_bytes = chunk_bytes.saturating_add(delta_bytes);
+        self.check_room(chunk_bytes.saturating_add(delta_bytes(audience, current)))?;
+        Ok((held, missing))
+    }
+
+    /// Refuses what is not to be served any more, and what the config says is too large.
+    pub(super) fn check(&self, manifest: &Manifest, current: &Current) -> Result<(), SyncError> {
+        refuse_expired(manifest)?;
+        let deltas = current.deltas.iter().chain(&current.tombstones).map(DeltaEntry::size_bytes);
+        let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
+        let limit_bytes = self.max_snapshot_bytes;
+        if size_bytes > limit_bytes { Err(SyncError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// Refuses what the container has no memory for.
+    pub(super) fn check_room(&self, needed_bytes: u64) -> Result<(), SyncError> {
         match self.headroom.available_bytes() {
             Some(available_bytes) if needed_bytes > available_bytes => {
                 Err(SyncError::NoRoom { needed_bytes, available_bytes })
             }
-            _ => Ok((held, missing)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts off the fetching of chunks, so that a fleet does not begin all at once.
+    pub(super) async fn spread_out(&self) {
+        if self.store.is_remote() {
+            tokio::time::sleep(self.spread).await;
         }
     }
 
     /// A chunk from the cache, or else from the store and into the cache.
-    async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Chunk, StoreError> {
+    pub(super) async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Chunk, StoreError> {
         let Some(cache) = self.cache else {
             let chunk = self.store.chunk(manifest.audience(), manifest, entry).await?;
             self.telemetry.chunk_read(ChunkSource::Store);
@@ -170,10 +179,11 @@ impl Loader<'_> {
             self.telemetry.chunk_read(ChunkSource::Cache);
             return Ok(chunk);
         }
-        let copy = cache.copy(manifest, entry);
-        let (chunk, copy) = self.store.chunk_copied(manifest.audience(), manifest, entry, copy).await?;
+        let (decoder, copy) = (ChunkDecoder::new(manifest.filter(), entry), cache.copy(manifest, entry));
+        let (chunk, copy) = self.store.chunk_copied(manifest.audience(), entry, decoder, copy).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
-        copy.keep();
+        // It is counted and told, and there is a chunk without it.
+        let _ = copy.keep();
         Ok(chunk)
     }
 }
@@ -190,7 +200,27 @@ fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
     }
 }
 
-fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
+/// What the deltas need that are not held yet: each is in memory twice while it is read.
+pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
+    let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
+    let is_missing = |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
+    let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
+    missing.map(|entry| entry.size_bytes().saturating_mul(2)).fold(0, u64::saturating_add)
+}
+
+/// Those of the manifest's chunks that `served` has.
+pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
+    let served = served.iter().flat_map(|snapshot| snapshot.chunks());
+    let served: HashMap<&Digest, &Arc<Chunk>> = served.map(|chunk| (chunk.digest(), chunk)).collect();
+    let same = |entry: &ChunkEntry| {
+        let chunk = served.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))?;
+        Some((entry.digest, Arc::clone(chunk)))
+    };
+    manifest.chunks().iter().filter_map(same).collect()
+}
+
+/// The snapshot of a manifest all of whose chunks are there.
+pub(super) fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
     let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
     Snapshot::assemble(manifest, in_order)
 }

@@ -23,13 +23,15 @@ enum Look {
 
 impl Sync {
     /// What the store has that is newer than `audience`, with the attempt counted and logged.
-    pub(super) async fn observed(&mut self, audience: &Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
+    pub(super) async fn observed(&mut self, audience: Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
+        let unloaded = Audience { snapshot: None, ..audience.clone() };
+        let is_served = audience.snapshot.is_some();
         // A panic is a fault of this one look: it must not take the last good generation's keeper with it.
         let looked = AssertUnwindSafe(self.newer(audience)).catch_unwind().await;
         let result = looked.unwrap_or(Err(SyncError::Internal));
         let duration = begun.elapsed();
-        let name = audience.name.as_str();
+        let name = unloaded.name.as_str();
         let (word, error) = match &result {
             Ok((Look::Loaded, _)) => ("ok", None),
             Ok((Look::Unchanged, _)) => ("unchanged", None),
@@ -38,17 +40,13 @@ impl Sync {
         };
         self.shared.telemetry.sync(name, word, duration);
         if let Some(error) = &error {
-            tracing::warn!(
-                audience = name,
-                result = word,
-                error,
-                "snapshot not updated; the last good one is served"
-            );
+            let served = if self.is_mixed(name) { "parts of two generations" } else { "the last good one" };
+            tracing::warn!(audience = name, result = word, error, served, "snapshot not updated");
         }
         let skipped = matches!(result, Ok((Look::Skipped(_), _)));
         if !skipped {
             let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
-            self.shared.board.set(&audience.name, last);
+            self.shared.board.set(&unloaded.name, last);
         }
         let snapshot = match result {
             Ok((_, snapshot)) => snapshot,
@@ -56,7 +54,9 @@ impl Sync {
                 if error.is_outage() {
                     self.pace.failed(error.retry_after());
                 }
-                Some(self.cached(audience, &error).await.ok_or(error)?)
+                let is_answered = is_served || matches!(error, SyncError::NotPublished { .. });
+                let cached = if is_answered { None } else { self.cached(&unloaded).await };
+                Some(cached.ok_or(error)?)
             }
         };
         if let Some(snapshot) = &snapshot {
@@ -78,8 +78,9 @@ impl Sync {
         Ok(snapshot)
     }
 
-    async fn newer(&mut self, audience: &Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
-        let name = &audience.name;
+    async fn newer(&mut self, audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
+        let name = &audience.name.clone();
+        let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
         let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
         if let Some(cache) = self.cache.as_ref().filter(|_| served == 0) {
             cache.note(name).await;
@@ -90,10 +91,12 @@ impl Sync {
             return Err(SyncError::NotPublished { audience: name.clone() });
         };
         if served != 0 {
-            if current.sequence == seen.sequence && current.generation == served {
+            let is_same = current.sequence == seen.sequence && current.generation == served;
+            if is_same && !is_mixed {
                 return Ok((Look::Unchanged, None));
             }
-            if !seen.is_superseded_by(&current, served) {
+            // What a roll has begun to replace is made whole again by rolling back to it.
+            if !is_same && !seen.is_superseded_by(&current, served) {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
@@ -108,13 +111,13 @@ impl Sync {
             let snapshot = held.with_overlay(held.overlay().clone().under(&current));
             return Ok((Look::Loaded, Some(Arc::new(snapshot))));
         }
-        let held = audience
-            .snapshot
-            .as_ref()
-            .filter(|_| current.generation == served && seen.is_of_accepted(&current));
-        let loaded = match held {
-            Some(held) => self.loader().refresh(audience, held, &current).await,
-            None => self.loader().load(audience, &current).await,
+        let is_same = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
+        let loaded = if let Some(held) = audience.snapshot.as_ref().filter(|_| is_same) {
+            self.loader().refresh(&audience, held, &current).await
+        } else if self.rolls(&audience) {
+            self.roll(audience, &current).await
+        } else {
+            self.loader().load(&audience, &current).await
         };
         let seen = self.seen.entry(name.clone()).or_default();
         match loaded {
@@ -135,12 +138,9 @@ impl Sync {
         }
     }
 
-    /// What was verified before the pod was started, if it serves nothing yet and the store cannot give what it has. A store
-    /// that has nothing of the audience did answer.
-    async fn cached(&mut self, audience: &Audience, error: &SyncError) -> Option<Arc<Snapshot>> {
-        if audience.snapshot.is_some() || matches!(error, SyncError::NotPublished { .. }) {
-            return None;
-        }
+    /// What was verified before the pod was started: for one that serves nothing yet, if the store cannot give what it has. A
+    /// store that has nothing of the audience did answer.
+    async fn cached(&mut self, audience: &Audience) -> Option<Arc<Snapshot>> {
         let loader = self.loader();
         let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
         let (current, snapshot) = loaded.ok().flatten()?;
@@ -151,7 +151,7 @@ impl Sync {
         Some(Arc::new(snapshot))
     }
 
-    fn loader(&self) -> Loader<'_> {
+    pub(super) fn loader(&self) -> Loader<'_> {
         Loader {
             store: &self.store,
             cache: self.cache.as_ref(),

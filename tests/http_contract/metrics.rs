@@ -89,6 +89,7 @@ fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
         ("rtad_snapshot_created_timestamp_seconds", "gauge"),
         ("rtad_snapshot_expires_timestamp_seconds", "gauge"),
         ("rtad_snapshot_expected_fpr", "gauge"),
+        ("rtad_snapshot_mixed", "gauge"),
         ("rtad_snapshot_fill_ratio", "gauge"),
         ("rtad_sync_total", "counter"),
         ("rtad_sync_duration_seconds", "histogram"),

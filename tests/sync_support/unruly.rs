@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     Dead,
     /// Nothing is ever said.
     Mute,
+    /// Nothing is said until it is told something else.
+    Gate,
     /// An answer with this status line, these fields and a word of HTML.
     Status(&'static str, &'static str),
     /// HTML with 200, with its length.
@@ -52,6 +54,12 @@ struct Orders {
     /// Of each request: its path, and the status of a good answer.
     log: Vec<(String, String)>,
     hiccups: u32,
+}
+
+impl Orders {
+    fn fault_on(&self, path: &str) -> Option<Fault> {
+        self.fault.filter(|(_, word)| path.contains(word)).map(|(fault, _)| fault)
+    }
 }
 
 /// The server; its threads end with the test's process.
@@ -108,9 +116,12 @@ fn answer_all(stream: &TcpStream, root: &Path, orders: &Mutex<Orders>) -> std::i
     while let Some(request) = web::read(&mut reader) {
         let (head, body) = web::answer(&request, root, None);
         let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        while matches!(orders.lock().unwrap().fault_on(&request.path), Some(Fault::Gate)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let fault = {
             let mut orders = orders.lock().unwrap();
-            let fault = orders.fault.filter(|(_, word)| request.path.contains(word)).map(|(fault, _)| fault);
+            let fault = orders.fault_on(&request.path);
             let logged = if fault.is_some() { String::new() } else { status };
             orders.log.push((request.path.clone(), logged));
             match fault {
@@ -150,7 +161,8 @@ fn misbehave(
     let half = body.len() / 2;
     match fault {
         Fault::Dead => Ok(false),
-        Fault::Mute => {
+        // A gate is gone by now, or was put up again.
+        Fault::Mute | Fault::Gate => {
             std::thread::sleep(Duration::from_secs(120));
             Ok(false)
         }

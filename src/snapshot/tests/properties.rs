@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use super::*;
 
 /// Keys in a few shards of all parts of the shard space.
-fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKey>> {
+pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKey>> {
     let key = any::<[u8; 16]>().prop_map(|mut key| {
         key[0] &= 0xc0;
         key[1] &= 0x83;
@@ -16,7 +16,7 @@ fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKe
     vec(key, count)
 }
 
-fn any_spec() -> impl Strategy<Value = FilterSpec> {
+pub(super) fn any_spec() -> impl Strategy<Value = FilterSpec> {
     let numbers = prop_oneof![
         (Just(FilterKind::Classic), 1..=30_u32, 1000..60_000_u32),
         (Just(FilterKind::Block512), 1..=10_u32, 1000..60_000_u32),
@@ -24,7 +24,7 @@ fn any_spec() -> impl Strategy<Value = FilterSpec> {
     numbers.prop_map(|(kind, hashes, millibits)| FilterSpec::new(kind, hashes, millibits).unwrap())
 }
 
-fn sorted(mut keys: Vec<DeviceKey>) -> Vec<DeviceKey> {
+pub(super) fn sorted(mut keys: Vec<DeviceKey>) -> Vec<DeviceKey> {
     keys.sort_unstable();
     keys.dedup();
     keys

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::signed::read_signed;
-use crate::filter::FilterSpec;
-use crate::snapshot::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, Current, MAX_MANIFEST_BYTES, Manifest};
+use crate::snapshot::{ChunkError, ChunkReader, Current, MAX_MANIFEST_BYTES, Manifest};
 use crate::store::{Copyist, SignatureError, Trust};
 use crate::telemetry::Telemetry;
 
@@ -35,7 +34,7 @@ impl Trouble {
     }
 
     /// A failure to read or write, if it is one.
-    pub(super) fn tell(&self, path: &Path, result: io::Result<()>) {
+    pub(super) fn tell(&self, path: &Path, result: &io::Result<()>) {
         let Err(error) = result else { return };
         self.telemetry.cache_error();
         // A full disk fails every chunk.
@@ -75,7 +74,8 @@ enum State {
     /// The file is made with its first bytes, on the blocking pool.
     New,
     Open(File, PathBuf),
-    Failed,
+    Failed(io::Error),
+    Kept,
 }
 
 impl Copy {
@@ -83,14 +83,23 @@ impl Copy {
         Self { folder, name, trouble: Arc::clone(trouble), state: State::New }
     }
 
-    /// The chunk was verified, so the copy is right.
-    pub(in crate::sync) fn keep(mut self) {
+    /// The chunk was verified, so the copy is right: it appears in the cache.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no copy. Whoever can do without may ignore it: it has been counted.
+    pub(in crate::sync) fn keep(mut self) -> io::Result<()> {
         if let State::Open(_, staged) = &self.state {
             let renamed = std::fs::rename(staged, self.folder.join(&self.name));
-            if renamed.is_ok() {
-                self.state = State::Failed;
+            self.trouble.tell(&self.folder, &renamed);
+            match renamed {
+                Ok(()) => self.state = State::Kept,
+                Err(error) => self.give_up(error),
             }
-            self.trouble.tell(&self.folder, renamed);
+        }
+        match std::mem::replace(&mut self.state, State::Kept) {
+            State::Failed(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -105,8 +114,8 @@ impl Copy {
         }
     }
 
-    fn give_up(&mut self) {
-        if let State::Open(_, staged) = std::mem::replace(&mut self.state, State::Failed) {
+    fn give_up(&mut self, error: io::Error) {
+        if let State::Open(_, staged) = std::mem::replace(&mut self.state, State::Failed(error)) {
             let _ = std::fs::remove_file(staged);
         }
     }
@@ -115,16 +124,16 @@ impl Copy {
 impl Copyist for Copy {
     fn take(&mut self, bytes: &[u8]) {
         let appended = self.append(bytes);
-        if appended.is_err() {
-            self.give_up();
+        self.trouble.tell(&self.folder, &appended);
+        if let Err(error) = appended {
+            self.give_up(error);
         }
-        self.trouble.tell(&self.folder, appended);
     }
 }
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        self.give_up();
+        self.give_up(ErrorKind::Interrupted.into());
     }
 }
 
@@ -152,36 +161,30 @@ pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// A chunk's file, verified as if it came from the store; deleted if it is not right.
-pub(super) fn verified(
-    path: &Path,
-    filter: &FilterSpec,
-    entry: &ChunkEntry,
-    trouble: &Trouble,
-) -> Option<Chunk> {
+/// What a reader makes of a chunk's file, which is verified as if it came from the store; deleted if it is not right.
+pub(super) fn verified<R: ChunkReader>(path: &Path, mut reader: R, trouble: &Trouble) -> Option<R::Verified> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
-            trouble.tell(path, Err(error));
+            trouble.tell(path, &Err(error));
             return None;
         }
     };
-    let mut decoder = ChunkDecoder::new(filter, entry);
     let mut piece = vec![0; PIECE_BYTES];
     let refused = loop {
         match file.read(&mut piece) {
-            Ok(0) => match decoder.finish() {
-                Ok(chunk) => return Some(chunk),
+            Ok(0) => match reader.finish() {
+                Ok(verified) => return Some(verified),
                 Err(error) => break error,
             },
-            Ok(read) => match decoder.feed(&piece[..read]) {
+            Ok(read) => match reader.feed(&piece[..read]) {
                 Ok(()) => {}
                 Err(error) => break error,
             },
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
-                trouble.tell(path, Err(error));
+                trouble.tell(path, &Err(error));
                 return None;
             }
         }

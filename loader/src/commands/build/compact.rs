@@ -13,7 +13,7 @@ use serde::Serialize;
 use rtad::device::DeviceKey;
 use rtad::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
 use rtad::snapshot::{ChunkEntry, SortedKeys, chunk_runs, shards_per_chunk};
-use rtad::store::{Base, Copyist, Publication, Store};
+use rtad::store::{Base, Publication, Store};
 
 use super::super::CommandError;
 use super::gate::{Gate, GateArgs};
@@ -33,15 +33,6 @@ pub(super) struct Compacted {
     removed: u64,
     expected_fpr: f64,
     chunks_written: u64,
-}
-
-/// Keeps a file's bytes.
-struct Keep(Vec<u8>);
-
-impl Copyist for Keep {
-    fn take(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
 }
 
 /// What was made of the chunks.
@@ -136,9 +127,8 @@ async fn grow(
         }
     }
     for (index, entry) in entries.iter().enumerate() {
-        let file = Keep(Vec::new());
-        let (_, file) = store.chunk_copied(old.audience(), old, entry, file).await?;
-        put(BuiltChunk::grown(spec, Some((entry, &file.0)), part(keys, entries, index))).await?;
+        let file = store.chunk_file(old, entry).await?;
+        put(BuiltChunk::grown(spec, Some((entry, &file)), part(keys, entries, index))).await?;
     }
     Ok(grown)
 }

@@ -1,0 +1,157 @@
+//! One generation becomes another chunk by chunk: each shard is of the one or of the other, and nothing is held in vain.
+
+use std::sync::{Arc, Weak};
+
+use proptest::prelude::*;
+
+use super::properties::{any_keys, any_spec, sorted};
+use super::*;
+
+/// A generation in memory.
+#[derive(Debug, Clone)]
+struct Generation {
+    manifest: Manifest,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Generation {
+    fn new(generation: u64, spec: &FilterSpec, keys: &[DeviceKey], shards_per_chunk: u32) -> Self {
+        let mut builder = ManifestBuilder::new(*spec, 0.001);
+        let mut files = Vec::new();
+        for run in chunk_runs(keys, shards_per_chunk) {
+            let chunk = BuiltChunk::build(spec, run);
+            builder.add(&chunk);
+            files.push(chunk.bytes);
+        }
+        let manifest = builder.finish(audience(), generation, 1_763_722_800, BuildReport::default());
+        let entries = manifest.chunks().iter().zip(&files);
+        let chunks =
+            entries.map(|(entry, file)| Arc::new(decode(&manifest, entry, file, file.len()).unwrap()));
+        Self { chunks: chunks.collect(), manifest }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::assemble(self.manifest.clone(), self.chunks.clone())
+    }
+}
+
+fn any_generation(number: u64) -> impl Strategy<Value = (Generation, Vec<DeviceKey>)> {
+    let cuts = prop_oneof![Just(1), 2..200_u32, Just(16_384), Just(40_000), Just(65_536)];
+    (any_spec(), any_keys(0..200), cuts).prop_map(move |(spec, keys, cut)| {
+        let keys = sorted(keys);
+        (Generation::new(number, &spec, &keys, cut), keys)
+    })
+}
+
+/// Where the shards of the new generation end after each of its chunks.
+fn ends(new: &Generation) -> Vec<usize> {
+    let end = |entry: &ChunkEntry| (entry.first_shard + entry.shard_count) as usize;
+    new.manifest.chunks().iter().map(end).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_step_answers_each_key_as_one_of_both_generations(
+        (old, old_keys) in any_generation(1),
+        (new, new_keys) in any_generation(2),
+        strangers in any_keys(0..100),
+        // A third generation takes over from where the second has come to.
+        (third, third_keys) in any_generation(3),
+        turn in any::<proptest::sample::Index>(),
+    ) {
+        let [before, after] = [&old, &new].map(Generation::snapshot);
+        let asked = [&old_keys[..], &new_keys, &strangers, &third_keys].concat();
+        let mut mixed = old.snapshot();
+        let mut begin = 0;
+        let ends = ends(&new);
+        let turn = turn.index(ends.len() + 1);
+        for (chunk, end) in new.chunks.iter().zip(ends).take(turn) {
+            mixed = mixed.with_chunks(begin..end, std::slice::from_ref(chunk));
+            begin = end;
+            prop_assert!(mixed.is_mixed());
+            prop_assert_eq!(mixed.manifest(), &old.manifest);
+            for key in &asked {
+                let expected = if usize::from(key.shard()) < end { &after } else { &before };
+                prop_assert_eq!(mixed.contains(key), expected.contains(key));
+            }
+            // A member of both is one at every moment.
+            for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_ok()) {
+                prop_assert!(mixed.contains(key));
+            }
+            let mut members = vec![false; asked.len()];
+            mixed.contains_many(&asked, &mut members);
+            prop_assert!(asked.iter().zip(&members).all(|(key, member)| mixed.contains(key) == *member));
+        }
+        let target = if turn == new.chunks.len() { &new } else { &third };
+        let from = if turn == new.chunks.len() { begin } else { 0 };
+        let left = target.chunks.iter().filter(|chunk| {
+            chunk.shards().next().is_some_and(|(shard, _)| usize::from(shard) >= from)
+        });
+        // All that is left in one step.
+        let left: Vec<_> = left.cloned().collect();
+        mixed = mixed.with_chunks(from..SHARDS, &left);
+        prop_assert!(mixed.chunks().iter().map(|chunk| chunk.digest())
+            .eq(target.chunks.iter().map(|chunk| chunk.digest())));
+        let whole = target.snapshot();
+        for shard in 0..=u16::MAX {
+            prop_assert!(mixed.filter(shard) == whole.filter(shard));
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_held_while_a_shard_lies_in_it_and_no_longer(
+        (old, old_keys) in any_generation(1),
+        (new, _) in any_generation(2),
+    ) {
+        let mut mixed = old.snapshot();
+        let watched: Vec<(Vec<u16>, Weak<Chunk>)> = old.chunks.iter().map(|chunk| {
+            let filled = chunk.shards().filter(|(_, range)| !range.is_empty()).map(|(shard, _)| shard);
+            (filled.collect(), Arc::downgrade(chunk))
+        }).collect();
+        prop_assert_eq!(old_keys.is_empty(), watched.is_empty());
+        drop(old);
+        let mut begin = 0;
+        for (chunk, end) in new.chunks.iter().zip(ends(&new)) {
+            mixed = mixed.with_chunks(begin..end, std::slice::from_ref(chunk));
+            begin = end;
+            for (shards, chunk) in &watched {
+                let is_used = shards.iter().any(|shard| usize::from(*shard) >= end);
+                prop_assert_eq!(chunk.strong_count() > 0, is_used);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a chunk replaces no other shards than those that are named")]
+fn a_chunk_replaces_only_what_is_named() {
+    let keys = keys("device", 100);
+    let generation = Generation::new(1, &spec(FilterKind::Block512), &keys, 4096);
+    let _ = generation.snapshot().with_chunks(0..3, &generation.chunks[..1]);
+}
+
+#[test]
+fn a_verifier_says_what_a_decoder_says() {
+    let keys = keys("device", 100);
+    let (manifest, files) = build(&spec(FilterKind::Block512), 1, &keys);
+    let (entry, file) = (&manifest.chunks()[0], &files[0]);
+    let verify = |file: &[u8], piece_bytes: usize| {
+        let mut verifier = ChunkVerifier::new(manifest.filter(), entry);
+        file.chunks(piece_bytes).try_for_each(|piece| verifier.feed(piece))?;
+        verifier.finish()
+    };
+    for piece_bytes in [1, 63, 4096, file.len()] {
+        verify(file, piece_bytes).unwrap();
+        for (at, flip) in (0..file.len()).step_by(7).zip((1..=255_u8).cycle()) {
+            let mut spoiled = file.clone();
+            spoiled[at] ^= flip;
+            let decoded = decode(&manifest, entry, &spoiled, piece_bytes).unwrap_err();
+            assert_eq!(describe(&verify(&spoiled, piece_bytes).unwrap_err()), describe(&decoded));
+        }
+        let (short, long) = (&file[..file.len() - 1], [&file[..], b"x"].concat());
+        assert_eq!(verify(short, piece_bytes).unwrap_err().fault(), Fault::Truncated);
+        assert_eq!(verify(&long, piece_bytes).unwrap_err().fault(), Fault::Truncated);
+    }
+}

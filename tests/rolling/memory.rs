@@ -1,0 +1,39 @@
+//! What a pod needs at most while it goes from one generation to a wholly different one of the same size.
+
+#![allow(clippy::print_stderr, reason = "the figures, for whoever asks with --nocapture")]
+
+use super::pod::Pod;
+use super::*;
+
+/// 1,000 bits a key: 300 MB of filters cost 2.4 million keys.
+const KEYS: usize = 2_400_000;
+
+/// The peak of a pod that goes through two generations, in snapshots.
+fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
+    let filter = FilterSpec::new(FilterKind::Block512, 10, 1_000_000).unwrap();
+    // In the size that the loader cuts for: 16 MiB at most, so 8 to 16.
+    let spec = Spec { filter, shards_per_chunk: 2048, ..Spec::small() };
+    let first = depot.publish(AUDIENCE, &sets[0], &spec);
+    let folder = tempfile::tempdir().unwrap();
+    let lines = lines.replace("CACHE", folder.path().join("cache").to_str().unwrap());
+    let mut pod = Pod::start(depot.url(), folder.path(), &lines, "");
+    assert_eq!(pod.generation(), first);
+    let size_bytes = depot.manifest(AUDIENCE).size_bytes();
+    assert!(size_bytes > 290_000_000, "{size_bytes}");
+    depot.publish(AUDIENCE, &sets[1], &spec);
+    wait_until("the next", || pod.generation() == first + 1);
+    assert!(pod.client.members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member));
+    let (peak_bytes, chunks) = (pod.peak_bytes(), depot.manifest(AUDIENCE).chunks().len());
+    eprintln!("{lines:?}: {peak_bytes} bytes at the peak, for snapshots of {size_bytes} in {chunks} chunks");
+    peak_bytes as f64 / size_bytes as f64
+}
+
+#[test]
+fn rolling_needs_the_memory_of_one_snapshot() {
+    let sets = [1, 2].map(|seed| keys(seed, KEYS, |shard| shard));
+    let depot = Depot::new();
+    let whole = peak(&depot, &sets, "swap = \"whole\"\ncache_dir = \"CACHE\"");
+    let rolling = peak(&depot, &sets, "swap = \"rolling\"\ncache_dir = \"CACHE\"");
+    assert!((1.75..2.5).contains(&whole), "whole needed {whole} snapshots");
+    assert!(rolling < 1.25, "rolling needed {rolling} snapshots");
+}
