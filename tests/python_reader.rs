@@ -13,9 +13,9 @@ use common::{random_keys, read_snapshot};
 use rtad::device::DeviceKey;
 use rtad::filter::{FilterKind, FilterSpec};
 use rtad::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, chunk_runs, shards_per_chunk,
 };
-use rtad::store::Store;
+use rtad::store::{Change, Store};
 
 fn audience() -> AudienceName {
     "old_users".parse().unwrap()
@@ -119,4 +119,48 @@ async fn python_refuses_a_chunk_that_was_changed() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "no answer comes from a store that is not sound");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
+}
+
+/// Deltas merged and not, tombstones, a build that has taken some up, a rollback.
+#[tokio::test]
+async fn python_applies_deltas_as_rtad_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = random_keys("member", 3000);
+    let (store, _) = publish(folder.path(), FilterKind::Block512, 0.0001, &members).await;
+    let others = random_keys("other", 3000);
+    let mut ledger = store.ledger(&audience()).await.unwrap();
+    for step in 0..4 {
+        let mut change = Change::default();
+        others[step * 500..step * 500 + 400 / (step + 1)].iter().for_each(|key| change.add(*key));
+        members[step * 100..step * 100 + 50].iter().for_each(|key| change.remove(*key));
+        if step == 2 {
+            others[..20].iter().chain(&members[2000..2020]).for_each(|key| change.entomb(*key));
+        }
+        ledger.append(change).await.unwrap();
+        if step == 1 {
+            let folded = store.base(&audience()).await.unwrap();
+            let publication = store.publish(folded.clone()).await.unwrap();
+            let manifest =
+                ManifestBuilder::new(FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(), 0.0001)
+                    .finish(audience(), publication.generation(), 1, BuildReport::default())
+                    .with_folded(folded.folded().unwrap());
+            publication.commit(&manifest).await.unwrap();
+            let base = store.base(&audience()).await.unwrap();
+            store.publish(base).await.unwrap().roll_back(1).await.unwrap();
+            ledger.refresh().await.unwrap();
+        }
+        let snapshot = read_snapshot(&store, &audience()).await;
+        let live = store.live(&audience()).await.unwrap().unwrap();
+        let overlay = store.overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
+        assert!(overlay.deltas().count() > 0);
+        let snapshot = snapshot.with_overlay(overlay);
+        let asked = [members.as_slice(), others.as_slice()].concat();
+        let output = python(folder.path(), &asked, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answers: Vec<bool> =
+            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
+        assert!(answers == expected, "the answers after step {step} differ");
+        assert!(expected.iter().any(|member| !member) && expected.iter().any(|member| *member));
+    }
 }

@@ -29,6 +29,9 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 CURRENT_MAX_BYTES = 4096
 MANIFEST_MAX_BYTES = 4 << 20
 SHARDS = 65_536
+DELTAS_MAX = 12
+DELTA_KEYS_MAX = 1 << 25
+DELTA_HEADER = struct.Struct("<8s2I4Q16s")
 HEADER = struct.Struct("<8s6I2Q16s")
 KINDS = {"classic": (1, 30), "block512": (2, 10)}  # name -> (number in the header, greatest k)
 U64_MAX = (1 << 64) - 1
@@ -150,6 +153,72 @@ def read_json(file: str, data: bytes, file_format: str) -> Fields:
 
 
 @dataclass(frozen=True)
+class DeltaEntry:
+    """What CURRENT or a manifest says of one delta."""
+
+    first: int
+    last: int
+    added: int
+    removed: int
+    sha256: str
+
+    @staticmethod
+    def parse(fields: Fields, newest: int) -> DeltaEntry:
+        last = fields.integer("last", 1, newest)
+        first = fields.integer("first", 1, last)
+        added = fields.integer("added", 0, DELTA_KEYS_MAX)
+        removed = fields.integer("removed", 0 if added else 1, DELTA_KEYS_MAX - added)
+        entry = DeltaEntry(first, last, added, removed, fields.text("sha256", DIGEST))
+        fields.end()
+        return entry
+
+    @staticmethod
+    def optional(fields: Fields, name: str, newest: int) -> Optional[DeltaEntry]:
+        return DeltaEntry.parse(fields.object(name), newest) if name in fields.rest else None
+
+    @staticmethod
+    def all(fields: Fields, name: str, newest: int) -> List[DeltaEntry]:
+        """An optional array, in order of its ends."""
+        if name not in fields.rest:
+            return []
+        values = fields.take(name)
+        if not isinstance(values, list) or len(values) > DELTAS_MAX:
+            raise fields.fail(name, type(values).__name__, f"an array of at most {DELTAS_MAX}")
+        places = (f"{fields.place}{name}[{index}]" for index in range(len(values)))
+        entries = [DeltaEntry.parse(Fields(fields.file, *both), newest) for both in zip(places, values)]
+        ends = [entry.last for entry in entries]
+        if ends != sorted(set(ends)):
+            raise fields.fail(name, ends, "ascending ends")
+        return entries
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Exact changes."""
+
+    added: frozenset[bytes]
+    removed: frozenset[bytes]
+
+    @staticmethod
+    def parse(file: str, data: bytes, entry: DeltaEntry) -> Delta:
+        def same(field: str, found: object, expected: object) -> None:
+            if found != expected:
+                raise SnapshotError(file, field, found, expected)
+
+        same("size", len(data), DELTA_HEADER.size + 16 * (entry.added + entry.removed))
+        same("digest", hashlib.sha256(data).hexdigest(), entry.sha256)
+        expected = (b"RTADDLTA", 1, 0, entry.first, entry.last, entry.added, entry.removed, bytes(16))
+        same("header", DELTA_HEADER.unpack_from(data), expected)
+        keys = [data[at : at + 16] for at in range(DELTA_HEADER.size, len(data), 16)]
+        lists = keys[: entry.added], keys[entry.added :]
+        for one in lists:
+            same("order", all(a < b for a, b in zip(one, one[1:])), True)
+        added, removed = map(frozenset, lists)
+        same("keys both added and removed", len(added & removed), 0)
+        return Delta(added, removed)
+
+
+@dataclass(frozen=True)
 class Current:
     """What CURRENT says."""
 
@@ -158,6 +227,9 @@ class Current:
     manifest_size_bytes: int
     manifest_sha256: str
     rolled_back_from: Optional[int]
+    deltas: List[DeltaEntry]
+    tombstones: Optional[DeltaEntry]
+    state: str
 
     @staticmethod
     def parse(data: bytes) -> Current:
@@ -167,8 +239,23 @@ class Current:
         rolled_back_from = None
         if "rolled_back_from" in fields.rest:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
+        for name, low, high in (
+            ("rolled_back_through", 0, U64_MAX),
+            ("published_sequence", 1, sequence),
+            ("appended_unix_seconds", 0, U64_MAX),
+            ("expires_unix_seconds", 0, U64_MAX),
+        ):
+            if name in fields.rest:
+                fields.integer(name, low, high)
+        state = fields.text("state", re.compile("live|disabled|deleted")) if "state" in fields.rest else "live"
+        deltas = DeltaEntry.all(fields, "deltas", sequence)
+        tombstones = DeltaEntry.optional(fields, "tombstones", sequence)
+        if tombstones and tombstones.added:
+            raise fields.fail("tombstones.added", tombstones.added, 0)
         fields.end()
-        return Current(sequence, generation, size_bytes, sha256, rolled_back_from)
+        return Current(
+            sequence, generation, size_bytes, sha256, rolled_back_from, deltas, tombstones, state
+        )
 
 
 @dataclass(frozen=True)
@@ -220,6 +307,16 @@ class Manifest:
         build.text("tool")
         for name in ("rows", "duplicates", "rejected"):
             build.integer(name)
+
+        if "folded" in top.rest:
+            # What went into the generation is for writers.
+            folded = top.object("folded")
+            folded.integer("through")
+            DeltaEntry.all(folded, "deltas", U64_MAX)
+            DeltaEntry.optional(folded, "residual", U64_MAX)
+            if "inserted_keys" in folded.rest:
+                folded.integer("inserted_keys")
+            folded.end()
 
         entries = top.take("chunks")
         if not isinstance(entries, list):
@@ -294,8 +391,11 @@ class Chunk:
 class Snapshot:
     """One generation of one audience, read whole and verified whole."""
 
-    def __init__(self, generation: int, manifest: Manifest, chunks: List[Chunk]) -> None:
-        self.generation, self.manifest, self.chunks = generation, manifest, chunks
+    def __init__(
+        self, generation: int, manifest: Manifest, chunks: List[Chunk], layers: List[Delta]
+    ) -> None:
+        """`layers` are asked in order, before the filters."""
+        self.generation, self.manifest, self.chunks, self.layers = generation, manifest, chunks, layers
         self._firsts = [chunk.first_shard for chunk in chunks]
 
     @staticmethod
@@ -324,10 +424,22 @@ class Snapshot:
             file = f"chunks/{entry.digest}.chunk"
             data = read_capped(root / file, file, entry.size_bytes)
             chunks.append(Chunk.parse(file, data, manifest, entry))
-        return Snapshot(generation, manifest, chunks)
+
+        named = []
+        if current:
+            named = ([current.tombstones] if current.tombstones else []) + current.deltas[::-1]
+        layers = []
+        for entry in named:
+            file = f"deltas/{entry.last}-{entry.sha256}.delta"
+            size_bytes = DELTA_HEADER.size + 16 * (entry.added + entry.removed)
+            layers.append(Delta.parse(file, read_capped(root / file, file, size_bytes), entry))
+        return Snapshot(generation, manifest, chunks, layers)
 
     def contains(self, key: bytes) -> bool:
         """Whether the 16-byte key is in the snapshot, give or take the filter's false positives."""
+        for delta in self.layers:
+            if key in delta.added or key in delta.removed:
+                return key in delta.added
         shard = int.from_bytes(key[:2], "big")
         at = bisect_right(self._firsts, shard) - 1
         if at < 0 or shard - self._firsts[at] >= len(self.chunks[at].filters):
