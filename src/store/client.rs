@@ -3,11 +3,14 @@
 //! * A 429 or 503 with `Retry-After` is waited for if that is soon, and otherwise becomes [`Busy`], which the caller can
 //!   find in the error: object_store would ask again after a second, whatever the store said.
 //! * A 200 to a request for a range becomes [`RangeIgnored`], so that the caller can ask for the whole instead.
-//! * The body of an error is cut short: object_store reads all of it for its message, however long it goes on.
+//! * The body of an error is cut short (`store/client/excerpt.rs`): object_store reads all of it for its message, however long
+//!   it goes on, and messages end in logs.
 //!
-//! Only requests that read are treated so; a put's answer goes through as it is.
+//! Waiting and ranges concern only requests that read; a put that goes well goes through as it is.
 
-use std::time::Duration;
+mod excerpt;
+
+use std::time::{Duration, SystemTime};
 
 use object_store::client::{
     HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
@@ -15,7 +18,7 @@ use object_store::client::{
 
 /// What is waited for here, because it ends sooner than whoever asked would come back.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// Of an error's body: enough for what S3 has to say.
+/// Read of an error's body: what S3 has to say stands at its beginning.
 const MAX_ERROR_BYTES: usize = 1024;
 /// For that much of it.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,13 +47,11 @@ impl HttpService for Watched {
         let asks_for_range = reads && request.method() == "GET" && request.headers().contains_key("range");
         let response = HttpService::call(&self.0, request).await?;
         let status = response.status();
-        if !reads {
-            return Ok(response);
-        }
         if asks_for_range && status.as_u16() == 200 {
             return Err(HttpError::new(HttpErrorKind::Unknown, RangeIgnored));
         }
-        if matches!(status.as_u16(), 429 | 503)
+        if reads
+            && matches!(status.as_u16(), 429 | 503)
             && let Some(after) = retry_after(&response)
         {
             if after > SHORT_WAIT {
@@ -60,16 +61,24 @@ impl HttpService for Watched {
         }
         if status.is_client_error() || status.is_server_error() {
             let (parts, body) = response.into_parts();
-            return Ok(HttpResponse::from_parts(parts, beginning(body).await.into()));
+            return Ok(HttpResponse::from_parts(parts, excerpt::of(&beginning(body).await).into()));
         }
         Ok(response)
     }
 }
 
-/// `Retry-After` in seconds. Its other form, a date, is rare and needs two clocks that agree: it is taken for none.
+/// `Retry-After`, in seconds or as a date. A date is counted from the answer's own `Date`, so that no two clocks need agree; from
+/// ours if there is none.
 fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    let field = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.trim());
+    let asked = field("retry-after")?;
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(asked).ok()?;
+    let now = field("date").and_then(|date| httpdate::parse_http_date(date).ok());
+    // One that has passed asks for nothing more.
+    Some(until.duration_since(now.unwrap_or_else(SystemTime::now)).unwrap_or_default())
 }
 
 /// What comes of a body soon, up to a limit. One that breaks off says as much as it said.
@@ -103,4 +112,35 @@ pub(super) fn find<'e, E: std::error::Error + 'static>(
         next = cause.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(fields: &[(&'static str, &str)]) -> Option<Duration> {
+        let mut response = HttpResponse::new(String::new().into());
+        for (name, value) in fields {
+            response.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        retry_after(&response)
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_by_the_server_s_clock() {
+        const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
+        let (now, later) = ("Sat, 01 Jan 2000 00:00:00 GMT", "Sat, 01 Jan 2000 01:00:00 GMT");
+        assert_eq!(asked(&[("retry-after", " 3600 ")]), HOUR);
+        assert_eq!(asked(&[("date", now), ("retry-after", later)]), HOUR);
+        assert_eq!(asked(&[("date", later), ("retry-after", now)]), Some(Duration::ZERO));
+        // By our own clock: past.
+        assert_eq!(asked(&[("retry-after", later)]), Some(Duration::ZERO));
+        assert_eq!(asked(&[("date", "today"), ("retry-after", later)]), Some(Duration::ZERO));
+        let far = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100_000));
+        assert!(asked(&[("retry-after", &far)]) > HOUR);
+        for neither in ["", "soon", "-1", "3600 s", "2000-01-01"] {
+            assert_eq!(asked(&[("retry-after", neither)]), None, "{neither:?}");
+        }
+        assert_eq!(asked(&[]), None);
+    }
 }

@@ -128,13 +128,16 @@ impl SyncError {
     }
 }
 
-/// An error and its causes in one line.
+/// An error and its causes in one line, each told once: some libraries repeat theirs.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
+        let words = cause.to_string();
+        if !line.contains(&words) {
+            line.push_str(": ");
+            line.push_str(&words);
+        }
         source = cause.source();
     }
     line

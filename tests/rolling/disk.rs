@@ -56,6 +56,20 @@ fn a_disk_that_is_full_keeps_the_old_generation() {
 }
 
 #[test]
+fn a_disk_that_is_full_costs_a_pod_that_swaps_at_once_its_cache_alone() {
+    let mut site = Site::new();
+    let lines = format!("cache_dir = {:?}", site.cache());
+    let limit = "trap '' XFSZ; ulimit -f 4;";
+    let mut pod = Pod::start(&site.unruly.url(), site.folder.path(), &lines, limit);
+    assert_eq!(pod.generation(), 1);
+    let errors = pod.metric("rtad_cache_errors_total");
+    site.publish();
+    wait_until("the next", || pod.generation() == 2);
+    site.assert_answers(&mut pod.client, 2);
+    assert!(errors >= 1 && pod.metric("rtad_cache_errors_total") > errors);
+}
+
+#[test]
 fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     let mut site = Site::new();
     let root = tempfile::tempdir().unwrap();

@@ -7,7 +7,6 @@ mod disk;
 mod kill;
 mod load;
 mod memory;
-mod pod;
 mod rot;
 #[path = "../sync_support/mod.rs"]
 mod sync_support;
@@ -19,6 +18,7 @@ use rtad::device::DeviceKey;
 use rtad::filter::{FilterKind, FilterSpec};
 use rtad::snapshot::Snapshot;
 
+use sync_support::pod::{Pod, sum};
 use sync_support::server::config;
 use sync_support::unruly::{Fault, Unruly};
 use sync_support::{Client, Depot, Server, Spec, keys, wait_until};
@@ -60,6 +60,12 @@ impl Site {
         config.store.cache_dir = Some(self.cache());
         config.store.swap = rtad::sync::SwapMode::Rolling;
         Server::start(config)
+    }
+
+    /// A pod of its own over this site, that rolls.
+    fn pod(&self, before: &str) -> Pod {
+        let lines = format!("swap = \"rolling\"\ncache_dir = {:?}", self.cache());
+        Pod::start(&self.unruly.url(), self.folder.path(), &lines, before)
     }
 
     /// Publishes the next generation: other devices, cut elsewhere, read otherwise, in turn.
@@ -110,11 +116,6 @@ impl Site {
 fn metric(server: &mut Server, name: &str) -> u64 {
     let (_, text) = server.admin.get("/metrics");
     sum(&String::from_utf8(text).unwrap(), name)
-}
-
-fn sum(metrics: &str, name: &str) -> u64 {
-    let values = metrics.lines().filter(|line| line.starts_with(name));
-    values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 #![allow(clippy::print_stderr, reason = "the figures, for whoever asks with --nocapture")]
 
-use super::pod::Pod;
 use super::*;
 
 /// 1,000 bits a key: 300 MB of filters cost 2.4 million keys.

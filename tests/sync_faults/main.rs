@@ -12,6 +12,7 @@ mod restart;
 mod signing;
 #[path = "../sync_support/mod.rs"]
 mod sync_support;
+mod tls;
 
 use rtad::device::DeviceKey;
 use rtad::snapshot::{Current, Digest, Manifest};

@@ -10,6 +10,7 @@
 
 pub(crate) mod client;
 pub(crate) mod depot;
+pub(crate) mod pod;
 pub(crate) mod server;
 pub(crate) mod sign;
 pub(crate) mod unruly;

@@ -6,7 +6,16 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::*;
+use super::Client;
+
+const RULES: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+
+/// A metric's value, summed over all series whose line begins so.
+pub(crate) fn sum(metrics: &str, beginning: &str) -> u64 {
+    let values = metrics.lines().filter(|line| line.starts_with(beginning));
+    values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
 
 pub(crate) struct Pod {
     child: Child,
@@ -17,10 +26,20 @@ pub(crate) struct Pod {
 impl Pod {
     /// Over a store, with `lines` for the config's `[store]`, once it serves. `before` is what a shell does first.
     pub(crate) fn start(store: &str, folder: &std::path::Path, lines: &str, before: &str) -> Self {
+        Self::start_with(store, folder, &format!("{lines}\n{RULES}"), before).unwrap()
+    }
+
+    /// The same without rules, or with others at the end of `lines`; what it logged, if it ends instead of serving.
+    pub(crate) fn start_with(
+        store: &str,
+        folder: &std::path::Path,
+        lines: &str,
+        before: &str,
+    ) -> Result<Self, String> {
         let file = folder.join("rtad.toml");
         let ports = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
         let store = format!("[store]\nurl = {store:?}\npoll_interval = \"100ms\"\n{lines}\n");
-        std::fs::write(&file, format!("{ports}{store}{CONFIG}")).unwrap();
+        std::fs::write(&file, format!("{ports}{store}")).unwrap();
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" serve --config \"$1\"")])
             .args([env!("CARGO_BIN_EXE_rtad").as_ref(), file.as_os_str()])
@@ -29,9 +48,15 @@ impl Pod {
             .unwrap();
         let (mut decision, mut admin) = (None, None);
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
         while decision.is_none() || admin.is_none() {
-            let line = log.next().expect("rtad starts").unwrap();
-            let event: Value = serde_json::from_str(&line).unwrap();
+            let Some(line) = log.next() else {
+                child.wait().unwrap();
+                return Err(said);
+            };
+            let line = line.unwrap();
+            said.push_str(&line);
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
             let address = |field: &str| event[field].as_str().map(|text| text.parse::<SocketAddr>().unwrap());
             decision = decision.or(address("decision_address"));
             admin = admin.or(address("admin_address"));
@@ -39,7 +64,7 @@ impl Pod {
         // Read on, or the pipe fills up.
         std::thread::spawn(move || log.for_each(drop));
         let [client, admin] = [decision, admin].map(|address| Client::connect(address.unwrap()));
-        Self { child, client, admin }
+        Ok(Self { child, client, admin })
     }
 
     pub(crate) fn generation(&mut self) -> u64 {
@@ -70,13 +95,5 @@ impl Drop for Pod {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-impl Site {
-    /// A pod of its own over this site, that rolls.
-    pub(crate) fn pod(&self, before: &str) -> Pod {
-        let lines = format!("swap = \"rolling\"\ncache_dir = {:?}", self.cache());
-        Pod::start(&self.unruly.url(), self.folder.path(), &lines, before)
     }
 }
