@@ -21,7 +21,7 @@ use crate::http::server::{self, Connections, Phase, Workers};
 use crate::http::{AdminApp, App, Reload, Reloaded, admin_router, router};
 use crate::platform::IdReader;
 use crate::store::{Store, StoreError};
-use crate::sync::{Command, Shared, Sync, chain};
+use crate::sync::{Command, Shared, Sync, cached_audiences, chain};
 use crate::telemetry::ConnectionPlace;
 
 /// Open connections of the admin port: probes, a scraper and a few people.
@@ -90,16 +90,33 @@ impl std::fmt::Debug for Running {
     }
 }
 
-/// Opens the config's store and, if the config names neither audiences nor strategies, lets it serve all that the store holds.
+/// Opens the config's store and, if the config names neither audiences nor strategies, lets it serve all that the store holds;
+/// all that the cache holds, if the store cannot say.
 ///
 /// # Errors
 ///
-/// [`StartError`] if the store cannot be used, or is to name the audiences and does not answer or holds none.
+/// [`StartError`] if the store cannot be used, or is to name the audiences and holds none, or does not answer and neither does the
+/// cache.
 pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
     let store = Store::open(&config.store.url)?
         .with_stall_timeout(config.store.stall_timeout)
         .with_public_keys(config.store.public_keys.clone());
-    serve_what_there_is(config, &store).await?;
+    match serve_what_there_is(config, &store).await {
+        Err(StartError::Store(error)) if error.is_outage() => {
+            let audiences = config.store.cache_dir.as_deref().map(cached_audiences).unwrap_or_default();
+            if audiences.is_empty() {
+                return Err(error.into());
+            }
+            let (error, count) = (chain(&error), audiences.len());
+            tracing::warn!(
+                error,
+                count,
+                "the store cannot name its audiences: those that the cache holds are served"
+            );
+            config.serve_all(audiences);
+        }
+        found => found?,
+    }
     Ok(store)
 }
 

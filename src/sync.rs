@@ -31,6 +31,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+pub use cache::cached_audiences;
 pub use error::{SyncError, chain};
 pub use headroom::Headroom;
 pub use roll::SwapMode;

@@ -174,6 +174,11 @@ impl StoreError {
         }
     }
 
+    /// Whether the store did not answer, or with nothing of use: it may at another time.
+    pub const fn is_outage(&self) -> bool {
+        matches!(self, Self::Backend { .. } | Self::Stalled { .. })
+    }
+
     /// For how long the store asks to be left alone, as it says with a 429 or 503.
     pub fn retry_after(&self) -> Option<Duration> {
         client::find(self).map(|busy: &Busy| busy.after)

@@ -23,7 +23,7 @@ mod files;
 mod signed;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use files::Copy;
@@ -190,7 +190,19 @@ impl Cache {
     }
 }
 
-fn read_current(folder: &std::path::Path) -> Option<Current> {
+/// The audiences of which a cache in this folder holds a generation, sorted: for a pod whose config names none and whose store
+/// cannot. Blocks.
+pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
+    let paths =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| read_current(path).is_some());
+    let mut names: Vec<AudienceName> =
+        paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
+    names.sort();
+    names
+}
+
+fn read_current(folder: &Path) -> Option<Current> {
     let bytes = read_at_most(&folder.join("CURRENT"), MAX_CURRENT_BYTES).ok()?;
     Current::parse(&bytes).ok()
 }

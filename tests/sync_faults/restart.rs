@@ -7,6 +7,7 @@ use std::time::Duration;
 use rtad::store::Store;
 use rtad::sync::{Headroom, Shared, Sync};
 
+use super::sync_support::pod::Pod;
 use super::sync_support::unruly::{Fault, Unruly};
 use super::*;
 
@@ -138,6 +139,57 @@ fn what_has_expired_is_not_served_from_the_cache_either() {
     }
     site.publish(1);
     assert_serves(&mut site.start(Some(&cache)), 3, 1);
+}
+
+#[test]
+fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say() {
+    // A bucket, as what is served over plain HTTP cannot be listed at all.
+    let root = tempfile::tempdir().unwrap();
+    let depot = Depot::at(root.path().join("bucket"));
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    depot.publish("vip", &members(2), &Spec::small());
+    let unruly = Unruly::serve(root.path());
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let bucket = format!(
+        "export AWS_ENDPOINT_URL={} AWS_ALLOW_HTTP=true AWS_REGION=r AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s;",
+        unruly.url()
+    );
+    let start = |rules: &str| {
+        let lines = format!("cache_dir = {cache:?}\n{rules}");
+        Pod::start_with("s3://bucket", folder.path(), &lines, &bucket)
+    };
+    let both = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"s\"\nexclude = [\"vip\"]";
+    assert_eq!(start(both).unwrap().generation(), 1);
+
+    unruly.misbehave(Fault::Dead, "");
+    // What is no audience's folder, or holds no generation, is none.
+    std::fs::create_dir(cache.join("empty")).unwrap();
+    std::fs::create_dir(cache.join("lost+found")).unwrap();
+    let mut pod = start("").unwrap();
+    assert_eq!(pod.generation(), 1);
+    let names: Vec<_> = pod.admin.json("/v1/status")["audiences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].clone())
+        .collect();
+    assert_eq!(names, [AUDIENCE, "vip"]);
+    assert_eq!(pod.admin.get("/readyz").0, 200);
+    assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"store\"}") >= 1);
+    for (audience, seed) in [(AUDIENCE, 1), ("vip", 2)] {
+        assert!(pod.client.members(audience, &members(seed)).iter().all(|member| *member));
+    }
+    depot.publish(AUDIENCE, &members(3), &Spec::small());
+    unruly.behave();
+    wait_until("the next", || pod.generation() == 2);
+    drop(pod);
+
+    // Nobody can say what is to be served.
+    unruly.misbehave(Fault::Dead, "");
+    std::fs::remove_dir_all(&cache).unwrap();
+    let log = start("").map(drop).unwrap_err();
+    assert!(log.contains("could not list "), "{log}");
 }
 
 #[test]
