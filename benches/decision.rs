@@ -6,6 +6,7 @@
 //! ```text
 //! cargo bench --bench decision                       # 1.5 billion keys
 //! cargo bench --bench decision -- --keys 100000000   # fewer
+//! cargo bench --bench decision -- --delta 10000000   # another number of keys in deltas than a million
 //! ```
 
 #![allow(clippy::print_stdout)]
@@ -21,7 +22,8 @@ use rtad::filter::{FilterKind, FilterSpec};
 use rtad::memory::{Pages, Region};
 use rtad::platform::{IdReader, api};
 use rtad::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Chunk, ChunkDecoder, ManifestBuilder, Snapshot, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta, ManifestBuilder,
+    Overlay, Snapshot, shards_per_chunk,
 };
 use rtad::strategy::{Outcome, Strategy};
 use rtad::telemetry::Telemetry;
@@ -99,7 +101,66 @@ fn main() {
         })
     });
     let making = best_of_three(|salt| loop_over(salt, |i| u64::from(probe.hex(i, true)[0])));
+    println!();
+    deltas(&snapshot, &probe, argument("--delta").unwrap_or(1_000_000));
     println!("\nMaking an md5's hex digits, which every decision above includes once per id: {making:.0} ns");
+}
+
+/// The same look-ups under deltas, and what it takes to read one.
+fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
+    // Of devices that no filter holds, spread like all others.
+    let of = |range: std::ops::Range<u64>| -> Vec<DeviceKey> {
+        range.map(|n| key((mix(n) >> 48) as usize, n | 1 << 38)).collect()
+    };
+    let begun = Instant::now();
+    let built = BuiltDelta::new(1, 1, of(0..keys), Vec::new()).expect("it has keys");
+    let building = begun.elapsed();
+    let begun = Instant::now();
+    let delta = Delta::parse(&built.bytes, built.delta.entry()).expect("a good delta");
+    let reading = begun.elapsed();
+    println!(
+        "A delta of {keys} keys: {:.1} MB in its file, {:.1} MB in memory; built in {:.0} ms, read and verified in {:.0} ms\n",
+        built.bytes.len() as f64 / 1e6,
+        delta.memory_bytes() as f64 / 1e6,
+        building.as_secs_f64() * 1e3,
+        reading.as_secs_f64() * 1e3,
+    );
+    let overlay = |deltas: Vec<Arc<Delta>>| {
+        let mut current = Current::new(deltas.len() as u64, 1, b"", None);
+        current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
+        Overlay::new(&current, deltas, None)
+    };
+    // As appending leaves them: each a fourth of the one before it.
+    let mut starts = vec![0];
+    let mut rest = keys;
+    while rest > keys / 256 {
+        rest /= 4;
+        starts.push(keys - rest);
+    }
+    starts.push(keys);
+    let parts = (1..).zip(starts.windows(2)).filter_map(|(sequence, ends)| {
+        let built = BuiltDelta::new(sequence, sequence, of(ends[0]..ends[1]), Vec::new())?;
+        Some(Arc::new(built.delta))
+    });
+    let parts: Vec<_> = parts.collect();
+    let many = parts.len();
+    println!(
+        "| look-up, one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n|---|---|---|"
+    );
+    for (name, overlay) in [
+        ("without deltas".to_owned(), Overlay::default()),
+        ("one delta".to_owned(), overlay(vec![Arc::new(delta)])),
+        (format!("the same keys in {many} deltas"), overlay(parts)),
+    ] {
+        let snapshot = snapshot.with_overlay(overlay);
+        let ask = |hit, run: fn(u64, &dyn Fn(u64) -> u64) -> f64| {
+            best_of_three(|salt| run(salt, &|i| u64::from(snapshot.contains(&probe.key(i, hit)))))
+        };
+        let [hit, miss] = [true, false].map(|hit| ask(hit, |salt, work| loop_over(salt, work)));
+        println!("| {name}, independent | {hit:.0} | {miss:.0} |");
+        let [hit, miss] = [true, false].map(|hit| ask(hit, |salt, work| chain(salt, work)));
+        println!("| {name}, each key given by the last answer | {hit:.0} | {miss:.0} |");
+    }
 }
 
 fn argument(name: &str) -> Option<u64> {

@@ -214,3 +214,34 @@ fn what_is_disabled_expired_or_deleted_counts_as_unavailable_until_it_is_back() 
         assert_eq!((server.client().get(&path).0, server.generation(AUDIENCE)), (200, 2));
     }
 }
+
+#[test]
+fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
+    let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
+    let (old, other, new) = (keys(1, 9000, |s| s), keys(2, 9000, |s| s), keys(3, 100, |s| s));
+    depot.publish(AUDIENCE, &old, &Spec::small());
+    depot.append(AUDIENCE, adding(&new));
+    depot.append(AUDIENCE, change(Change::remove, &old[..100]));
+    let mut config = config(depot.url(), CONFIG, NEVER);
+    config.store.cache_dir = Some(cache.path().to_owned());
+    config.store.swap = rtad::sync::SwapMode::Rolling;
+    let mut server = Server::start(config);
+    let mut client = server.client();
+    assert_eq!((count(&mut client, &new), count(&mut client, &old[..100])), (100, 0));
+
+    // A generation without a chunk in common.
+    depot.publish(AUDIENCE, &other, &Spec::small());
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 2);
+    assert_eq!((count(&mut client, &new), count(&mut client, &other)), (100, 9000));
+    assert!(count(&mut client, &old[..100]) == 0 && count(&mut client, &old[100..1000]) < 10);
+
+    // Back, with more changes on the way.
+    depot.append(AUDIENCE, change(Change::entomb, &new[..50]));
+    depot.roll_back(AUDIENCE, 1);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 1);
+    assert_eq!((count(&mut client, &new[..50]), count(&mut client, &new[50..])), (0, 50));
+    assert_eq!((count(&mut client, &old[..100]), count(&mut client, &old[100..])), (0, 8900));
+    assert!(metric(&mut server, "rtad_snapshot_mixed{audience=\"old_users\"}") < 1.0);
+}

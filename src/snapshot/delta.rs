@@ -232,6 +232,11 @@ impl Delta {
         &self.removed
     }
 
+    /// Bytes that it takes in memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.added.memory_bytes() + self.removed.memory_bytes()
+    }
+
     /// What it says of a key: a member, no member, or nothing.
     #[inline]
     pub fn says(&self, key: &DeviceKey) -> Option<bool> {

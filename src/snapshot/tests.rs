@@ -7,6 +7,7 @@ mod currents;
 mod grown;
 mod manifests;
 mod mixed;
+mod overlays;
 mod properties;
 
 use std::error::Error;

@@ -21,6 +21,7 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         "reason" => "member not_member no_device unavailable",
         "kind" => FIELDS,
         "source" => "store cache",
+        "change" => "added removed tombstone",
         "result" => "usable blank malformed doubtful ok unchanged not_found",
         "audience" => "old_users vip missing too_old",
         "stat" => "min mean max",

@@ -50,6 +50,11 @@ impl SortedKeys {
         Self { keys: keys.into_boxed_slice(), starts: starts.into_boxed_slice(), shift }
     }
 
+    /// Bytes that it takes in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.keys) + size_of_val(&*self.starts)) as u64
+    }
+
     /// Whether the key is one of them. Two reads: of the table, and of one cache line of keys or two.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {

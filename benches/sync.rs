@@ -1,0 +1,258 @@
+//! How a pod comes to serve a generation: the time and the memory to load one of full size from each kind of place, and what a swap
+//! costs the requests that are answered meanwhile.
+//!
+//! Each load is a process of its own, so that its peak memory is its own. The page cache is warm: what is measured is reading,
+//! copying and hashing, on as many blocking threads as sync uses, and not a disk. Over S3 the server shares the machine.
+//!
+//! ```text
+//! cargo bench --bench sync                                   # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
+//! cargo bench --bench sync -- --keys 100000000 --s3 s3://…   # also from a bucket, with AWS_… in the environment
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use rtad::config::Config;
+use rtad::device::{DeviceKey, SHARDS};
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk};
+use rtad::store::Store;
+use rtad::sync::{Shared, SwapMode, Sync, now_unix_seconds};
+
+/// Keys of the audience that is swapped under load: 300 MB.
+const SWAPPED_KEYS: u64 = 108_000_000;
+/// Requests are measured for so long with and without swaps.
+const QUIET: Duration = Duration::from_secs(20);
+
+fn main() {
+    let argument = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
+    if let Some(url) = argument("--load") {
+        return load(&url, argument("--cache").map(PathBuf::from));
+    }
+    let keys: u64 = argument("--keys").map_or(1_300_000_000, |keys| keys.parse().expect("a number"));
+    let folder = tempfile::tempdir().expect("a directory");
+    let directory = folder.path().join("store");
+    std::fs::create_dir(&directory).expect("a directory");
+    let directory = directory.to_str().expect("UTF-8").to_owned();
+    let begun = Instant::now();
+    let bytes = block_on(publish(&directory, keys, 1));
+    println!(
+        "{keys} keys, {:.2} GB in chunks; published in {:.0} s\n",
+        bytes as f64 / 1e9,
+        begun.elapsed().as_secs_f64()
+    );
+    println!(
+        "| loaded from | seconds | GB/s | CPU seconds | peak memory, snapshots |\n|---|---|---|---|---|"
+    );
+    let cache = folder.path().join("cache");
+    let cache = cache.to_str().expect("UTF-8");
+    row("a directory", bytes, &["--load", &directory]);
+    row("a directory, and into the cache", bytes, &["--load", &directory, "--cache", cache]);
+    row("the cache", bytes, &["--load", &directory, "--cache", cache]);
+    if let Some(url) = argument("--s3") {
+        block_on(publish(&url, keys, 1));
+        row("S3", bytes, &["--load", &url]);
+        row("S3, and into the cache", bytes, &["--load", &url, "--cache", &format!("{cache}-s3")]);
+    }
+    drop(folder);
+    println!();
+    swaps();
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+}
+
+fn name() -> AudienceName {
+    "old_users".parse().expect("a valid name")
+}
+
+/// Publishes that many keys, spread evenly; another seed shares no chunk. Returns the size of its chunks.
+async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
+    let store = Store::open(url).expect("a store");
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
+    let publication = store.publish(store.base(&name()).await.expect("a store")).await.expect("a lock");
+    let run = shards_per_chunk(&spec, keys) as usize;
+    let per_shard = keys / SHARDS as u64;
+    let mut manifest = ManifestBuilder::new(spec, 1e-4);
+    let build = |first: usize| {
+        tokio::task::spawn_blocking(move || {
+            let mut keys = Vec::with_capacity(run * per_shard as usize);
+            for shard in first..first + run {
+                let start = keys.len();
+                keys.extend((0..per_shard).map(|index| key(shard, seed << 36 | index)));
+                keys[start..].sort_unstable();
+            }
+            BuiltChunk::build(&spec, &keys)
+        })
+    };
+    let mut built = stream::iter((0..SHARDS).step_by(run)).map(build).buffered(2);
+    while let Some(chunk) = built.try_next().await.expect("no panic") {
+        manifest.add(&chunk);
+        publication.put_chunk(chunk).await.expect("room");
+    }
+    let generation = publication.generation();
+    let manifest = manifest.finish(name(), generation, now_unix_seconds(), BuildReport::default());
+    publication.commit(&manifest).await.expect("nobody else publishes");
+    manifest.size_bytes()
+}
+
+/// A bijection on 64 bits whose output passes for random (SplitMix64's finaliser).
+fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn key(shard: usize, index: u64) -> DeviceKey {
+    let seed = mix((shard as u64) << 40 ^ index).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&mix(seed).to_le_bytes());
+    bytes[8..].copy_from_slice(&mix(seed ^ 0x5851_f42d_4c95_7f2d).to_le_bytes());
+    bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
+    DeviceKey::from_bytes(bytes)
+}
+
+fn config(store: &str, swap: SwapMode) -> Config {
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
+         max_snapshot_size = \"32GiB\"\n[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
+         exclude = [\"old_users\"]\n"
+    );
+    let mut config = Config::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).expect("a good config");
+    config.store.swap = swap;
+    config.store.poll_interval = Duration::from_secs(86_400);
+    config
+}
+
+/// In a process of its own: loads, and says what it took.
+fn load(url: &str, cache: Option<PathBuf>) {
+    let store = Store::open(url).expect("a store");
+    let mut sync = Sync::new(store, config(url, SwapMode::Whole).plan(), Shared::default()).with_cache(cache);
+    let begun = Instant::now();
+    block_on(sync.look_at_all());
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(sync.serving().load().is_complete(), "the snapshot was loaded");
+    println!("{seconds} {} {}", cpu_seconds(), peak_bytes());
+}
+
+fn row(name: &str, bytes: u64, arguments: &[&str]) {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let numbers: Vec<f64> = text.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    let [seconds, cpu, peak] = numbers[..] else { panic!("three numbers, not {text:?}") };
+    let bytes = bytes as f64;
+    println!("| {name} | {seconds:.1} | {:.2} | {cpu:.1} | {:.2} |", bytes / 1e9 / seconds, peak / bytes);
+}
+
+/// User and system time of this process so far.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = text.rsplit(')').next().expect("a name").split_whitespace().collect();
+    // In hundredths of a second on every machine that this runs on.
+    (fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime")) / 100.0
+}
+
+fn peak_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = text.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
+    line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
+}
+
+/// One connection asks again and again while nothing happens, and while generations replace each other.
+fn swaps() {
+    println!(
+        "A request of one connection, to a server with one worker, while generations of 300 MB without a chunk in common\nreplace each other; microseconds.\n"
+    );
+    println!("| meanwhile | requests | median | 99 % | 99.9 % | highest |\n|---|---|---|---|---|---|");
+    for swap in [SwapMode::Whole, SwapMode::Rolling] {
+        let folder = tempfile::tempdir().expect("a directory");
+        let directory = folder.path().join("store");
+        std::fs::create_dir(&directory).expect("a directory");
+        let url = directory.to_str().expect("UTF-8");
+        for seed in [1, 2] {
+            block_on(publish(url, SWAPPED_KEYS, seed));
+        }
+        let mut config = config(url, swap);
+        config.store.cache_dir = Some(folder.path().join("cache"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let never = Box::new(|| Err("nobody reloads".to_owned()));
+        let running = runtime.block_on(rtad::serve::start(config, never)).expect("it starts");
+        if swap == SwapMode::Whole {
+            let stop = Arc::new(AtomicBool::new(false));
+            let asking = ask(running.decision_address, &stop);
+            std::thread::sleep(QUIET);
+            stop.store(true, Ordering::Relaxed);
+            print("nothing", asking.join().expect("no panic"));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let asking = ask(running.decision_address, &stop);
+        let (begun, mut count) = (Instant::now(), 0);
+        while begun.elapsed() < QUIET {
+            runtime.block_on(go_to(url, if count % 2 == 0 { 1 } else { 2 }));
+            runtime.block_on(running.look());
+            count += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let words = if swap == SwapMode::Whole { "whole" } else { "rolling" };
+        print(&format!("{count} swaps, {words}"), asking.join().expect("no panic"));
+        drop(running);
+        runtime.shutdown_background();
+    }
+}
+
+/// Makes another generation live, by a rollback or its undoing.
+async fn go_to(url: &str, generation: u64) {
+    let store = Store::open(url).expect("a store");
+    let base = store.base(&name()).await.expect("a store");
+    store.publish(base).await.expect("a lock").roll_back(generation).await.expect("it is whole");
+}
+
+/// Asks until it is told to stop; returns how long each took, in nanoseconds.
+fn ask(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<u32>> {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_nodelay(true).expect("TCP");
+        let mut took = Vec::new();
+        let mut answer = [0; 4096];
+        for number in 0_u64.. {
+            if stop.load(Ordering::Relaxed) {
+                return took;
+            }
+            let id = format!("{:016x}{:016x}", mix(number), mix(number ^ 7));
+            let body = format!(r#"{{"strategies":["new-users"],"device":{{"imei_md5":"{id}"}}}}"#);
+            let request = format!(
+                "POST /v1/decide HTTP/1.1\r\nHost: rtad\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let begun = Instant::now();
+            stream.write_all(request.as_bytes()).expect("it reads");
+            let read = stream.read(&mut answer).expect("it answers");
+            took.push(begun.elapsed().as_nanos().min(u32::MAX.into()) as u32);
+            assert!(
+                answer[..read].starts_with(b"HTTP/1.1 200"),
+                "{}",
+                String::from_utf8_lossy(&answer[..read])
+            );
+        }
+        took
+    })
+}
+
+fn print(name: &str, mut took: Vec<u32>) {
+    took.sort_unstable();
+    let at = |fraction: f64| f64::from(took[((took.len() - 1) as f64 * fraction) as usize]) / 1000.0;
+    let [median, nearly, rarely, highest] = [0.5, 0.99, 0.999, 1.0].map(at);
+    println!("| {name} | {} | {median:.0} | {nearly:.0} | {rarely:.0} | {highest:.0} |", took.len());
+}
