@@ -45,6 +45,10 @@ pub struct Current {
     /// When the newest change was published, in seconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appended_unix_seconds: Option<u64>,
+    /// Tells two writers apart that append the same at the same time: only one of them has written what it finds there. Means
+    /// nothing to readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u64>,
     /// Whether it may be served at all.
     #[serde(default, skip_serializing_if = "State::is_live")]
     pub state: State,
@@ -99,6 +103,7 @@ impl Current {
             deltas: Vec::new(),
             tombstones: None,
             appended_unix_seconds: None,
+            owner: None,
             state: State::Live,
             expires_unix_seconds: None,
         }
@@ -161,6 +166,24 @@ impl Current {
         Self {
             sequence: self.sequence.saturating_add(1),
             published_sequence: Some(self.published_sequence()),
+            ..self.clone()
+        }
+    }
+
+    /// The same audience, deleted: nothing said over a generation applies any more. It counts as published, so that what was begun
+    /// over the generation is not published over its deletion.
+    #[must_use]
+    pub fn deleted(&self) -> Self {
+        Self {
+            sequence: self.sequence.saturating_add(1),
+            published_sequence: None,
+            rolled_back_through: None,
+            deltas: Vec::new(),
+            tombstones: None,
+            appended_unix_seconds: None,
+            owner: None,
+            state: State::Deleted,
+            expires_unix_seconds: None,
             ..self.clone()
         }
     }

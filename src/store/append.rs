@@ -17,6 +17,7 @@
 //! | after | the changes | nothing |
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -144,6 +145,7 @@ impl Ledger {
         let live = live.ok_or_else(|| not_published(&self.audience))?;
         let is_new = live.current.sequence != self.live.current.sequence;
         self.live = live;
+        self.forget();
         Ok(is_new)
     }
 
@@ -283,11 +285,24 @@ impl Ledger {
             // Its name has the sequence that only this writer is about to write, so no gc can be after it.
             self.store.put_delta(&self.audience, built).await?;
         }
-        self.live = self.store.replace_current(&self.audience, Some(&self.live), next).await?;
+        // After a conflict what lies there decides; what another wrote must not look like ours.
+        let mut next = next.clone();
+        next.owner = Some(unlike_any_other());
+        self.live = self.store.replace_current(&self.audience, Some(&self.live), &next).await?;
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
         }
+        self.forget();
         Ok(())
+    }
+
+    /// Lets go of deltas that are named no longer: a ledger may be kept for months, and others merge too.
+    fn forget(&mut self) {
+        let current = &self.live.current;
+        let is_named = |delta: &Delta| {
+            current.deltas.iter().chain(&current.tombstones).any(|entry| entry == delta.entry())
+        };
+        self.held.retain(|_, delta| is_named(delta));
     }
 }
 
@@ -303,6 +318,11 @@ fn kept_beside(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
         (kept, total) = (kept - 1, total + before);
     }
     kept
+}
+
+/// A random number that every JSON reader can hold.
+fn unlike_any_other() -> u64 {
+    RandomState::new().build_hasher().finish() >> 11
 }
 
 fn described(appended: Appended, current: &Current) -> Appended {

@@ -9,6 +9,7 @@ mod lost_answers;
 mod meddled;
 mod publishing;
 mod signing;
+mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
