@@ -20,7 +20,8 @@ use crate::device::KeyMaker;
 use crate::http::server::{self, Connections, Phase, Workers};
 use crate::http::{AdminApp, App, Reload, Reloaded, admin_router, router};
 use crate::platform::IdReader;
-use crate::store::{Store, StoreError};
+use crate::snapshot::State;
+use crate::store::{Live, Store, StoreError};
 use crate::sync::{Command, Shared, Sync, cached_audiences, chain};
 use crate::telemetry::ConnectionPlace;
 
@@ -123,7 +124,14 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
 /// Has a config that names neither audiences nor strategies serve all that the store holds.
 async fn serve_what_there_is(config: &mut Config, store: &Store) -> Result<(), StartError> {
     if config.audiences.is_empty() && config.strategies.is_empty() {
-        let audiences = store.audiences().await?;
+        let mut audiences = Vec::new();
+        for audience in store.audiences().await? {
+            // What is deleted would be waited for in vain. A `CURRENT` that is refused is sync's to report.
+            let is_deleted = |live: &Live| live.current.state == State::Deleted;
+            if !store.live(&audience).await.is_ok_and(|live| live.as_ref().is_some_and(is_deleted)) {
+                audiences.push(audience);
+            }
+        }
         if audiences.is_empty() {
             return Err(StartError::NothingToServe { url: config.store.url.clone() });
         }

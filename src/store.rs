@@ -10,14 +10,15 @@
 //! All access goes through [`object_store`]: a directory, a bucket (`store/remote.rs`), or an HTTP server, which can be read
 //! only. What differs is one thing: how `CURRENT` is replaced without overwriting somebody else's publish. A bucket does it by
 //! a conditional put; a directory has none, so a lock file is held from the first byte written to the last
-//! (`store/publish.rs`; `store/append.rs` for deltas). What is no longer needed is removed by `store/gc.rs`. Reading is in
-//! `store/read.rs`, and who may say what is read in `store/trust.rs`.
+//! (`store/publish.rs`; `store/append.rs` for deltas). What is no longer needed is removed by `store/gc.rs`, a whole audience by
+//! `store/delete.rs`. Reading is in `store/read.rs`, and who may say what is read in `store/trust.rs`.
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
 mod append;
 mod backend;
 mod client;
+mod delete;
 mod deltas;
 mod error;
 mod gc;
@@ -37,6 +38,7 @@ use object_store::{ObjectMeta, ObjectStore, UpdateVersion};
 
 pub use append::{Appended, Change, Ledger};
 use backend::{Access, Backend};
+pub use delete::Deletion;
 pub use error::StoreError;
 pub use gc::{Collected, Retention};
 pub use publish::{Base, Publication};

@@ -68,8 +68,12 @@ impl Store {
         }
     }
 
-    /// Refuses a store that cannot be written to.
-    pub(super) fn writable(&self) -> Result<(), StoreError> {
+    /// Refuses a store that cannot be written to whoever asks. Asks the store nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ReadOnly`].
+    pub fn writable(&self) -> Result<(), StoreError> {
         match &self.backend {
             Backend::Objects { url, access: Access::Get, .. } => {
                 Err(StoreError::ReadOnly { url: url.clone() })

@@ -1,9 +1,10 @@
 //! Removing what no generation that is kept needs.
 //!
 //! Kept are the live generation, every one above it (a publish under way, or what was rolled back from), the newest few, and
-//! whatever is younger than a minimum age. A manifest goes before its signature and its chunks, so that a gc that is killed
-//! leaves chunks that nothing names, never a manifest without them. A signature without a manifest goes once a higher
-//! generation is live: whoever was about to write that manifest has lost.
+//! whatever is younger than a minimum age; of a deleted audience (`store/delete.rs`) only what is above and what is young. A
+//! manifest goes before its signature and its chunks, so that a gc that is killed leaves chunks that nothing names, never a
+//! manifest without them. A signature without a manifest goes once a higher generation is live: whoever was about to write that
+//! manifest has lost.
 //!
 //! In a directory the audience's lock keeps loaders out. An object store has no lock and deletes without a condition, so a
 //! publish could find an old chunk there, rely on it, and lose it. Both sides therefore write first and look after:
@@ -34,7 +35,7 @@ use super::deltas::{delta_name, deltas_path};
 use super::{
     Listed, Publication, Store, StoreError, audience_path, current_path, manifest_path, trust::signature_path,
 };
-use crate::snapshot::{AudienceName, DeltaEntry, Digest, Manifest};
+use crate::snapshot::{AudienceName, DeltaEntry, Digest, Manifest, State};
 
 /// Objects removed at a time.
 const PARALLEL_DELETES: usize = 16;
@@ -122,6 +123,16 @@ impl Store {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
         let _locks = (self.lock(audience).await?, self.lock_current(audience).await?);
+        self.collect_locked(audience, retention, retention.min_age).await
+    }
+
+    /// The same, by whoever has the locks. A mark that is older than `mark_age` is that of a gc that was killed.
+    pub(super) async fn collect_locked(
+        &self,
+        audience: &AudienceName,
+        retention: Retention,
+        mark_age: Duration,
+    ) -> Result<Collected, StoreError> {
         let condemned = self.condemned(audience, retention, SystemTime::now()).await?;
         if self.is_directory() {
             self.remove(audience, &condemned, || true).await?;
@@ -131,7 +142,7 @@ impl Store {
             return Ok(condemned.collected());
         }
         let begun = Instant::now();
-        let (mark, marked_at) = self.mark(audience, &condemned, retention.min_age).await?;
+        let (mark, marked_at) = self.mark(audience, &condemned, mark_age).await?;
         // By the store's clock from here on, and what was there when nobody could have seen the mark.
         let mut still = match self.condemned(audience, retention, marked_at).await {
             Ok(still) => still,
@@ -146,7 +157,7 @@ impl Store {
         still.chunks.retain(|name, _| condemned.chunks.contains_key(name));
         still.deltas.retain(|name, _| condemned.deltas.contains_key(name));
         // Past its minimum age another gc may take the mark over and end it. Without one nobody else is at work.
-        let in_time = || retention.min_age.is_zero() || begun.elapsed() < retention.min_age / 2;
+        let in_time = || mark_age.is_zero() || begun.elapsed() < mark_age / 2;
         // After a failure the mark stays: a delete whose answer was lost may yet be done.
         self.remove(audience, &still, in_time).await?;
         self.unmark(audience, &mark).await?;
@@ -164,15 +175,22 @@ impl Store {
         let live = live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
         let current = live.current;
         let live = current.generation;
+        // Of a deleted audience nothing is live. What is above all that ever was is of a publish under way; in a directory there
+        // is none, as its lock is held.
+        let (is_deleted, kept_from) = match current.state {
+            State::Deleted if self.is_directory() => (true, u64::MAX),
+            State::Deleted => (true, current.highest_generation().saturating_add(1)),
+            _ => (false, live),
+        };
         let is_young = |meta: &ObjectMeta| {
             now.duration_since(meta.last_modified.into()).is_ok_and(|age| age < retention.min_age)
                 || SystemTime::from(meta.last_modified) > now
         };
         let mut condemned = Condemned::default();
         let Listed { manifests, signatures } = self.manifests(audience).await?;
-        let newest = manifests.len().saturating_sub(retention.keep);
+        let newest = manifests.len().saturating_sub(if is_deleted { 0 } else { retention.keep });
         for (index, (generation, meta)) in manifests.iter().enumerate() {
-            if *generation >= live || index >= newest || is_young(meta) {
+            if *generation >= kept_from || index >= newest || is_young(meta) {
                 condemned.kept.push(*generation);
             } else {
                 condemned.generations.insert(*generation);
@@ -196,7 +214,7 @@ impl Store {
         for generation in &condemned.kept {
             let manifest = match self.manifest_of(audience, *generation).await {
                 // Gone since it was listed: a loader that lost has tidied up.
-                Err(StoreError::NotFound { .. }) if *generation != live => continue,
+                Err(StoreError::NotFound { .. }) if *generation != live || is_deleted => continue,
                 Err(StoreError::NotFound { path }) => return Err(self.gone(audience, live, path).await?),
                 manifest => manifest?.0,
             };

@@ -133,7 +133,10 @@ impl Store {
         // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
         let generation = published.max(named).saturating_add(1);
         let safe_chunks = match &live {
-            Some(live) if !self.is_directory() => self.chunks_of(&audience, &live.current).await?,
+            // Of a deleted audience they are about to go.
+            Some(live) if !self.is_directory() && live.current.state != State::Deleted => {
+                self.chunks_of(&audience, &live.current).await?
+            }
             _ => HashSet::new(),
         };
         Ok(Publication { store: self, base, generation, safe_chunks, _lock: lock })

@@ -4,6 +4,7 @@
 mod appending;
 mod collecting;
 mod crashes;
+mod deleting;
 mod faults;
 mod lost_answers;
 mod meddled;

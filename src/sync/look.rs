@@ -54,7 +54,8 @@ impl Sync {
                 if error.is_outage() {
                     self.pace.failed(error.retry_after());
                 }
-                let is_answered = is_served || matches!(error, SyncError::NotPublished { .. });
+                let did_answer = matches!(error, SyncError::NotPublished { .. } | SyncError::Deleted { .. });
+                let is_answered = is_served || did_answer;
                 let cached = if is_answered { None } else { self.cached(&unloaded).await };
                 Some(cached.ok_or(error)?)
             }
@@ -109,6 +110,10 @@ impl Sync {
                 audience.snapshot.as_ref().ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
             seen.accept(&current);
             let snapshot = held.with_overlay(held.overlay().clone().under(&current));
+            // A start without the store must not bring it back.
+            if let Some(cache) = &self.cache {
+                cache.commit(snapshot.manifest(), &current).await;
+            }
             return Ok((Look::Loaded, Some(Arc::new(snapshot))));
         }
         let is_same = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
@@ -139,7 +144,7 @@ impl Sync {
     }
 
     /// What was verified before the pod was started: for one that serves nothing yet, if the store cannot give what it has. A
-    /// store that has nothing of the audience did answer.
+    /// store that has nothing of the audience, or no longer, did answer.
     async fn cached(&mut self, audience: &Audience) -> Option<Arc<Snapshot>> {
         let loader = self.loader();
         let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;

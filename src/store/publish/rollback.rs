@@ -5,7 +5,7 @@ use object_store::PutMode;
 
 use super::super::{StoreError, chunk_path, manifest_path};
 use super::{Carried, Publication};
-use crate::snapshot::{ChunkError, Current};
+use crate::snapshot::{ChunkError, Current, State};
 
 /// Chunks whose sizes are asked for at a time.
 const PARALLEL_LOOKUPS: usize = 16;
@@ -17,9 +17,15 @@ impl Publication<'_> {
     /// # Errors
     ///
     /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole, [`StoreError::Conflict`] if somebody
-    /// else published meanwhile, or a gc is removing it.
+    /// else published meanwhile, or a gc is removing it, [`StoreError::NotLive`] if the audience was deleted.
     pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
         let audience = &self.base.audience;
+        // Its files are going, if they are not gone.
+        if let Some(state) =
+            self.base.current().map(|current| current.state).filter(|state| *state == State::Deleted)
+        {
+            return Err(StoreError::NotLive { audience: audience.clone(), state });
+        }
         let (manifest, bytes) = self.store.manifest_of(audience, generation).await?;
         if !self.store.is_directory() {
             // Written again as it is, it is new to a gc, which leaves alone what is new, and all that it names.
