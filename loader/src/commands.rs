@@ -11,11 +11,13 @@ mod list;
 mod plan;
 mod query;
 mod rollback;
+mod serve;
 mod synth;
 mod trust_args;
 mod verify;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
@@ -60,6 +62,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Rollback(rollback::RollbackArgs),
     Gc(gc::GcArgs),
+    Serve(serve::ServeArgs),
     Synth(synth::SynthArgs),
 }
 
@@ -78,6 +81,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Diff(args) => diff::run(&args, output),
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
+        Command::Serve(args) => serve::run(args),
         Command::Synth(args) => synth::run(&args),
     }
 }
@@ -276,6 +280,15 @@ pub(crate) enum CommandError {
     Output(#[source] io::Error),
     #[error("could not start")]
     Runtime(#[source] io::Error),
+    #[error("could not listen on {flag} {address}")]
+    Listen {
+        flag: &'static str,
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("stopped before everything that was asked was answered; what has no answer is not acknowledged")]
+    Drain,
 }
 
 /// A command line that contradicts itself.
@@ -302,6 +315,10 @@ pub(crate) enum UsageError {
          leave one out or give both"
     )]
     Unsigned,
+    #[error(transparent)]
+    Token(serve::TokenError),
+    #[error("--no-token with --listen {listen}, which is no loopback address; give a --token-file")]
+    NoToken { listen: SocketAddr },
 }
 
 impl CommandError {
@@ -323,9 +340,12 @@ impl CommandError {
             | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
             | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
-            Self::Rejects(_) | Self::Output(_) | Self::Runtime(_) | Self::Store(StoreError::Sign { .. }) => {
-                ExitStatus::Unexpected
-            }
+            Self::Rejects(_)
+            | Self::Output(_)
+            | Self::Runtime(_)
+            | Self::Listen { .. }
+            | Self::Drain
+            | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
             Self::Gate(GateError::Blind { .. })
             | Self::Store(_)
             | Self::NotPublished { .. }

@@ -170,7 +170,8 @@ impl Current {
         }
     }
 
-    /// The same audience, deleted: nothing said over a generation applies any more. It counts as published, so that what was begun
+    /// The same audience, deleted: nothing said over a generation applies any more. Tombstones stay, as whoever builds the audience
+    /// anew from an export must leave out who was erased. It counts as published, so that what was begun
     /// over the generation is not published over its deletion.
     #[must_use]
     pub fn deleted(&self) -> Self {
@@ -179,7 +180,6 @@ impl Current {
             published_sequence: None,
             rolled_back_through: None,
             deltas: Vec::new(),
-            tombstones: None,
             appended_unix_seconds: None,
             owner: None,
             state: State::Deleted,

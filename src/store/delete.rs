@@ -32,8 +32,8 @@ pub struct Deletion {
 }
 
 impl Store {
-    /// Deletes an audience, with the tombstones that it had. Deleted again, it loses what was left behind. It can be published
-    /// again at any time.
+    /// Deletes an audience; its tombstones stay, for when it is published again. Deleted again, it loses what was left behind. It
+    /// can be published again at any time.
     ///
     /// # Errors
     ///

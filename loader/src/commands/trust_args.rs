@@ -54,18 +54,25 @@ pub(super) struct SignArgs {
 }
 
 impl SignArgs {
-    /// The target's store, with the signer if there is one. A key that does not fit ends this here, not after an hour of
-    /// reading.
+    /// The target's store, with the signer if there is one.
     pub(super) fn open(&self, target: &Target) -> Result<Store, CommandError> {
-        if self.sign_key.is_none() && target.trust.is_given() {
+        self.signing(target.open()?, &target.trust)
+    }
+
+    /// A store, with the signer if there is one. A key that does not fit ends this here, not after an hour of reading.
+    pub(super) fn signing(&self, store: Store, trust: &TrustArgs) -> Result<Store, CommandError> {
+        if self.sign_key.is_none() && trust.is_given() {
             return Err(UsageError::Unsigned.into());
         }
-        self.open_or_plain(target)
+        self.signing_or_plain(store)
     }
 
     /// The same for a command that rarely signs anything.
     pub(super) fn open_or_plain(&self, target: &Target) -> Result<Store, CommandError> {
-        let store = target.open()?;
+        self.signing_or_plain(target.open()?)
+    }
+
+    fn signing_or_plain(&self, store: Store) -> Result<Store, CommandError> {
         let Some(key) = &self.sign_key else { return Ok(store) };
         let store = store.with_signer(Signer::read(key)?);
         store.check_signer()?;

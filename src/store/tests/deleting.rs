@@ -50,12 +50,16 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         let before = place.current().await;
         let deletion = place.store.delete(&audience()).await.unwrap();
         assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", place.name());
-        assert_eq!(deletion.removed.removed_deltas, 2);
+        assert_eq!(deletion.removed.removed_deltas, 1);
         let current = place.current().await;
         assert_eq!(current.state, State::Deleted);
         assert_eq!((current.sequence, deletion.sequence), (before.sequence + 1, before.sequence + 1));
-        assert_eq!((current.generation, current.deltas.len(), &current.tombstones), (2, 0, &None));
-        assert_eq!(names(&place.files().await), ["old_users/CURRENT", "other/CURRENT"]);
+        assert_eq!((current.generation, current.deltas.len()), (2, 0));
+        assert_eq!((&current.tombstones, current.tombstones.is_some()), (&before.tombstones, true));
+        let left = place.files().await;
+        let left: Vec<_> = names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
+        assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
+        assert_eq!(place.files().await.len(), 3, "and the tombstones");
         assert_eq!(place.store.audiences().await.unwrap(), [audience(), other]);
 
         // Once more is as good as once.
@@ -98,7 +102,7 @@ async fn published_again_it_goes_on_with_higher_numbers_and_nothing_of_before() 
         assert!(keys("new", 10).iter().all(|key| !snapshot.contains(key)), "its deltas are gone");
         append(&place, &adding(keys("erased", 1))).await.unwrap();
         let snapshot = place.read().await.unwrap();
-        assert!(snapshot.contains(&keys("erased", 1)[0]), "and its tombstones");
+        assert!(!snapshot.contains(&keys("erased", 1)[0]), "who was erased stays so");
     }
 }
 

@@ -1,0 +1,255 @@
+//! `/v1/audiences`: which there are, and what is done to one as a whole.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
+use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
+use rtad::store::{Store, StoreError};
+
+use super::error::{ApiError, without_values};
+use super::http::{App, audience, json};
+use super::orders::What;
+
+/// Audiences looked at a time, for a list of them.
+const PARALLEL_LOOKS: usize = 8;
+/// What a build aims at if nothing is said.
+const DEFAULT_FPR: f64 = 0.0001;
+
+/// An audience as it is in the store.
+#[derive(Debug, Serialize)]
+struct Info {
+    audience: AudienceName,
+    state: &'static str,
+    sequence: u64,
+    generation: u64,
+    deltas: usize,
+    added: u64,
+    removed: u64,
+    tombstones: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended_unix_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    /// Of the generation; a deleted audience has none.
+    #[serde(flatten)]
+    built: Option<Built>,
+}
+
+#[derive(Debug, Serialize)]
+struct Built {
+    keys: u64,
+    size_bytes: u64,
+    filter: &'static str,
+    target_fpr: f64,
+    expected_fpr: f64,
+    created_unix_seconds: u64,
+    age_seconds: u64,
+}
+
+/// Why an audience of a list cannot be told of.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Info(Info),
+    Fault { audience: AudienceName, fault: &'static str },
+}
+
+#[derive(Debug, Serialize)]
+struct List {
+    audiences: Vec<Listed>,
+}
+
+/// What an order did.
+#[derive(Debug, Serialize)]
+struct Done {
+    audience: AudienceName,
+    sequence: u64,
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    app.observed("list", &headers, async {
+        let store = &app.writers.store;
+        let names = store.audiences().await.map_err(|error| failed(&error))?;
+        let looks = names.into_iter().map(|audience| async move {
+            match looked_up(store, &audience).await {
+                Ok(Some(info)) => Some(Listed::Info(info)),
+                Ok(None) => None,
+                Err(error) => Some(Listed::Fault { audience, fault: error.cause() }),
+            }
+        });
+        let looks = stream::iter(looks).buffered(PARALLEL_LOOKS);
+        let audiences = looks.filter_map(async |listed| listed).collect().await;
+        Ok(json(StatusCode::OK, &List { audiences }))
+    })
+    .await
+}
+
+pub(super) async fn info(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    app.observed("info", &headers, async {
+        let info = looked_up(&app.writers.store, &audience(&name)?).await;
+        let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
+        Ok(json(StatusCode::OK, &info))
+    })
+    .await
+}
+
+/// Asks the store, not the writer: what others have written counts too.
+async fn looked_up(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
+    let Some(mut live) = store.live(audience).await? else { return Ok(None) };
+    loop {
+        let current = &live.current;
+        if current.state == AudienceState::Deleted {
+            return Ok(Some(Info::of(audience, current, None)));
+        }
+        match store.manifest(audience, current).await {
+            Ok(manifest) => return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest))))),
+            Err(error) => match store.live(audience).await? {
+                // Built anew and collected, or deleted, just then.
+                Some(now)
+                    if now.current.manifest_sha256 != current.manifest_sha256
+                        || now.current.state != current.state =>
+                {
+                    live = now
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+impl Info {
+    fn of(audience: &AudienceName, current: &Current, built: Option<Built>) -> Self {
+        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+        Self {
+            audience: audience.clone(),
+            state: current.state.as_str(),
+            sequence: current.sequence,
+            generation: current.generation,
+            deltas: current.deltas.len(),
+            added: sum(|entry| entry.added),
+            removed: sum(|entry| entry.removed),
+            tombstones: current.tombstones.as_ref().map_or(0, DeltaEntry::keys),
+            appended_unix_seconds: current.appended_unix_seconds,
+            expires_unix_seconds: current.expires_unix_seconds,
+            built,
+        }
+    }
+}
+
+impl Built {
+    fn of(manifest: &Manifest) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self {
+            keys: manifest.keys(),
+            size_bytes: manifest.size_bytes(),
+            filter: manifest.filter().kind().as_str(),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+            created_unix_seconds: manifest.created_unix_seconds(),
+            age_seconds: now.saturating_sub(manifest.created_unix_seconds()),
+        }
+    }
+}
+
+fn failed(error: &StoreError) -> ApiError {
+    tracing::warn!(error = super::chain(error), "could not look into the store");
+    ApiError::Store
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Creation {
+    fpr: Option<f64>,
+    filter: Option<String>,
+}
+
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: Request<Body>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    app.observed("create", &head.headers, async {
+        let audience = audience(&name)?;
+        let Creation { fpr, filter } = app.bodies.with(body, |body| of_json(&body)).await?;
+        let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
+        let kind =
+            kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
+        let fpr = fpr.unwrap_or(DEFAULT_FPR);
+        let spec = FilterSpec::for_fpr(kind, fpr).map_err(|error| ApiError::BadBody(error.to_string()))?;
+        let sequence = app.writers.order(&audience, What::Create(spec, fpr)).await?;
+        Ok(json(StatusCode::CREATED, &Done { audience, sequence }))
+    })
+    .await
+}
+
+pub(super) async fn disable(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
+    ordered(app, name, headers, "disable", What::State(AudienceState::Disabled)).await
+}
+
+pub(super) async fn enable(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
+    ordered(app, name, headers, "enable", What::State(AudienceState::Live)).await
+}
+
+pub(super) async fn delete(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
+    ordered(app, name, headers, "delete", What::Delete).await
+}
+
+async fn ordered(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    route: &'static str,
+    what: What,
+) -> Response {
+    app.observed(route, &headers, async {
+        let audience = audience(&name)?;
+        let sequence = app.writers.order(&audience, what).await?;
+        Ok(json(StatusCode::OK, &Done { audience, sequence }))
+    })
+    .await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expiry {
+    /// `null` for never; but it must be said.
+    #[serde(deserialize_with = "Option::deserialize")]
+    at_unix_seconds: Option<u64>,
+}
+
+pub(super) async fn expire(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: Request<Body>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    app.observed("expire", &head.headers, async {
+        let audience = audience(&name)?;
+        let Expiry { at_unix_seconds } = app.bodies.with(body, |body| of_json(&body)).await?;
+        let sequence = app.writers.order(&audience, What::Expires(at_unix_seconds)).await?;
+        Ok(json(StatusCode::OK, &Done { audience, sequence }))
+    })
+    .await
+}
+
+/// An object's fields; none of them, if there is no body at all.
+fn of_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
+    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| ApiError::BadBody(without_values(&error)))
+}

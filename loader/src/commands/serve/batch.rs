@@ -1,0 +1,167 @@
+//! What several requests make of an audience when they are written together: each is answered as if it had come alone, in the
+//! order in which they came.
+//!
+//! Pure: no clock, no store. What is known of the audience before comes as a snapshot and its tombstones; if it turns out to be
+//! no longer so, the same requests are weighed again.
+
+use std::collections::{HashMap, HashSet};
+
+use rtad::device::DeviceKey;
+use rtad::snapshot::{Delta, Snapshot};
+use rtad::store::Change;
+
+/// What is to be done with some devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Op {
+    /// They are members from now on.
+    Add,
+    /// They are members no longer.
+    Remove,
+    /// As `Add`, for those that are none; and which were none is told.
+    AddIfAbsent,
+    /// They are no members, whatever is added or built.
+    Tombstone,
+    /// Their tombstones are taken away.
+    Lift,
+}
+
+impl Op {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Add, Self::Remove, Self::AddIfAbsent, Self::Tombstone, Self::Lift];
+
+    /// Its name in requests and as a label.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::AddIfAbsent => "add_if_absent",
+            Self::Tombstone => "tombstone",
+            Self::Lift => "lift",
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.as_str() == word)
+    }
+
+    const fn is_about_tombstones(self) -> bool {
+        matches!(self, Self::Tombstone | Self::Lift)
+    }
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) op: Op,
+    pub(super) keys: Vec<DeviceKey>,
+}
+
+/// What it is answered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Keys that were to be added and have a tombstone.
+    pub(super) entombed: u64,
+    /// Of each key whether it was no member; only of `AddIfAbsent`.
+    pub(super) new: Vec<bool>,
+}
+
+/// What the first so many requests come to.
+#[derive(Debug)]
+pub(super) struct Weighed {
+    pub(super) change: Change,
+    /// Of each request that is in the change. The others are for the next.
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// Weighs requests up to one that cannot go with those before: a change does not tell whether a key was added before it got a
+/// tombstone or after, and the two differ. `members` must be there if any is `AddIfAbsent`.
+pub(super) fn weigh<'a>(
+    requests: impl IntoIterator<Item = &'a Asked>,
+    members: Option<&Snapshot>,
+    tombstones: Option<&Delta>,
+) -> Weighed {
+    let mut weighed = Weighed { change: Change::default(), outcomes: Vec::new() };
+    let mut said: HashMap<DeviceKey, bool> = HashMap::new();
+    let mut buried: HashSet<DeviceKey> = HashSet::new();
+    let is_entombed = |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
+    for Asked { op, keys } in requests {
+        let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
+            true => said.contains_key(key),
+            false => buried.contains(key),
+        };
+        if keys.iter().any(clashes) {
+            break;
+        }
+        let mut outcome = Outcome::default();
+        for key in keys {
+            if matches!(op, Op::Add | Op::AddIfAbsent) && is_entombed(key) {
+                outcome.entombed += 1;
+                if *op == Op::AddIfAbsent {
+                    outcome.new.push(false);
+                }
+                continue;
+            }
+            match op {
+                Op::Tombstone | Op::Lift => {
+                    match op {
+                        Op::Tombstone => weighed.change.entomb(*key),
+                        _ => weighed.change.lift(*key),
+                    }
+                    buried.insert(*key);
+                }
+                Op::Remove => {
+                    weighed.change.remove(*key);
+                    said.insert(*key, false);
+                }
+                Op::Add => {
+                    weighed.change.add(*key);
+                    said.insert(*key, true);
+                }
+                Op::AddIfAbsent => {
+                    let before = || members.expect("known to who asks for them").contains(key);
+                    let is_member = said.get(key).copied().unwrap_or_else(before);
+                    outcome.new.push(!is_member);
+                    if !is_member {
+                        weighed.change.add(*key);
+                        said.insert(*key, true);
+                    }
+                }
+            }
+        }
+        weighed.outcomes.push(outcome);
+    }
+    weighed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(op: Op, numbers: &[u8]) -> Asked {
+        Asked { op, keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect() }
+    }
+
+    #[test]
+    fn a_key_in_both_lists_of_a_change_begins_a_new_one() {
+        for (requests, expected) in [
+            (vec![asked(Op::Add, &[1]), asked(Op::Tombstone, &[2]), asked(Op::Remove, &[3])], 3),
+            (vec![asked(Op::Add, &[1, 2]), asked(Op::Tombstone, &[3, 2])], 1),
+            (vec![asked(Op::Lift, &[1]), asked(Op::Tombstone, &[1]), asked(Op::Add, &[1])], 2),
+            (vec![asked(Op::Tombstone, &[1]), asked(Op::Remove, &[2]), asked(Op::Lift, &[2])], 2),
+            (vec![asked(Op::Add, &[1]), asked(Op::Remove, &[1]), asked(Op::Add, &[1])], 3),
+        ] {
+            let weighed = weigh(&requests, None, None);
+            assert_eq!(weighed.outcomes.len(), expected, "{requests:?}");
+            let keys = requests[..expected].iter().map(|request| request.keys.len()).sum::<usize>();
+            assert_eq!(weighed.change.len(), keys);
+        }
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_api() {
+        for op in Op::ALL {
+            assert_eq!(Op::parse(op.as_str()), Some(op));
+        }
+        assert_eq!(Op::parse("delete"), None);
+    }
+}

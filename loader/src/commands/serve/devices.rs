@@ -1,0 +1,194 @@
+//! `POST /v1/audiences/{audience}/devices`: these are members from now on, or no longer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::response::Response;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use rtad::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+
+use super::batch::{Asked, Op};
+use super::error::{ApiError, without_values};
+use super::http::{App, audience, json};
+
+/// Ids in one request.
+const MAX_IDS: usize = 100_000;
+
+/// A request's ids as keys, and what became of the others.
+#[derive(Debug)]
+struct Parsed {
+    asked: Asked,
+    /// How many ids there were.
+    ids: usize,
+    rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Rejected {
+    index: usize,
+    reason: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    sequence: u64,
+    generation: u64,
+    accepted: usize,
+    rejected: Vec<Rejected>,
+    entombed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new: Option<Vec<bool>>,
+}
+
+pub(super) async fn write(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    request: Request<Body>,
+) -> Response {
+    let (head, body) = request.into_parts();
+    app.observed("devices", &head.headers, async {
+        let audience = audience(&name)?;
+        let keys = Arc::clone(&app.keys);
+        let Parsed { asked, ids, rejected } = match is_binary(&head.headers) {
+            true => {
+                let op = op_of(head.uri.query())?;
+                app.bodies.with(body, move |body| of_binary(&keys, op, &body)).await?
+            }
+            false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
+        };
+        let (op, accepted) = (asked.op, asked.keys.len());
+        let written = app.writers.write(&audience, asked).await?;
+        let new = (op == Op::AddIfAbsent).then(|| of_ids(&written.new, ids, &rejected));
+        let (sequence, generation, entombed) = (written.sequence, written.generation, written.entombed);
+        Ok(json(StatusCode::OK, &Answer { sequence, generation, accepted, rejected, entombed, new }))
+    })
+    .await
+}
+
+/// What is told of keys, told of ids: a rejected one is not new.
+fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
+    let (mut keys, mut rejected) = (keys.iter(), rejected.iter().peekable());
+    let is_new = |index| match rejected.next_if(|rejected| rejected.index == index) {
+        Some(_) => false,
+        None => keys.next().copied().unwrap_or(false),
+    };
+    (0..ids).map(is_new).collect()
+}
+
+fn is_binary(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
+}
+
+/// The `op` of a query. Other parameters are somebody else's.
+fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.rfind(|(name, _)| *name == "op").and_then(|(_, op)| Op::parse(op)).ok_or(ApiError::UnknownOp)
+}
+
+fn of_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
+    let (ids, rest) = body.as_chunks::<16>();
+    if !rest.is_empty() {
+        let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
+        return Err(ApiError::BadBody(detail));
+    }
+    at_most_max_ids(ids.len())?;
+    let keys = ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)));
+    Ok(parsed(op, ids.len(), keys))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    op: Text<'a>,
+    #[serde(default, borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    ids: Ids<'a>,
+}
+
+/// A string, borrowed from the body where it holds no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Ids, counted on but not kept beyond what is accepted.
+struct Ids<'a> {
+    kept: Vec<Option<Text<'a>>>,
+    count: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Ids<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Ids<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of ids")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Ids<'de>, A::Error> {
+                let mut kept = Vec::new();
+                while kept.len() < MAX_IDS {
+                    match list.next_element()? {
+                        Some(id) => kept.push(id),
+                        None => return Ok(Ids { count: kept.len(), kept }),
+                    }
+                }
+                let mut count = kept.len();
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Ids { kept, count })
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
+}
+
+fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
+    // A derived reader would take a bare list of the fields' values too.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
+    }
+    let Fields { op, kind, ids } =
+        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(without_values(&error)))?;
+    let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
+    let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    at_most_max_ids(ids.count)?;
+    let keys = ids.kept.iter().map(|id| match id {
+        Some(Text(id)) => maker.key(kind, id.as_bytes()),
+        None => Err(Unusable::Blank),
+    });
+    Ok(parsed(op, ids.kept.len(), keys))
+}
+
+fn parsed(op: Op, ids: usize, results: impl Iterator<Item = Result<DeviceKey, Unusable>>) -> Parsed {
+    let (mut keys, mut rejected) = (Vec::with_capacity(ids), Vec::new());
+    for (index, key) in results.enumerate() {
+        match key {
+            Ok(key) => keys.push(key),
+            Err(unusable) => rejected.push(Rejected { index, reason: unusable.as_str() }),
+        }
+    }
+    Parsed { asked: Asked { op, keys }, ids, rejected }
+}
+
+fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
+    if count <= MAX_IDS {
+        return Ok(());
+    }
+    Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
+}

@@ -1,0 +1,199 @@
+//! What goes wrong, as RFC 9457 problem documents with a stable `code`, in the words of the service.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use rtad::device::IdKind;
+use rtad::snapshot::State;
+use rtad::store::StoreError;
+
+use super::batch::Op;
+
+/// Why a request was not done. Nothing of it was acknowledged. The details name what is accepted; none quotes an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ApiError {
+    /// No token, or a wrong one.
+    Unauthorized,
+    /// The body is not what the route takes.
+    BadBody(String),
+    /// The path names what cannot be an audience.
+    BadAudience,
+    /// No such operation.
+    UnknownOp,
+    /// No such id kind.
+    UnknownKind,
+    /// Nothing was ever published under the name.
+    UnknownAudience,
+    /// No such route.
+    NotFound,
+    /// The route exists, but not for this method.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// It is to be created and is there.
+    Exists,
+    /// It takes no writes until it is enabled.
+    Disabled,
+    /// It was deleted.
+    Deleted,
+    /// A build or a gc has the audience.
+    Busy,
+    /// The body, or a list in it, is too large.
+    TooLarge(String),
+    /// More requests than may wait.
+    Overloaded,
+    /// Others wrote each time before it could be written.
+    Contended,
+    /// The store failed.
+    Store,
+    /// No more fits before a build.
+    DeltasFull,
+    /// It took too long to wait for.
+    NoAnswer,
+    /// The process is on its way out.
+    Draining,
+    /// A fault of rtad's own.
+    Internal,
+}
+
+impl ApiError {
+    /// The problem's `code`, and the label of what is counted.
+    pub(super) const fn code(&self) -> &'static str {
+        self.words().1
+    }
+
+    const fn words(&self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "No valid token"),
+            Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
+            Self::BadAudience => (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name"),
+            Self::UnknownOp => (StatusCode::BAD_REQUEST, "unknown_op", "No such operation"),
+            Self::UnknownKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
+            Self::UnknownAudience => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found", "No such route"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method"),
+            Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "timeout", "Body too slow"),
+            Self::Exists => (StatusCode::CONFLICT, "exists", "Audience exists"),
+            Self::Disabled => (StatusCode::CONFLICT, "disabled", "Audience disabled"),
+            Self::Busy => (StatusCode::CONFLICT, "busy", "Audience busy"),
+            Self::Deleted => (StatusCode::GONE, "deleted", "Audience deleted"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large"),
+            Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded"),
+            Self::Contended => (StatusCode::SERVICE_UNAVAILABLE, "contended", "Other writers were faster"),
+            Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store", "Store failed"),
+            Self::DeltasFull => (StatusCode::SERVICE_UNAVAILABLE, "deltas_full", "A build is due"),
+            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no_answer", "No answer in time"),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "Stopping"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
+        }
+    }
+
+    fn detail(self) -> String {
+        match self {
+            Self::BadBody(detail) | Self::TooLarge(detail) => detail,
+            Self::UnknownOp => format!("accepted: {}", Op::ALL.map(Op::as_str).join(", ")),
+            Self::UnknownKind => {
+                format!("accepted: {}", IdKind::ALL.map(IdKind::as_str).join(", "))
+            }
+            Self::Unauthorized => {
+                "accepted: Authorization: Bearer TOKEN, with a token of --token-file".to_owned()
+            }
+            Self::BadAudience => {
+                "accepted: 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit".to_owned()
+            }
+            Self::UnknownAudience => {
+                "nothing was published under this name; PUT /v1/audiences/{audience} creates it empty"
+                    .to_owned()
+            }
+            Self::NotFound => {
+                "accepted: /v1/audiences, /v1/audiences/{audience}, and below it /devices, /disable, \
+                 /enable, /expire"
+                    .to_owned()
+            }
+            Self::MethodNotAllowed => "the Allow header names those that this route takes".to_owned(),
+            Self::BodyTimeout => "the body did not arrive within 30 s".to_owned(),
+            Self::Exists => "it is as it was; DELETE it first to begin anew".to_owned(),
+            Self::Disabled => "nothing was changed; POST /v1/audiences/{audience}/enable".to_owned(),
+            Self::Deleted => "PUT /v1/audiences/{audience} creates it anew, without what it had".to_owned(),
+            Self::Busy => {
+                "a build, a gc or a deletion is at work on it; try again when it is done".to_owned()
+            }
+            Self::Overloaded => "too much is waiting to be written; nothing was acknowledged".to_owned(),
+            Self::Contended => "other writers replaced CURRENT each time; nothing was changed".to_owned(),
+            Self::Store => {
+                "the store did not take it, the log says why; not acknowledged, it may be sent again"
+                    .to_owned()
+            }
+            Self::DeltasFull => {
+                "the deltas hold as much as they may; run `rtad-loader build` first".to_owned()
+            }
+            Self::NoAnswer => {
+                "not acknowledged, though it may yet be written; it may be sent again".to_owned()
+            }
+            Self::Draining => "this process is stopping; nothing was changed".to_owned(),
+            Self::Internal => "a fault of rtad's own; the log has its place".to_owned(),
+        }
+    }
+
+    /// What a state that is not live means to a write.
+    pub(super) const fn of_state(state: State) -> Self {
+        match state {
+            State::Deleted => Self::Deleted,
+            _ => Self::Disabled,
+        }
+    }
+}
+
+impl From<&StoreError> for ApiError {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::TooManyDeltas { .. } => Self::DeltasFull,
+            StoreError::NotLive { state, .. } => Self::of_state(*state),
+            _ => Self::Store,
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Problem<'a> {
+            title: &'a str,
+            status: u16,
+            code: &'a str,
+            detail: &'a str,
+        }
+        let is_unauthorized = self == Self::Unauthorized;
+        let (status, code, title) = self.words();
+        let detail = self.detail();
+        let body = serde_json::to_vec(&Problem { title, status: status.as_u16(), code, detail: &detail });
+        let mut response = Response::new(body.expect("plain values serialise").into());
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if is_unauthorized {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"rtad-loader\""));
+        }
+        response
+    }
+}
+
+/// serde_json's message without what it quotes from the body, a field's name included: any of it may be an id.
+pub(super) fn without_values(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    for (begins, instead) in
+        [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")]
+    {
+        if let Some(rest) = message.strip_prefix(begins) {
+            // The last one is serde's own, whatever the quoted text holds.
+            let expected = rest.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
+            return format!("{instead}expected {expected}");
+        }
+    }
+    message
+}

@@ -1,0 +1,114 @@
+//! Who is a member now: for `add_if_absent`, which must know.
+//!
+//! The filters of the live generation are read when they are first needed, beside the other writes, and kept; of the next
+//! generation only the chunks that are new. What is not needed any more is let go before that, so that an audience takes its
+//! size once. Deltas are laid over them anew for each batch: those that are held are shared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::task::JoinHandle;
+
+use rtad::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
+use rtad::store::{Ledger, Store, StoreError};
+
+/// Chunks read at a time.
+const PARALLEL_CHUNKS: usize = 2;
+
+/// A generation in memory, and the digest of its manifest.
+struct Held {
+    manifest: Digest,
+    snapshot: Arc<Snapshot>,
+}
+
+/// The filters of one audience.
+#[derive(Default)]
+pub(super) struct Members {
+    held: Option<Held>,
+    loading: Option<JoinHandle<Result<Held, StoreError>>>,
+}
+
+impl Members {
+    /// Whether the generation that `current` names is held.
+    pub(super) fn are_of(&self, current: &Current) -> bool {
+        self.held.as_ref().is_some_and(|held| held.manifest == current.manifest_sha256)
+    }
+
+    pub(super) const fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    /// The held generation, which must be the one that the ledger is at, with all that is said over it.
+    pub(super) async fn over(&mut self, ledger: &mut Ledger) -> Result<Arc<Snapshot>, StoreError> {
+        let current = ledger.current().clone();
+        let held = self.held.as_mut().expect("it was looked that they are held");
+        if held.snapshot.overlay().sequence() != current.sequence {
+            let mut deltas = Vec::with_capacity(current.deltas.len());
+            for entry in &current.deltas {
+                deltas.push(ledger.delta(entry).await?);
+            }
+            let tombstones = match &current.tombstones {
+                Some(entry) => Some(ledger.delta(entry).await?),
+                None => None,
+            };
+            held.snapshot = Arc::new(held.snapshot.with_overlay(Overlay::new(&current, deltas, tombstones)));
+        }
+        Ok(Arc::clone(&held.snapshot))
+    }
+
+    /// Begins to read the generation that `current` names, unless one is being read.
+    pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
+        if self.loading.is_none() {
+            let old = self.held.take();
+            self.loading = Some(tokio::spawn(load(store.clone(), audience.clone(), current.clone(), old)));
+        }
+    }
+
+    /// Waits until what is being read is there, or failed; for ever, if nothing is. May be dropped and called again.
+    pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
+        let Some(loading) = &mut self.loading else { return std::future::pending().await };
+        let loaded = loading.await;
+        self.loading = None;
+        match loaded {
+            Ok(held) => self.held = Some(held?),
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
+        Ok(())
+    }
+}
+
+async fn load(
+    store: Store,
+    audience: AudienceName,
+    current: Current,
+    old: Option<Held>,
+) -> Result<Held, StoreError> {
+    let manifest = store.manifest(&audience, &current).await?;
+    let old: HashMap<Digest, Arc<Chunk>> = old
+        .iter()
+        .flat_map(|held| held.snapshot.chunks())
+        .map(|chunk| (*chunk.digest(), Arc::clone(chunk)))
+        .collect();
+    let shared =
+        |entry: &ChunkEntry| old.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry));
+    let mut chunks: HashMap<Digest, Arc<Chunk>> = manifest
+        .chunks()
+        .iter()
+        .filter_map(|entry| Some((entry.digest, Arc::clone(shared(entry)?))))
+        .collect();
+    drop(old);
+    let missing: Vec<ChunkEntry> =
+        manifest.chunks().iter().filter(|entry| !chunks.contains_key(&entry.digest)).cloned().collect();
+    let mut reads = Vec::new();
+    for entry in &missing {
+        reads.push(store.chunk(&audience, &manifest, entry));
+    }
+    let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
+    while let Some(chunk) = reads.try_next().await? {
+        chunks.insert(*chunk.digest(), Arc::new(chunk));
+    }
+    drop(reads);
+    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    Ok(Held { manifest: current.manifest_sha256, snapshot: Arc::new(Snapshot::assemble(manifest, in_order)) })
+}

@@ -1,0 +1,130 @@
+//! What is done to an audience as a whole: created, disabled and enabled, given an end, deleted. In turn with its writes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rtad::filter::FilterSpec;
+use rtad::snapshot::{BuildReport, ManifestBuilder, State};
+use rtad::store::StoreError;
+
+use super::error::ApiError;
+use super::writer::{Reply, Writer};
+
+/// So often an order is tried when others write the same audience.
+const MAX_TRIES: u32 = 20;
+
+/// An order, and where its answer goes: the sequence of the `CURRENT` that says so.
+pub(super) struct Order {
+    pub(super) what: What,
+    pub(super) reply: Reply<u64>,
+}
+
+/// What is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    /// A first generation without devices.
+    Create(FilterSpec, f64),
+    /// Live or disabled.
+    State(State),
+    /// The time from when on it may not be served.
+    Expires(Option<u64>),
+    /// Gone.
+    Delete,
+}
+
+impl Writer {
+    pub(super) async fn obey(&mut self, order: Order) {
+        let done = match order.what {
+            What::Create(filter, fpr) => self.create(filter, fpr).await,
+            What::State(state) => self.set(|_| Some(state), |expires| expires).await,
+            What::Expires(expires) => self.set(|_| None, |_| expires).await,
+            What::Delete => self.delete().await,
+        };
+        // Its client may be gone.
+        let _ = order.reply.send(done);
+    }
+
+    async fn set(
+        &mut self,
+        state: impl Fn(State) -> Option<State>,
+        expires: impl Fn(Option<u64>) -> Option<u64>,
+    ) -> Result<u64, ApiError> {
+        for _ in 0..MAX_TRIES {
+            if self.ledger.is_none() {
+                self.ledger = match self.store.ledger(&self.audience).await {
+                    Ok(ledger) => Some(ledger),
+                    Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
+                    Err(error) => return Err(self.failed("could not read CURRENT", &error)),
+                };
+            }
+            self.refresh().await?;
+            let ledger = self.ledger.as_mut().expect("it was just opened");
+            let current = ledger.current();
+            if current.state == State::Deleted {
+                return Err(ApiError::Deleted);
+            }
+            let wanted =
+                (state(current.state).unwrap_or(current.state), expires(current.expires_unix_seconds));
+            if wanted == (current.state, current.expires_unix_seconds) {
+                return Ok(current.sequence);
+            }
+            match ledger.set(wanted.0, wanted.1).await {
+                Ok(()) => return Ok(ledger.current().sequence),
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(self.failed("could not replace CURRENT", &error)),
+            }
+        }
+        Err(ApiError::Contended)
+    }
+
+    async fn create(&mut self, filter: FilterSpec, fpr: f64) -> Result<u64, ApiError> {
+        match self.publish_empty(filter, fpr).await {
+            Ok(Some(sequence)) => Ok(sequence),
+            Ok(None) => Err(ApiError::Exists),
+            // Created by another just then, or a build of it is under way.
+            Err(StoreError::Conflict { .. }) => match self.store.live(&self.audience).await {
+                Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
+                Ok(_) => Err(ApiError::Busy),
+                Err(error) => Err(self.failed("could not read CURRENT", &error)),
+            },
+            Err(error) => Err(self.failed("could not create", &error)),
+        }
+    }
+
+    /// Returns the sequence; `None` if it is there already.
+    async fn publish_empty(&mut self, filter: FilterSpec, fpr: f64) -> Result<Option<u64>, StoreError> {
+        let base = self.store.base(&self.audience).await?;
+        if base.current().is_some_and(|current| current.state != State::Deleted) {
+            return Ok(None);
+        }
+        let folded = base.folded();
+        let publication = self.store.publish(base).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
+        let report = BuildReport { tool, ..BuildReport::default() };
+        let manifest = ManifestBuilder::new(filter, fpr);
+        let manifest = manifest.finish(self.audience.clone(), publication.generation(), now, report);
+        let manifest = match folded {
+            Some(folded) => manifest.with_folded(folded),
+            None => manifest,
+        };
+        publication.commit(&manifest).await?;
+        let ledger = self.store.ledger(&self.audience).await?;
+        let sequence = ledger.current().sequence;
+        self.ledger = Some(ledger);
+        Ok(Some(sequence))
+    }
+
+    async fn delete(&mut self) -> Result<u64, ApiError> {
+        let deleted = self.store.delete(&self.audience).await;
+        // Also after an error: it may be deleted and have files still. What waited for filters finds that out.
+        self.ledger = None;
+        self.members = Default::default();
+        self.wake();
+        match deleted {
+            Ok(deletion) => Ok(deletion.sequence),
+            Err(StoreError::NotFound { .. }) => Err(ApiError::UnknownAudience),
+            Err(StoreError::Conflict { .. }) => Err(ApiError::Busy),
+            Err(error) => Err(self.failed("could not delete", &error)),
+        }
+    }
+}

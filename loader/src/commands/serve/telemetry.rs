@@ -1,0 +1,121 @@
+//! What the writer tells of itself, in Prometheus' text format. Labels are closed sets and names of audiences that there are;
+//! never an id.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Label, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use rtad::snapshot::AudienceName;
+
+use super::batch::Op;
+
+/// From a directory on a fast disk to a bucket that is slow today, in seconds.
+const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+/// The exporter keeps every sample until somebody drains it.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// All metrics of one process.
+pub(super) struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    queue: Gauge,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        let edges = Matcher::Full("rtad_loader_append_duration_seconds".to_owned());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(edges, &APPEND_EDGES)
+            .expect("the edges are not empty")
+            .build_recorder();
+        let queue = metrics::with_local_recorder(&recorder, || {
+            describe();
+            metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            metrics::gauge!("rtad_loader_queue")
+        });
+        Self { handle: recorder.handle(), recorder, queue }
+    }
+}
+
+/// `# HELP` of every metric.
+fn describe() {
+    metrics::describe_counter!("rtad_loader_requests_total", "Requests answered, by route and HTTP status");
+    metrics::describe_counter!(
+        "rtad_loader_writes_total",
+        "Requests to write devices that came to their audience's writer, by what became of them"
+    );
+    metrics::describe_histogram!(
+        "rtad_loader_append_duration_seconds",
+        Unit::Seconds,
+        "Time an append took, with all that was written together"
+    );
+    metrics::describe_counter!("rtad_loader_conflicts_total", "Appends tried again as others had written");
+    metrics::describe_gauge!("rtad_loader_queue", "Requests that wait to be written");
+    metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
+}
+
+impl Telemetry {
+    /// Counts an answered request.
+    pub(super) fn request(&self, route: &'static str, code: u16) {
+        let labels = vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
+        self.counter("rtad_loader_requests_total", labels).increment(1);
+    }
+
+    /// Counts a write by what became of it.
+    pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
+        let labels = vec![
+            Label::new("audience", audience.as_str().to_owned()),
+            Label::from_static_parts("op", op.as_str()),
+            Label::from_static_parts("result", result),
+        ];
+        self.counter("rtad_loader_writes_total", labels).increment(1);
+    }
+
+    /// Counts an append that has to be made again.
+    pub(super) fn conflict(&self, audience: &AudienceName) {
+        let labels = vec![Label::new("audience", audience.as_str().to_owned())];
+        self.counter("rtad_loader_conflicts_total", labels).increment(1);
+    }
+
+    /// States how long an append took.
+    pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
+        metrics::with_local_recorder(&self.recorder, || {
+            let audience = audience.as_str().to_owned();
+            metrics::histogram!("rtad_loader_append_duration_seconds", "audience" => audience)
+                .record(duration);
+        });
+    }
+
+    /// Counts one more that waits, for as long as what is returned lives.
+    pub(super) fn waiting(&self) -> Waiting {
+        self.queue.increment(1);
+        Waiting(self.queue.clone())
+    }
+
+    fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
+        metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub(super) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Drains the histograms for ever, so that memory stays flat when nobody scrapes.
+    pub(super) async fn upkeep(&self) {
+        loop {
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
+            self.handle.run_upkeep();
+        }
+    }
+}
+
+/// A place in the queue.
+pub(super) struct Waiting(Gauge);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}

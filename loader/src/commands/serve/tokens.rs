@@ -1,0 +1,150 @@
+//! The tokens that a writer must show one of: lines of a file, read again when told to.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use subtle::ConstantTimeEq as _;
+
+/// A shorter one can be guessed.
+const MIN_BYTES: usize = 16;
+
+/// A token file that is refused. Nothing of it is quoted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum TokenError {
+    #[error("could not read --token-file {path}")]
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(
+        "--token-file {path} holds no token; accepted: one per line, of at least {MIN_BYTES} visible ASCII characters"
+    )]
+    None { path: String },
+    #[error(
+        "--token-file {path}: line {line} is no token; accepted: at least {MIN_BYTES} visible ASCII characters"
+    )]
+    Line { path: String, line: usize },
+}
+
+/// Who may write. May be asked from many threads.
+pub(super) struct Tokens {
+    /// `None`: anybody.
+    file: Option<PathBuf>,
+    tokens: RwLock<Arc<[Vec<u8>]>>,
+}
+
+impl Tokens {
+    /// Those of a file.
+    pub(super) fn of_file(path: &Path) -> Result<Self, TokenError> {
+        Ok(Self { file: Some(path.to_owned()), tokens: RwLock::new(read(path)?) })
+    }
+
+    /// None are asked for.
+    pub(super) fn of_nobody() -> Self {
+        Self { file: None, tokens: RwLock::new(Arc::new([])) }
+    }
+
+    /// Reads the file again. If it is refused the old ones stay.
+    pub(super) fn reload(&self) -> Result<(), TokenError> {
+        if let Some(path) = &self.file {
+            let tokens = read(path)?;
+            *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        }
+        Ok(())
+    }
+
+    /// Whether a request shows one. Takes as long for any token of the same length.
+    pub(super) fn admit(&self, headers: &HeaderMap) -> bool {
+        if self.file.is_none() {
+            return true;
+        }
+        let mut shown = headers.get_all(AUTHORIZATION).iter();
+        let (Some(shown), None) = (shown.next(), shown.next()) else { return false };
+        let Some((scheme, token)) = shown.as_bytes().split_at_checked("Bearer ".len()) else { return false };
+        let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        // Each is compared to its end, also after one that matches.
+        let matches =
+            tokens.iter().fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());
+        scheme.eq_ignore_ascii_case(b"Bearer ") && matches == 1
+    }
+}
+
+fn read(path: &Path) -> Result<Arc<[Vec<u8>]>, TokenError> {
+    let name = || path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|source| TokenError::Read { path: name(), source })?;
+    let mut tokens = Vec::new();
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let token = line.trim_ascii();
+        if token.is_empty() {
+            continue;
+        }
+        if token.len() < MIN_BYTES || !token.iter().all(u8::is_ascii_graphic) {
+            return Err(TokenError::Line { path: name(), line: index + 1 });
+        }
+        tokens.push(token.to_vec());
+    }
+    if tokens.is_empty() { Err(TokenError::None { path: name() }) } else { Ok(tokens.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "an-old-token-0123456789";
+    const NEW: &str = "a-new-token-0123456789";
+
+    fn admits(tokens: &Tokens, value: &str) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, value.parse().unwrap());
+        tokens.admit(&headers)
+    }
+
+    #[test]
+    fn any_of_the_file_is_admitted_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("{OLD}\n\n  {NEW}\r\n")).unwrap();
+        let tokens = Tokens::of_file(&path).unwrap();
+        for value in [format!("Bearer {OLD}"), format!("bearer {NEW}")] {
+            assert!(admits(&tokens, &value), "{value}");
+        }
+        for value in [
+            OLD,
+            "Bearer",
+            "Bearer ",
+            &format!("Basic {OLD}"),
+            &format!("Bearer {OLD}x"),
+            &format!("Bearer{OLD}"),
+        ] {
+            assert!(!admits(&tokens, value), "{value}");
+        }
+        assert!(!tokens.admit(&HeaderMap::new()));
+        let mut twice = HeaderMap::new();
+        twice.append(AUTHORIZATION, format!("Bearer {OLD}").parse().unwrap());
+        twice.append(AUTHORIZATION, format!("Bearer {NEW}").parse().unwrap());
+        assert!(!tokens.admit(&twice));
+
+        std::fs::write(&path, NEW).unwrap();
+        assert!(admits(&tokens, &format!("Bearer {OLD}")), "it is not read before it is to be");
+        tokens.reload().unwrap();
+        assert!(!admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}")));
+        for (text, message) in
+            [("\n \n", "holds no token"), ("short", "line 1 is no token"), ("\nwith a space in it", "line 2")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let error = tokens.reload().unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+            assert!(admits(&tokens, &format!("Bearer {NEW}")), "the old ones stay");
+        }
+    }
+
+    #[test]
+    fn nobody_s_tokens_admit_anybody() {
+        assert!(Tokens::of_nobody().admit(&HeaderMap::new()));
+        assert!(Tokens::of_file(Path::new("/does/not/exist")).is_err());
+    }
+}

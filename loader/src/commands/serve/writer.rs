@@ -1,0 +1,369 @@
+//! The one task of this process that writes an audience.
+//!
+//! Requests wait in a queue. What waits when the task comes to it is written together: one delta and one `CURRENT`, whatever the
+//! number of requests, and not more often than every so long. A request is answered when `CURRENT` names what it asked for; if
+//! the store fails before that, with the failure.
+//!
+//! Other processes may write the same audience. The store decides (`rtad::store`, `append.rs`): who was slower looks again, weighs
+//! its requests anew over what the other wrote, and tries again, so that an answer is always that of what was there when it was
+//! written. A batch that writes nothing is answered only after a look that nobody else has written.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
+
+use rtad::snapshot::{AudienceName, Delta, Snapshot, State};
+use rtad::store::{Ledger, Store, StoreError};
+
+use super::batch::{Asked, Op, Weighed, weigh};
+use super::error::ApiError;
+use super::members::Members;
+use super::orders::Order;
+use super::telemetry::{Telemetry, Waiting};
+
+/// So often a batch is tried when others write the same audience.
+const MAX_TRIES: u32 = 12;
+/// Before the second try, at most; doubled for each further one.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// After a conflict so many batches begin with a look, as the other writer will write again.
+const CAREFUL_BATCHES: u32 = 64;
+
+/// How an audience is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// From the begin of one append to the begin of the next.
+    pub(super) every: Duration,
+    /// Keys in one append.
+    pub(super) max_batch: usize,
+}
+
+/// Where an answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
+
+/// A request to write devices.
+pub(super) struct Write {
+    pub(super) asked: Asked,
+    pub(super) reply: Reply<Written>,
+    pub(super) waiting: Waiting,
+    /// Its share of the keys that may wait in this process.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Of the `CURRENT` that names it.
+    pub(super) sequence: u64,
+    pub(super) generation: u64,
+    pub(super) entombed: u64,
+    pub(super) new: Vec<bool>,
+}
+
+/// What the task is asked for.
+pub(super) enum Command {
+    Write(Write),
+    /// About the audience as a whole.
+    Order(Order),
+}
+
+/// The task.
+pub(super) struct Writer {
+    pub(super) store: Store,
+    pub(super) audience: AudienceName,
+    pace: Pace,
+    telemetry: Arc<Telemetry>,
+    queue: mpsc::Receiver<Command>,
+    pending: VecDeque<Command>,
+    /// Wait for the filters.
+    waiting: Vec<Write>,
+    pub(super) ledger: Option<Ledger>,
+    pub(super) members: Members,
+    /// Batches that are to begin with a look.
+    careful: u32,
+}
+
+/// How a try ended.
+enum Tried {
+    /// All that was in it is answered.
+    Done,
+    /// Somebody else wrote meanwhile.
+    Again(Vec<Write>),
+    Failed(Vec<Write>, ApiError),
+}
+
+impl Writer {
+    pub(super) fn new(
+        store: Store,
+        audience: AudienceName,
+        pace: Pace,
+        telemetry: Arc<Telemetry>,
+        queue: mpsc::Receiver<Command>,
+    ) -> Self {
+        let (pending, waiting, members) = Default::default();
+        Self { store, audience, pace, telemetry, queue, pending, waiting, ledger: None, members, careful: 0 }
+    }
+
+    /// Writes until nobody can ask any more, or until there is no such audience.
+    pub(super) async fn run(mut self) {
+        let mut next = Instant::now();
+        while self.has_work().await {
+            tokio::time::sleep_until(next).await;
+            while let Ok(command) = self.queue.try_recv() {
+                self.pending.push_back(command);
+            }
+            match self.pending.pop_front() {
+                Some(Command::Write(first)) => {
+                    next = Instant::now() + self.pace.every;
+                    let batch = self.batch(first);
+                    self.write(batch).await;
+                }
+                Some(Command::Order(order)) => self.obey(order).await,
+                None => {}
+            }
+            if self.ledger.is_none() && self.pending.is_empty() && self.waiting.is_empty() {
+                // Whoever asks next opens it anew: names that are no audience's must not each keep a task.
+                self.queue.close();
+            }
+        }
+    }
+
+    /// Waits for something to do; `false` if nothing can come.
+    async fn has_work(&mut self) -> bool {
+        while self.pending.is_empty() {
+            tokio::select! {
+                loaded = self.members.loaded() => self.on_loaded(loaded),
+                command = self.queue.recv() => match command {
+                    Some(command) => self.pending.push_back(command),
+                    None if self.members.is_loading() => {
+                        let loaded = self.members.loaded().await;
+                        self.on_loaded(loaded);
+                        if self.pending.is_empty() {
+                            return false;
+                        }
+                    }
+                    None => return false,
+                },
+            }
+        }
+        true
+    }
+
+    fn on_loaded(&mut self, loaded: Result<(), StoreError>) {
+        match loaded {
+            Ok(()) => self.wake(),
+            Err(error) => {
+                let refusal = self.failed("could not read the filters", &error);
+                // They may be those of a generation that is gone.
+                self.careful = self.careful.max(1);
+                let waiting = std::mem::take(&mut self.waiting);
+                self.refuse(waiting, &refusal);
+            }
+        }
+    }
+
+    /// A request and those after it that go with it. Whose client is gone is left out: nobody was told that it would be done.
+    fn batch(&mut self, first: Write) -> Vec<Write> {
+        let mut keys = first.asked.keys.len();
+        let mut batch = vec![first];
+        while let Some(Command::Write(write)) = self.pending.front() {
+            keys += write.asked.keys.len();
+            if keys > self.pace.max_batch {
+                break;
+            }
+            if let Some(Command::Write(write)) = self.pending.pop_front() {
+                batch.push(write);
+            }
+        }
+        batch.retain(|write| !write.reply.is_closed());
+        batch
+    }
+
+    async fn write(&mut self, mut batch: Vec<Write>) {
+        for tries in 0..MAX_TRIES {
+            if tries > 0 {
+                self.telemetry.conflict(&self.audience);
+                tokio::time::sleep(delay(tries)).await;
+            }
+            batch = match self.attempt(batch).await {
+                Tried::Done => return,
+                Tried::Again(batch) => batch,
+                Tried::Failed(batch, refusal) => return self.refuse(batch, &refusal),
+            };
+        }
+        tracing::warn!(audience = self.audience.as_str(), "other writers were faster each time");
+        self.refuse(batch, &ApiError::Contended);
+    }
+
+    async fn attempt(&mut self, batch: Vec<Write>) -> Tried {
+        if let Err(refusal) = self.open().await {
+            return Tried::Failed(batch, refusal);
+        }
+        match self.append(batch).await {
+            Ok(tried) => tried,
+            Err((batch, error)) => {
+                // Whatever it was, what is known may be old.
+                self.careful = CAREFUL_BATCHES;
+                match error {
+                    StoreError::Conflict { .. } => Tried::Again(batch),
+                    // Disabled since, or what was merged is gone since another writer has merged it: a look tells.
+                    StoreError::NotFound { .. } | StoreError::NotLive { .. } if self.is_behind().await => {
+                        Tried::Again(batch)
+                    }
+                    error => Tried::Failed(batch, self.failed("could not append", &error)),
+                }
+            }
+        }
+    }
+
+    /// The ledger, at an audience that takes writes.
+    async fn open(&mut self) -> Result<&mut Ledger, ApiError> {
+        if self.ledger.is_none() {
+            match self.store.ledger(&self.audience).await {
+                Ok(ledger) => self.ledger = Some(ledger),
+                Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
+                Err(error) => return Err(self.failed("could not read CURRENT", &error)),
+            }
+        } else if self.careful > 0 || !self.is_live() {
+            self.careful = self.careful.saturating_sub(1);
+            self.refresh().await?;
+        }
+        let ledger = self.ledger.as_mut().expect("it was just opened");
+        match ledger.current().state {
+            State::Live => Ok(ledger),
+            state => Err(ApiError::of_state(state)),
+        }
+    }
+
+    /// Looks at the store again; whether others have written.
+    pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
+        let Some(ledger) = &mut self.ledger else { return Ok(false) };
+        ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
+    }
+
+    async fn is_behind(&mut self) -> bool {
+        self.refresh().await.unwrap_or(false)
+    }
+
+    fn is_live(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+    }
+
+    /// One try, at what the ledger knows. The requests come back with an error.
+    async fn append(&mut self, mut batch: Vec<Write>) -> Result<Tried, (Vec<Write>, StoreError)> {
+        let mut ledger = self.ledger.take().expect("it was opened");
+        let appended = self.append_to(&mut ledger, &mut batch).await;
+        self.ledger = Some(ledger);
+        match appended {
+            Ok(true) => Ok(Tried::Done),
+            Ok(false) => Ok(Tried::Again(batch)),
+            Err(error) => Err((batch, error)),
+        }
+    }
+
+    /// Returns whether what is left of the batch is answered; if not, it is to be weighed again.
+    async fn append_to(&mut self, ledger: &mut Ledger, batch: &mut Vec<Write>) -> Result<bool, StoreError> {
+        let needs_members = |write: &Write| write.asked.op == Op::AddIfAbsent;
+        let mut members = None;
+        if batch.iter().any(needs_members) {
+            if self.members.are_of(ledger.current()) {
+                members = Some(self.members.over(ledger).await?);
+            } else {
+                self.members.load(&self.store, &self.audience, ledger.current());
+                // The others need not wait for that.
+                self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
+            }
+        }
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        let tombstones = match ledger.current().tombstones.clone() {
+            Some(entry) => Some(ledger.delta(&entry).await?),
+            None => None,
+        };
+        let weighed = weigh_elsewhere(batch, members, tombstones).await;
+        let begun = Instant::now();
+        let is_empty = weighed.change.is_empty();
+        let appended = ledger.append(weighed.change).await?;
+        if is_empty && ledger.refresh().await? {
+            return Ok(false);
+        }
+        if !is_empty {
+            self.telemetry.appended(&self.audience, begun.elapsed());
+        }
+        let rest = batch.split_off(weighed.outcomes.len());
+        for (write, outcome) in batch.drain(..).zip(weighed.outcomes) {
+            let written = Written {
+                sequence: appended.sequence,
+                generation: appended.generation,
+                entombed: outcome.entombed,
+                new: outcome.new,
+            };
+            self.answer(write, Ok(written));
+        }
+        rest.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
+        Ok(true)
+    }
+
+    fn answer(&self, write: Write, answer: Result<Written, ApiError>) {
+        let result = answer.as_ref().map_or_else(ApiError::code, |_| "ok");
+        if self.ledger.is_some() || answer.is_ok() {
+            self.telemetry.write(&self.audience, write.asked.op, result);
+        }
+        drop((write.waiting, write.room));
+        // Its client may be gone.
+        let _ = write.reply.send(answer);
+    }
+
+    fn refuse(&self, batch: Vec<Write>, refusal: &ApiError) {
+        batch.into_iter().for_each(|write| self.answer(write, Err(refusal.clone())));
+    }
+
+    /// Lets what waits for filters have another turn.
+    pub(super) fn wake(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
+    }
+
+    /// Logs what the store did; returns what the client is told.
+    pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
+        let error_chain = super::chain(error);
+        tracing::warn!(audience = self.audience.as_str(), what, error = error_chain, "not written");
+        ApiError::from(error)
+    }
+}
+
+/// On the blocking pool: a batch may hold a million keys, each of which costs a look into memory.
+async fn weigh_elsewhere(
+    batch: &mut Vec<Write>,
+    members: Option<Arc<Snapshot>>,
+    tombstones: Option<Arc<Delta>>,
+) -> Weighed {
+    let writes = std::mem::take(batch);
+    let weighed = tokio::task::spawn_blocking(move || {
+        let asked = writes.iter().map(|write| &write.asked);
+        let weighed = weigh(asked, members.as_deref(), tombstones.as_deref());
+        (writes, weighed)
+    });
+    match weighed.await {
+        Ok((writes, weighed)) => {
+            *batch = writes;
+            weighed
+        }
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// Up to twice as long as before, anything down to nothing: two writers must not stay in step.
+fn delay(tries: u32) -> Duration {
+    let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
+    let random = RandomState::new().build_hasher().finish();
+    longest.mul_f64(random as f64 / u64::MAX as f64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The writers of this process: one task for each audience that is written, begun when it is first asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+use rtad::snapshot::AudienceName;
+use rtad::store::Store;
+
+use super::batch::Asked;
+use super::error::ApiError;
+use super::orders::{Order, What};
+use super::telemetry::Telemetry;
+use super::writer::{Command, Pace, Write, Writer, Written};
+
+/// Requests that may wait for one audience.
+const QUEUE: usize = 1024;
+/// Keys that may wait in the whole process: 64 MiB of them.
+const MAX_WAITING_KEYS: usize = 4 << 20;
+
+/// Where requests find the task that writes their audience.
+pub(super) struct Writers {
+    pub(super) store: Store,
+    pace: Pace,
+    telemetry: Arc<Telemetry>,
+    room: Arc<Semaphore>,
+    /// `None` once nothing more is taken.
+    queues: Mutex<Option<HashMap<AudienceName, mpsc::Sender<Command>>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Writers {
+    pub(super) fn new(store: Store, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
+        let room = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
+        Self {
+            store,
+            pace,
+            telemetry,
+            room,
+            queues: Mutex::new(Some(HashMap::new())),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Has devices written; returns when they are, durably.
+    pub(super) async fn write(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let room = self.room_for(asked.keys.len())?;
+        let waiting = self.telemetry.waiting();
+        self.send(audience, Command::Write(Write { asked, reply, waiting, room }))?;
+        // Dropped without an answer: the task has panicked.
+        answer.await.unwrap_or(Err(ApiError::Internal))
+    }
+
+    /// Has something done to an audience as a whole. Returns the sequence of the `CURRENT` that says so.
+    pub(super) async fn order(&self, audience: &AudienceName, what: What) -> Result<u64, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(audience, Command::Order(Order { what, reply }))?;
+        answer.await.unwrap_or(Err(ApiError::Internal))
+    }
+
+    fn room_for(&self, keys: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let keys = u32::try_from(keys).map_err(|_| ApiError::Overloaded)?;
+        if keys == 0 {
+            return Ok(None);
+        }
+        Arc::clone(&self.room).try_acquire_many_owned(keys).map(Some).map_err(|_| ApiError::Overloaded)
+    }
+
+    fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queues) = &mut *queues else { return Err(ApiError::Draining) };
+        if let Some(queue) = queues.get(audience) {
+            command = match queue.try_send(command) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(_)) => return Err(ApiError::Overloaded),
+                // It had found no such audience, or panicked.
+                Err(TrySendError::Closed(command)) => command,
+            };
+        }
+        queues.retain(|_, queue| !queue.is_closed());
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        // It has room for the first.
+        let _ = sender.try_send(command);
+        let telemetry = Arc::clone(&self.telemetry);
+        let writer = Writer::new(self.store.clone(), audience.clone(), self.pace, telemetry, receiver);
+        queues.insert(audience.clone(), sender);
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(writer.run());
+        Ok(())
+    }
+
+    /// Takes nothing more, and waits until all that was taken is written.
+    pub(super) async fn finish(&self) {
+        *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        while tasks.join_next().await.is_some() {}
+    }
+}
