@@ -14,6 +14,7 @@ test:
 	bash tests/platforms/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/stores/run.sh
 	bash tests/readme.sh
+	bash tests/online_writes.sh target/debug/rtad target/debug/rtad-loader
 
 # The long ones too: 20 million ids end to end, in release.
 test-all: test
