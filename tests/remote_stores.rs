@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rtad::device::DeviceKey;
 use rtad::snapshot::AudienceName;
-use rtad::store::{Retention, Store, StoreError};
+use rtad::store::{Change, Retention, Store, StoreError};
 use sync_support::server::config;
 use sync_support::web::Web;
 use sync_support::{Depot, Server, Spec, keys, wait_until};
@@ -70,6 +70,17 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     serves(1, 1000);
     depot.publish(AUDIENCE, &all[..1500], &Spec::small());
     serves(3, 1500);
+    // Changes in between: within two looks, and with no chunk read anew.
+    let before = sync_support::server::places(&server.snapshot(AUDIENCE).unwrap());
+    let mut change = Change::default();
+    all[1500..].iter().for_each(|key| change.add(*key));
+    all[..100].iter().for_each(|key| change.remove(*key));
+    let sequence = depot.append(AUDIENCE, change).sequence;
+    let sees = || server.snapshot(AUDIENCE).is_some_and(|snapshot| snapshot.overlay().sequence() == sequence);
+    wait_until("the change is served", sees);
+    let found = client.members(AUDIENCE, &all);
+    assert!(found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member));
+    assert_eq!(sync_support::server::places(&server.snapshot(AUDIENCE).unwrap()), before);
 }
 
 #[test]

@@ -244,6 +244,7 @@ class Current:
             ("published_sequence", 1, sequence),
             ("appended_unix_seconds", 0, U64_MAX),
             ("expires_unix_seconds", 0, U64_MAX),
+            ("owner", 0, U64_MAX),
         ):
             if name in fields.rest:
                 fields.integer(name, low, high)

@@ -19,8 +19,9 @@ use crate::snapshot::{AudienceName, State};
 
 /// So often it is tried over what others append just then.
 const MAX_TRIES: u32 = 100;
-/// The mark of a gc that is older than twice what a gc may take is that of one that was killed.
-const MARK_AGE: Duration = Duration::from_secs(10 * 60);
+/// The mark of a gc that is older is that of one that was killed: a gc of the usual `--min-age` stops at half of it. A deletion
+/// stops there too.
+const MARK_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// What a deletion did.
 #[derive(Debug, Clone, PartialEq, Eq)]

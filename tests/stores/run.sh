@@ -68,5 +68,6 @@ run() {
 }
 run cargo test --quiet --lib store::tests
 run cargo test --quiet -p rtad-loader --test remote
+run cargo test --quiet -p rtad-loader --test appending
 run cargo test --quiet -p rtad-loader --test serve on_s3
 run cargo test --quiet --test remote_stores
