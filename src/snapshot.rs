@@ -160,7 +160,7 @@ impl Snapshot {
 
     /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
     /// false-positive rate; exact of one that a delta speaks of. One read of the shard table and, for the default filter, one
-    /// cache line; two more for each delta.
+    /// cache line; two more for each list of each delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
         if !self.overlay.is_empty()

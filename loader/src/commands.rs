@@ -163,7 +163,14 @@ impl Target {
         generation: Option<u64>,
     ) -> Result<(Manifest, Overlay), CommandError> {
         if let Some(generation) = generation {
-            return Ok((store.manifest_of(&self.audience, generation).await?.0, Overlay::default()));
+            let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
+            // What filters could not take up goes with it.
+            let residual = manifest.folded().and_then(|folded| folded.residual.clone());
+            let sequence = residual.as_ref().map_or(1, |residual| residual.last);
+            let mut current = Current::new(sequence, generation, &bytes, None);
+            current.deltas = residual.into_iter().collect();
+            let overlay = store.overlay(&self.audience, &current, &Overlay::default()).await?;
+            return Ok((manifest, overlay));
         }
         let live = store.live(&self.audience).await?;
         let live = live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;

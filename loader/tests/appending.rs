@@ -2,6 +2,7 @@
 //! started a server.
 
 #![allow(clippy::print_stdout, reason = "tests/stores/run.sh looks that nothing was skipped")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 

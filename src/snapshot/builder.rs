@@ -133,7 +133,8 @@ fn shards_of<'a>(
 impl BuiltChunk {
     /// A chunk with more keys set in its filters: they keep the sizes that their own keys gave them, and become fuller. A shard
     /// that had no keys gets a filter sized for the new ones; the chunk is extended to reach them. `file` is that of a verified
-    /// chunk, `None` if there was none. Returns also how many of the keys were not in the filters before.
+    /// chunk, `None` if there was none. Returns also how many keys were set besides those that
+    /// the filters are sized for.
     ///
     /// # Panics
     ///
@@ -174,7 +175,7 @@ impl BuiltChunk {
             bytes.resize(start + spec.filter_bytes(*count) as usize, 0);
             let filter = &mut bytes[start..];
             for key in new {
-                inserted += u64::from(!spec.contains(filter, key));
+                inserted += u64::from(!held.is_empty() && !spec.contains(filter, key));
                 spec.insert(filter, key);
             }
             stats.merge(&FillStats::of(spec, filter));

@@ -44,7 +44,7 @@ impl Change {
         self.members.push((key, true));
     }
 
-    /// The device is a member no longer, until it is added again or a later build has it.
+    /// The device is a member no longer, until it is added again, or a build after the next has it.
     pub fn remove(&mut self, key: DeviceKey) {
         self.members.push((key, false));
     }
@@ -188,9 +188,16 @@ impl Ledger {
             let kept = old.iter().filter(|key| !lifted.contains(key)).copied();
             let all: Vec<DeviceKey> = kept.chain(entomb).collect();
             let first = current.tombstones.as_ref().map_or(next.sequence, |entry| entry.first);
+            let keys = all.len() as u64;
+            if keys > MAX_DELTA_KEYS {
+                return Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys });
+            }
             let tombstones = BuiltDelta::new(first, next.sequence, Vec::new(), all);
-            next.tombstones = tombstones.as_ref().map(|built| built.delta.entry().clone());
-            files.extend(tombstones);
+            let is_same = |built: &&BuiltDelta| built.delta.removed()[..] == *old;
+            if tombstones.as_ref().filter(is_same).is_none() {
+                next.tombstones = tombstones.as_ref().map(|built| built.delta.entry().clone());
+                files.extend(tombstones);
+            }
         }
         let asked = add.len();
         if !add.is_empty()

@@ -6,14 +6,16 @@
 
 use std::sync::Arc;
 
-use object_store::PutMode;
 use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutMode};
 
 use super::read::piece::Reading;
 use super::read::{MAX_RESUMES, RESUME_DELAY};
+use super::trust::signature_path;
 use super::{Signed, Store, StoreError, audience_path, blocking};
 use crate::snapshot::{
-    AudienceName, BuiltDelta, Current, Delta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS, Manifest, Overlay,
+    AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS, Manifest,
+    Overlay,
 };
 
 impl Store {
@@ -111,7 +113,7 @@ impl Store {
             self.generations(audience).await?.into_iter().filter(|later| *later > target.generation());
         for generation in later {
             let manifest = match self.manifest_of(audience, generation).await {
-                // A loader that lost has tidied up: nothing of it was ever live.
+                // A loader that lost has tidied up since it was listed: nothing of it was ever live.
                 Err(StoreError::NotFound { .. }) => continue,
                 manifest => manifest?.0,
             };
@@ -174,14 +176,51 @@ impl Store {
         Ok(entry)
     }
 
+    /// The highest sequence that any manifest or delta speaks of: where `CURRENT`, if it was lost, must go on.
+    pub(super) async fn highest_sequence(&self, audience: &AudienceName) -> Result<u64, StoreError> {
+        let listed = self.list(&deltas_path(audience)).await?;
+        let names = listed.iter().filter_map(|object| object.location.filename());
+        let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);
+        for generation in self.generations(audience).await? {
+            // One that cannot be read has nothing to say.
+            if let Ok((manifest, _)) = self.manifest_of(audience, generation).await {
+                highest = highest.max(manifest.folded().map_or(0, |folded| folded.through));
+            }
+        }
+        Ok(highest)
+    }
+
+    /// Whether a delta has a signature, right or wrong.
+    pub(super) async fn has_signature(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+    ) -> Result<bool, StoreError> {
+        let path = signature_path(&delta_path(audience, entry));
+        match self.objects(&path)?.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        }
+    }
+
     /// Writes a delta's file, durably. Nobody reads it before a `CURRENT` names it.
     pub(super) async fn put_delta(
         &self,
         audience: &AudienceName,
         built: &BuiltDelta,
     ) -> Result<(), StoreError> {
-        let path = delta_path(audience, built.delta.entry());
-        self.put_signed(audience, &path, built.bytes.clone(), PutMode::Overwrite).await
+        self.put_delta_file(audience, built.delta.entry(), built.bytes.clone()).await
+    }
+
+    /// The same, of its bytes.
+    pub(super) async fn put_delta_file(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.put_signed(audience, &delta_path(audience, entry), bytes, PutMode::Overwrite).await
     }
 }
 
@@ -193,14 +232,22 @@ pub(super) fn delta_path(audience: &AudienceName, entry: &DeltaEntry) -> Path {
     deltas_path(audience).join(delta_name(entry))
 }
 
+/// Of a delta's name, the sequence of the `CURRENT` that first named it; `None` of any other name.
+pub(super) fn delta_sequence(name: &str) -> Option<u64> {
+    let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
+    Digest::try_from(digest.to_owned()).ok()?;
+    last.parse().ok()
+}
+
 pub(super) fn delta_name(entry: &DeltaEntry) -> String {
     format!("{}-{}.delta", entry.last, entry.sha256)
 }
 
-/// By their ends; of those that end at the same time, the one with the most keys has all of them.
+/// By their ends. Of those that end at the same time, a residual, which has removals only, is the lesser: what it restates stands
+/// in the others; then the one with the most keys has all of them.
 fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
-    deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
+    deltas.sort_by_key(|delta| (delta.last, delta.added == 0, std::cmp::Reverse(delta.keys())));
     deltas.dedup_by_key(|delta| delta.last);
     deltas
 }

@@ -31,11 +31,11 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::deltas::{delta_name, deltas_path};
+use super::deltas::{delta_name, delta_sequence, deltas_path};
 use super::{
     Listed, Publication, Store, StoreError, audience_path, current_path, manifest_path, trust::signature_path,
 };
-use crate::snapshot::{AudienceName, DeltaEntry, Digest, Manifest, State};
+use crate::snapshot::{AudienceName, DeltaEntry, Manifest, State};
 
 /// Objects removed at a time.
 const PARALLEL_DELETES: usize = 16;
@@ -345,13 +345,6 @@ impl Publication<'_> {
             false => Ok(()),
         }
     }
-}
-
-/// Of a delta's name, the sequence of the `CURRENT` that first named it. Nothing with another name is ever removed.
-fn delta_sequence(name: &str) -> Option<u64> {
-    let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
-    Digest::try_from(digest.to_owned()).ok()?;
-    last.parse().ok()
 }
 
 fn chunks_path(audience: &AudienceName) -> Path {

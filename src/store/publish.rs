@@ -208,6 +208,8 @@ impl Publication<'_> {
     ///
     /// The store's own.
     pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
+        // What is half-written in this folder is swept by whoever has the lock.
+        let _lock = self.store.lock_current(&self.base.audience).await?;
         self.store.put_delta(&self.base.audience, delta).await
     }
 
@@ -230,6 +232,7 @@ impl Publication<'_> {
         // Written once: a second writer of the same generation loses here.
         self.store.put_signed(&self.base.audience, &path, bytes.clone(), PutMode::Create).await?;
         let done = async {
+            self.sign_what_is_carried().await?;
             self.survives_gc(manifest).await?;
             self.point_at(self.generation, &bytes, None, &Carried::over(manifest)).await
         };
@@ -242,6 +245,28 @@ impl Publication<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Signs what `CURRENT` will go on naming and nobody has signed, as it was published before there was a key.
+    async fn sign_what_is_carried(&self) -> Result<(), StoreError> {
+        let Some(current) = self.base.current().filter(|_| self.store.signs()) else { return Ok(()) };
+        let unsigned = self.store.clone().with_public_keys(Vec::new());
+        let audience = &self.base.audience;
+        for entry in current.deltas.iter().chain(&current.tombstones) {
+            if self.store.has_signature(audience, entry).await? {
+                continue;
+            }
+            match unsigned.delta_and_file(audience, entry).await {
+                Ok((_, file)) => {
+                    let _lock = self.store.lock_current(audience).await?;
+                    self.store.put_delta_file(audience, entry, file.bytes).await?;
+                }
+                // Merged into another since, which was signed when it was written, or will be with the next build.
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Names the deltas that the generation has taken up by what is live now: those that the build read may have been merged
@@ -296,7 +321,11 @@ impl Publication<'_> {
             }
             self.base.is_live_still(live.as_ref())?;
             let was = live.as_ref().map(|live| &live.current);
-            let sequence = was.map_or(0, |current| current.sequence).saturating_add(1);
+            let sequence = match was {
+                Some(current) => current.sequence,
+                None => self.store.highest_sequence(audience).await?,
+            };
+            let sequence = sequence.saturating_add(1);
             let mut current = Current::new(sequence, generation, manifest, rolled_back_from);
             if let Some(was) = was {
                 let newer = was.deltas.iter().filter(|delta| delta.last > carried.through).cloned().collect();

@@ -69,7 +69,11 @@ impl Store {
             None => PutMode::Create,
             Some(live) => PutMode::Update(live.version.clone()),
         };
-        let version = self.put_if(audience, &current_path(audience), current.to_bytes(), mode).await?;
+        let bytes = current.to_bytes();
+        // What no reader would take must not come to be there: nobody could write over it.
+        Current::parse(&bytes)
+            .map_err(|source| StoreError::Manifest { path: current_path(audience).to_string(), source })?;
+        let version = self.put_if(audience, &current_path(audience), bytes, mode).await?;
         Ok(Live { current: current.clone(), version })
     }
 }

@@ -10,7 +10,8 @@
 //! * How a signature is made is its caller's ([`Sign`]): no secret key is known here.
 //!
 //! `CURRENT` is not signed: it changes under conditions that only the store can see, and names its manifest by a digest. So
-//! whoever can write to the store can choose among the generations that were signed and have not expired, and nothing else.
+//! whoever can write to the store can choose among the generations that were signed and have not expired, and leave out deltas; but
+//! add no device and change no filter.
 //!
 //! [`Store::read_signed`]: super::Store::read_signed
 

@@ -134,7 +134,11 @@ impl Loader<'_> {
     ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
         self.check(manifest, current)?;
         let held = held(audience.snapshot.as_deref(), manifest);
-        let is_missing = |entry: &&ChunkEntry| !held.contains_key(&entry.digest);
+        // By the whole entry: a manifest may name one digest in two places, and only one of them be held.
+        let is_held = |entry: &&ChunkEntry| {
+            held.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
+        };
+        let is_missing = |entry: &&ChunkEntry| !is_held(entry);
         let missing: Vec<_> = manifest.chunks().iter().filter(is_missing).cloned().collect();
         // All but a thousandth of a file are its filters.
         let chunk_bytes: u64 = missing.iter().map(|entry| entry.size_bytes).sum();

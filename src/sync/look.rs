@@ -79,7 +79,17 @@ impl Sync {
         Ok(snapshot)
     }
 
-    async fn newer(&mut self, audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
+    /// Serves the snapshot of `audience`, whose filters are those that are served.
+    fn lay_over(&self, audience: &Audience) {
+        let catalog = self.serving.load().with_audiences(|old| {
+            let snapshot = audience.snapshot.clone();
+            (old.name == audience.name && old.snapshot.is_some())
+                .then(|| Audience { snapshot, ..old.clone() })
+        });
+        drop(self.swap(catalog));
+    }
+
+    async fn newer(&mut self, mut audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name.clone();
         let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
         let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
@@ -117,6 +127,13 @@ impl Sync {
             return Ok((Look::Loaded, Some(Arc::new(snapshot))));
         }
         let is_same = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
+        if !is_same && let Some(held) = &audience.snapshot {
+            // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
+            // erased, an audience that was disabled.
+            let overlay = self.loader().overlay(&audience, &current).await?.over(held.overlay());
+            audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
+            self.lay_over(&audience);
+        }
         let loaded = if let Some(held) = audience.snapshot.as_ref().filter(|_| is_same) {
             self.loader().refresh(&audience, held, &current).await
         } else if self.rolls(&audience) {

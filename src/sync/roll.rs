@@ -76,7 +76,7 @@ impl Way {
         let mut steps = Vec::new();
         let (mut begin, mut between) = (0, Vec::new());
         for entry in manifest.chunks() {
-            if let Some(chunk) = held.get(&entry.digest) {
+            if let Some(chunk) = held.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry)) {
                 between.push(Arc::clone(chunk));
                 continue;
             }

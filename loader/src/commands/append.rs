@@ -43,8 +43,9 @@ pub(super) struct AppendArgs {
 
 /// Publish devices that are members no longer, as a delta over the live generation.
 ///
-/// A device that a later build's input has is a member again; with --tombstone it is not, whatever is appended,
-/// built or rolled back to, until `append --lift-tombstone`. The store keeps the md5 of such a device.
+/// The next build leaves them out too, whatever its input says; the one after goes by its input. With --tombstone
+/// they stay out whatever is appended, built or rolled back to, until `append --lift-tombstone`. The store keeps the
+/// md5 of such a device.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct RemoveArgs {

@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::meddled::{Lost, Meddled, interleave};
 use super::*;
+use crate::snapshot::{BuiltDelta, Folded};
 use crate::store::{Appended, Change, Retention};
 
 /// Keys that change; few, so that most changes meet others.
@@ -22,6 +23,8 @@ enum Step {
     Bury(Vec<(usize, bool)>),
     /// A full build of these devices.
     Build(Vec<usize>),
+    /// What was appended goes into the filters that are live.
+    Compact,
     /// To the generation this far back.
     RollBack(usize),
     Collect(usize),
@@ -33,6 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => some().prop_map(Step::Append),
         2 => some().prop_map(Step::Bury),
         3 => prop::collection::vec(0..DEVICES, 0..DEVICES).prop_map(Step::Build),
+        1 => Just(Step::Compact),
         1 => (0_usize..4).prop_map(Step::RollBack),
         1 => (1_usize..4).prop_map(Step::Collect),
     ];
@@ -67,6 +71,43 @@ async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64, StoreErro
         .await
 }
 
+/// A compaction as the loader makes it. `None` if there was nothing to do.
+async fn compact(place: &Place) -> Option<u64> {
+    let base = place.store.base(&audience()).await.unwrap();
+    let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
+    let old = place.store.manifest(&audience(), &current).await.unwrap();
+    let overlay = place.store.overlay(&audience(), &current, &Overlay::default()).await.unwrap();
+    let changes = BuiltDelta::merged(current.sequence, overlay.deltas().map(|delta| &**delta))?.delta;
+    let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
+    let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
+    let publication = place.store.publish(base).await.unwrap();
+    let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
+    let mut begin = 0;
+    for (index, entry) in old.chunks().iter().enumerate() {
+        let next = old.chunks().get(index + 1).map_or(65_536, |next| next.first_shard);
+        let end = added.partition_point(|key| u32::from(key.shard()) < next);
+        let file = place.store.chunk_file(&old, entry).await.unwrap();
+        let chunk = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]).0;
+        chunks.add(&chunk);
+        publication.put_chunk(chunk).await.unwrap();
+        begin = end;
+    }
+    for run in chunk_runs(&added[begin..], 4096) {
+        let chunk = BuiltChunk::grown(old.filter(), None, run).0;
+        chunks.add(&chunk);
+        publication.put_chunk(chunk).await.unwrap();
+    }
+    let removed = changes.removed().to_vec();
+    let residual = BuiltDelta::new(changes.entry().first, current.sequence, Vec::new(), removed);
+    if let Some(residual) = &residual {
+        publication.put_delta(residual).await.unwrap();
+    }
+    let residual = residual.map(|residual| residual.delta.entry().clone());
+    let manifest = chunks.finish(audience(), publication.generation(), 1_763_722_800, BuildReport::default());
+    let manifest = manifest.with_folded(Folded { residual, ..folded });
+    Some(publication.commit(&manifest).await.unwrap())
+}
+
 /// Appends, again and again if others were faster.
 async fn append(place: &Place, change: &Change) -> Result<Appended, StoreError> {
     let mut ledger = place.store.ledger(&audience()).await?;
@@ -91,6 +132,8 @@ fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
 struct Model {
     /// Of each generation its input and how many changes it has taken up.
     generations: BTreeMap<u64, (BTreeSet<usize>, usize)>,
+    /// Of one that was compacted, what was removed and is a delta still: the next build's input does not know better.
+    residuals: BTreeMap<u64, BTreeSet<usize>>,
     changes: Vec<(usize, bool)>,
     buried: BTreeSet<usize>,
     live: u64,
@@ -111,10 +154,43 @@ impl Model {
         &members - &self.buried
     }
 
+    /// What was buried stays what the filters had of it.
+    fn compact(&mut self, generation: u64) {
+        let (input, since) = &self.generations[&self.live];
+        let mut members = input.clone();
+        for (device, is_member) in &self.changes[*since..] {
+            match is_member {
+                true => drop(members.insert(*device)),
+                false => drop(members.remove(device)),
+            }
+        }
+        let mut residual = self.residuals.get(&self.live).cloned().unwrap_or_default();
+        for (device, is_member) in &self.changes[*since..] {
+            if *is_member {
+                residual.remove(device)
+            } else {
+                residual.insert(*device)
+            };
+        }
+        self.residuals.insert(generation, residual);
+        for buried in &self.buried {
+            let last = self.changes[*since..].iter().rfind(|(device, _)| device == buried);
+            match last {
+                Some((_, true)) if !input.contains(buried) => drop(members.remove(buried)),
+                _ => {}
+            }
+        }
+        self.generations.insert(generation, (members, self.changes.len()));
+        self.live = generation;
+    }
+
     fn build(&mut self, generation: u64, input: &[usize]) {
         // What is applied to what is live when it begins goes before the input.
         let applied = self.generations.get(&self.live).map_or(0, |(_, since)| *since);
         let mut members: BTreeSet<usize> = input.iter().copied().collect();
+        if let Some(residual) = self.residuals.get(&self.live) {
+            members = &members - residual;
+        }
         for (device, is_member) in &self.changes[applied..] {
             if *is_member {
                 members.insert(*device)
@@ -167,6 +243,11 @@ async fn take(place: &Place, model: &mut Model, step: &Step) {
             let keys: Vec<_> = input.iter().map(|number| device(*number)).collect();
             let generation = build_over(place, &keys).await.unwrap();
             model.build(generation, input);
+        }
+        Step::Compact => {
+            if let Some(generation) = compact(place).await {
+                model.compact(generation);
+            }
         }
         Step::RollBack(back) => {
             let generations = place.store.generations(&audience()).await.unwrap();
@@ -249,6 +330,62 @@ async fn deltas_stay_few_and_current_small_however_many_are_appended() {
     assert!(
         (0..300).all(|batch| keys(&format!("batch {batch}"), 10).iter().all(|key| snapshot.contains(key)))
     );
+}
+
+/// A delta of many, one of a single device after it, and a compaction: the residual ends where the single one does.
+#[tokio::test]
+async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() {
+    for place in Place::all() {
+        let members = keys("member", 300);
+        place.publish(&members).await.unwrap();
+        let mut change = Change::default();
+        members[..100].iter().for_each(|key| change.remove(*key));
+        append(&place, &change).await.unwrap();
+        append(&place, &adding(keys("new", 1))).await.unwrap();
+        assert_eq!(place.current().await.deltas.len(), 2);
+        assert_eq!(compact(&place).await, Some(2));
+        for generation in [1, 2, 1] {
+            place.roll_back(generation).await.unwrap_or_else(|error| panic!("{generation}: {error:?}"));
+            let snapshot = place.read().await.unwrap();
+            assert!(snapshot.contains(&keys("new", 1)[0]), "generation {generation}, {}", place.name());
+            assert!(members[100..].iter().all(|key| snapshot.contains(key)));
+            assert!(!members[..100].iter().any(|key| snapshot.contains(key)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_current_that_was_lost_goes_on_above_every_number_there_was() {
+    for place in Place::all() {
+        place.publish(&keys("old", 50)).await.unwrap();
+        for n in 0..5 {
+            append(&place, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
+        }
+        build_over(&place, &keys("old", 50)).await.unwrap();
+        append(&place, &adding(keys("late", 3))).await.unwrap();
+        let lost = place.current().await.sequence;
+        place.delete("old_users/CURRENT").await;
+        build_over(&place, &keys("old", 60)).await.unwrap();
+        assert!(place.current().await.sequence > lost);
+        append(&place, &adding(keys("since", 3))).await.unwrap();
+        place.roll_back(2).await.unwrap();
+        let snapshot = place.read().await.unwrap();
+        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", place.name());
+    }
+}
+
+#[tokio::test]
+async fn tombstones_that_are_there_already_are_not_written_again() {
+    for place in Place::all() {
+        place.publish(&keys("old", 50)).await.unwrap();
+        let mut change = Change::default();
+        keys("old", 5).iter().for_each(|key| change.entomb(*key));
+        append(&place, &change).await.unwrap();
+        let before = place.files().await;
+        let again = append(&place, &change).await.unwrap();
+        assert_eq!((again.written_bytes, again.tombstones), (0, 5));
+        assert_eq!(place.files().await, before);
+    }
 }
 
 #[tokio::test]

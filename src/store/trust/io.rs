@@ -101,7 +101,15 @@ impl Store {
 
     /// The signature of a file to be, if there is a signer; `None` otherwise.
     fn signature_of(&self, path: &Path, bytes: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(signer) = &self.signer else { return Ok(None) };
+        let Some(signer) = &self.signer else {
+            // Who would not believe it must not write it.
+            return match self.trust.is_required() {
+                true => {
+                    Err(StoreError::Signature { path: path.to_string(), source: SignatureError::Missing })
+                }
+                false => Ok(None),
+            };
+        };
         let signed = signer.sign(bytes, &trusted_comment(path));
         let signature =
             signed.map_err(|source| StoreError::Sign { path: path.to_string(), source })?.into_bytes();

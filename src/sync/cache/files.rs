@@ -141,7 +141,12 @@ impl Drop for Copy {
 fn stage(folder: &Path) -> io::Result<(File, PathBuf)> {
     let random = RandomState::new().build_hasher().finish();
     let path = folder.join(format!("{random:016x}.tmp"));
-    Ok((File::create_new(&path)?, path))
+    // Deltas are lists of md5s: for nobody else.
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    Ok((options.open(&path)?, path))
 }
 
 /// Writes a small file in one step.

@@ -114,7 +114,23 @@ pub(super) async fn run(
             totals.add(&batch);
             waiting.extend(batch.keys);
         }
-        publish(&mut writer, &mut waiting, &totals, is_last, output).await?;
+        let mut is_last = is_last;
+        let end = async {
+            tokio::select! {
+                _ = ends.recv() => {}
+                _ = interrupts.recv() => {}
+            }
+        };
+        let was_last = is_last;
+        publish(&mut writer, &mut waiting, &totals, &mut is_last, end, output).await?;
+        if is_last && !was_last {
+            // Ended while the store failed: what was read meanwhile.
+            while let Ok(batch) = batches.try_recv() {
+                totals.add(&batch);
+                waiting.extend(batch.keys);
+            }
+            publish(&mut writer, &mut waiting, &totals, &mut is_last, std::future::pending(), output).await?;
+        }
         if is_last {
             return match failed {
                 Some(source) => Err(CommandError::Follow(source)),
@@ -132,18 +148,20 @@ impl Totals {
     }
 }
 
-/// Publishes what waits, however long it takes; of the last not longer than a minute.
+/// Publishes what waits, however long it takes; of the last, or once `end` comes, not longer than a minute.
 async fn publish(
     writer: &mut Writer,
     waiting: &mut Vec<DeviceKey>,
     totals: &Totals,
-    is_last: bool,
+    is_last: &mut bool,
+    end: impl Future<Output = ()>,
     output: &Output,
 ) -> Result<(), CommandError> {
     if waiting.is_empty() {
         return Ok(());
     }
-    let (begun, mut delay) = (Instant::now(), Duration::from_secs(1));
+    let mut end = std::pin::pin!(end);
+    let (mut begun, mut delay) = (Instant::now(), Duration::from_secs(1));
     let appended = loop {
         match writer.publish(waiting.clone()).await {
             Ok(appended) => break appended,
@@ -151,9 +169,14 @@ async fn publish(
                 error @ (StoreError::Backend { .. }
                 | StoreError::Stalled { .. }
                 | StoreError::Conflict { .. }),
-            ) if !is_last || begun.elapsed() < LAST_TRIES => {
+            ) if !*is_last || begun.elapsed() < LAST_TRIES => {
                 exit::write_error(&CommandError::from(error));
-                tokio::time::sleep(delay).await;
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = &mut end, if !*is_last => {
+                        (*is_last, begun) = (true, Instant::now());
+                    }
+                }
                 delay = (delay * 2).min(MAX_RETRY_DELAY);
             }
             Err(error) => return Err(error.into()),
@@ -272,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_is_one_malformed_row_and_takes_no_memory() {
-        const PIECE: [u8; 1 << 15] = [b'a'; 1 << 15];
+        static PIECE: [u8; 1 << 15] = [b'a'; 1 << 15];
         let mut pieces = vec![&PIECE[..]; 100];
         pieces.push(b"end\nnext\n");
         let (seen, rows, malformed) = lines(pieces);

@@ -5,17 +5,17 @@
 //! gate says so.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad::device::DeviceKey;
 use rtad::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
-use rtad::snapshot::{ChunkEntry, SortedKeys, chunk_runs, shards_per_chunk};
-use rtad::store::{Base, Publication, Store};
+use rtad::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
+use rtad::store::{Base, Publication, Store, StoreError};
 
-use super::super::CommandError;
+use super::super::{CommandError, now_unix_seconds};
 use super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 
@@ -26,7 +26,7 @@ pub(super) struct Compacted {
     /// None of a dry run, or if there was nothing to do.
     generation: Option<u64>,
     dry_run: bool,
-    /// Keys added by deltas, and those of them that were not in the filters.
+    /// Keys added by deltas, and those of them that filters were not sized for.
     added: u64,
     inserted: u64,
     /// Keys removed by deltas, which stay a delta.
@@ -57,22 +57,28 @@ pub(super) async fn run(
     let old = store.manifest(&audience, &current).await?;
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
+    let end = old.expires_unix_seconds().filter(|end| expires.is_none() && *end <= now_unix_seconds());
+    if end.is_some() {
+        return Err(CommandError::Expired { audience, generation: old.generation() });
+    }
     let changes = BuiltDelta::merged(current.sequence, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
         return Ok(Compacted::nothing(&old, dry_run));
     };
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(store.publish(base).await?) };
-    let grown = grow(store, &old, changes.added(), publication.as_ref(), progress).await?;
+    // Who was erased is not set in a filter again.
+    let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
+    let added = SortedKeys::sort(changes.added().iter().filter(|key| !is_erased(key)).copied().collect());
+    let grown = grow(store, &old, &added, publication.as_ref(), progress).await?;
     let generation = publication.as_ref().map_or(old.generation(), Publication::generation);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let build = BuildReport {
         tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION"), " --compact").to_owned(),
         ..old.build().clone()
     };
-    let manifest = grown.chunks.finish(audience, generation, now, build);
+    let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
     // What it is made of grows no younger by it.
-    let expires = expires.map(|lifetime| now + lifetime.as_secs()).or(old.expires_unix_seconds());
+    let expires = expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
     let manifest = match expires {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
@@ -82,13 +88,18 @@ pub(super) async fn run(
         audience: manifest.audience().as_str().to_owned(),
         generation: (!dry_run).then_some(generation),
         dry_run,
-        added: changes.added().len() as u64,
+        added: added.len() as u64,
         inserted: grown.inserted,
         removed: changes.removed().len() as u64,
         expected_fpr: manifest.expected_fpr(),
         chunks_written: grown.chunks_written,
     };
     let Some(publication) = publication else { return Ok(compacted) };
+    let keys = changes.removed().len() as u64;
+    if keys > MAX_DELTA_KEYS {
+        let audience = publication.audience().clone();
+        return Err(StoreError::TooManyDeltas { audience, keys }.into());
+    }
     let residual =
         BuiltDelta::new(changes.entry().first, current.sequence, Vec::new(), changes.removed().to_vec());
     if let Some(residual) = &residual {
@@ -164,7 +175,7 @@ impl Compacted {
         }
         writeln!(
             out,
-            "  added       {} ({} were not in the filters)",
+            "  added       {} ({} more than filters were sized for)",
             HumanCount(*added),
             HumanCount(*inserted)
         )?;
