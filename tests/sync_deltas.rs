@@ -245,3 +245,36 @@ fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
     assert_eq!((count(&mut client, &old[..100]), count(&mut client, &old[100..])), (0, 8900));
     assert!(metric(&mut server, "rtad_snapshot_mixed{audience=\"old_users\"}") < 1.0);
 }
+
+#[test]
+fn what_is_said_over_a_generation_that_cannot_be_had_holds_for_the_one_that_is_served() {
+    let depot = Depot::new();
+    let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.client();
+    depot.publish(AUDIENCE, &members[..1900], &Spec::small());
+    let old: Vec<_> =
+        server.snapshot(AUDIENCE).unwrap().chunks().iter().map(|chunk| *chunk.digest()).collect();
+    let missing = depot.manifest(AUDIENCE);
+    let missing = missing.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
+    let file = format!("chunks/{}.chunk", missing.digest);
+    let bytes = depot.files(AUDIENCE)[&file].clone();
+    depot.put(AUDIENCE, &file, None);
+
+    depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
+    depot.append(AUDIENCE, adding(&new));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.looks(AUDIENCE, "not_found")), (1, 1));
+    assert_eq!((count(&mut client, &members[..10]), count(&mut client, &new)), (0, 100));
+    assert_eq!(count(&mut client, &members[10..]), 1990);
+    depot.set(AUDIENCE, State::Disabled, None);
+    server.look();
+    assert_eq!(client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20]))).0, 503);
+
+    depot.set(AUDIENCE, State::Live, None);
+    depot.put(AUDIENCE, &file, Some(&bytes));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..10])), (2, 0));
+    assert_eq!(count(&mut client, &new), 100);
+}

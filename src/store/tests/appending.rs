@@ -77,7 +77,8 @@ async fn compact(place: &Place) -> Option<u64> {
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
     let old = place.store.manifest(&audience(), &current).await.unwrap();
     let overlay = place.store.overlay(&audience(), &current, &Overlay::default()).await.unwrap();
-    let changes = BuiltDelta::merged(current.sequence, overlay.deltas().map(|delta| &**delta))?.delta;
+    let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
+    let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
     let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
     let publication = place.store.publish(base).await.unwrap();
@@ -98,7 +99,7 @@ async fn compact(place: &Place) -> Option<u64> {
         publication.put_chunk(chunk).await.unwrap();
     }
     let removed = changes.removed().to_vec();
-    let residual = BuiltDelta::new(changes.entry().first, current.sequence, Vec::new(), removed);
+    let residual = BuiltDelta::new(changes.entry().first, last, Vec::new(), removed);
     if let Some(residual) = &residual {
         publication.put_delta(residual).await.unwrap();
     }

@@ -278,3 +278,60 @@ fn no_secret_is_shown() {
     let place = Place::memory().with_key(&key);
     assert_eq!(format!("{:?}", place.store), "Store { backend: memory }");
 }
+
+fn changing(seed: &str, say: impl Fn(&mut crate::store::Change, DeviceKey)) -> crate::store::Change {
+    let mut change = crate::store::Change::default();
+    keys(seed, 5).iter().for_each(|key| say(&mut change, *key));
+    change
+}
+
+#[tokio::test]
+async fn deltas_are_signed_and_verified_like_manifests() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        place.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = place.store.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", crate::store::Change::add)).await.unwrap();
+        place.read_by(&[&key]).await.unwrap();
+        let files = place.files().await;
+        let signature = files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
+        let mut changed = files[signature].clone();
+        changed[100] ^= 1;
+        place.write(signature, changed).await;
+        assert!(
+            matches!(place.read_by(&[&key]).await, Err(StoreError::Signature { .. })),
+            "{}",
+            place.name()
+        );
+        place.delete(signature).await;
+        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        place.write(signature, files[signature].clone()).await;
+        place.read_by(&[&key]).await.unwrap();
+
+        // Who trusts keys and has none to sign with writes nothing that he would not believe.
+        let before = place.files().await;
+        let store = Place { store: place.store.clone().without_signer(), folder: None };
+        let mut ledger = store.store.ledger(&audience()).await.unwrap();
+        let error = ledger.append(changing("newer", crate::store::Change::add)).await.unwrap_err();
+        assert!(matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }), "{error:?}");
+        assert_eq!(place.files().await, before);
+    }
+}
+
+#[tokio::test]
+async fn the_first_signed_build_signs_what_goes_on_over_it() {
+    for place in Place::all() {
+        place.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = place.store.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", crate::store::Change::add)).await.unwrap();
+        ledger.append(changing("member", crate::store::Change::entomb)).await.unwrap();
+        let key = Key::new();
+        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        // By somebody who signs and does not yet demand it, as the deltas could not be read otherwise.
+        let signing = place.store.clone().with_signer(Arc::clone(&key) as _);
+        let signing = Place { store: signing, folder: None };
+        signing.publish(&keys("member", 100)).await.unwrap();
+        signing.read_by(&[&key]).await.unwrap();
+    }
+}

@@ -32,6 +32,11 @@ impl Store {
         Self { signer: Some(signer), ..self }
     }
 
+    #[cfg(test)]
+    pub(crate) fn without_signer(self) -> Self {
+        Self { signer: None, ..self }
+    }
+
     /// Whether what is published is signed.
     pub const fn signs(&self) -> bool {
         self.signer.is_some()

@@ -61,7 +61,9 @@ pub(super) async fn run(
     if end.is_some() {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
-    let changes = BuiltDelta::merged(current.sequence, overlay.deltas().map(|delta| &**delta));
+    // Not `CURRENT`'s: a generation that has taken these changes up must be known to have them.
+    let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
+    let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
         return Ok(Compacted::nothing(&old, dry_run));
     };
@@ -100,8 +102,7 @@ pub(super) async fn run(
         let audience = publication.audience().clone();
         return Err(StoreError::TooManyDeltas { audience, keys }.into());
     }
-    let residual =
-        BuiltDelta::new(changes.entry().first, current.sequence, Vec::new(), changes.removed().to_vec());
+    let residual = BuiltDelta::new(changes.entry().first, last, Vec::new(), changes.removed().to_vec());
     if let Some(residual) = &residual {
         publication.put_delta(residual).await?;
     }
