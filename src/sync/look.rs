@@ -127,7 +127,9 @@ impl Sync {
             return Ok((Look::Loaded, Some(Arc::new(snapshot))));
         }
         let is_same = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
-        if !is_same && let Some(held) = &audience.snapshot {
+        // But not over one that was deleted: it has nothing in common with what was published anew.
+        let held = audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
+        if !is_same && let Some(held) = held {
             // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
             // erased, an audience that was disabled.
             let overlay = self.loader().overlay(&audience, &current).await?.over(held.overlay());

@@ -84,6 +84,8 @@ fn an_audience_s_life() {
     let created = api.ask("PUT", AUDIENCE, "");
     assert_eq!((created.status, created.json()["sequence"].as_u64()), (201, Some(10)));
     assert_eq!(api.get(AUDIENCE).ok()["generation"], 2);
+    // Who was erased stays so, until told otherwise.
+    api.write("lift", &all[5..8]);
     let new = api.write("add_if_absent", &all)["new"].clone();
     assert!(new.as_array().unwrap().iter().all(|new| *new == true), "nothing of before is left");
     assert_eq!(count(&stored(&sandbox), &all), 100);
