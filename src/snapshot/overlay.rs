@@ -16,6 +16,10 @@ pub struct Overlay {
     /// In the order in which they are asked.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
+    /// How many of them `CURRENT` names; those after it are of what was served before ([`Overlay::over`]).
+    named: usize,
+    /// Which generation `CURRENT` names, and which publish of it.
+    published_sequence: u64,
     /// Of the `CURRENT` that named them.
     sequence: u64,
     appended_unix_seconds: Option<u64>,
@@ -40,6 +44,7 @@ impl Overlay {
             "its tombstones"
         );
         Self {
+            named: deltas.len() + usize::from(tombstones.is_some()),
             has_tombstones: tombstones.is_some(),
             layers: tombstones.into_iter().chain(deltas.into_iter().rev()).collect(),
             ..Self::default().under(current)
@@ -51,6 +56,7 @@ impl Overlay {
     pub fn under(self, current: &Current) -> Self {
         Self {
             sequence: current.sequence,
+            published_sequence: current.published_sequence(),
             appended_unix_seconds: current.appended_unix_seconds,
             state: current.state,
             expires_unix_seconds: current.expires_unix_seconds,
@@ -59,12 +65,14 @@ impl Overlay {
     }
 
     /// This over what applied to another generation, whose shards are being replaced one by one. The older deltas are in the new
-    /// generation already, where to apply them again changes nothing; the shards of the old one need both.
+    /// generation already, where to apply them again changes nothing; the shards of the old one need both. What another `CURRENT`
+    /// of the same publish named is not kept: this one has it all, and a pod may see many before it has the generation.
     #[must_use]
     pub fn over(mut self, old: &Self) -> Self {
         let is_new = |delta: &&Arc<Delta>| self.held(delta.entry()).is_none();
-        let older: Vec<_> =
-            old.layers[usize::from(old.has_tombstones)..].iter().filter(is_new).cloned().collect();
+        let is_same_publish = self.published_sequence == old.published_sequence;
+        let first = if is_same_publish { old.named } else { usize::from(old.has_tombstones) };
+        let older: Vec<_> = old.layers[first..].iter().filter(is_new).cloned().collect();
         self.layers.extend(older);
         self
     }

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 
-use super::load::Loader;
+use super::load::{Loader, delta_bytes};
 use super::{LastSync, Sync, SyncError, chain, now_unix_seconds, pace};
 use crate::catalog::Audience;
-use crate::snapshot::{Snapshot, State};
+use crate::snapshot::{Current, Snapshot, State};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
@@ -79,6 +79,33 @@ impl Sync {
         Ok(snapshot)
     }
 
+    /// The snapshot that `current` names; of a generation that is served already the filters are not asked for.
+    async fn loaded(
+        &self,
+        mut audience: Audience,
+        current: &Current,
+        is_accepted: bool,
+    ) -> Result<Snapshot, SyncError> {
+        if let Some(held) = audience.snapshot.as_ref().filter(|_| is_accepted) {
+            return self.loader().refresh(&audience, held, current).await;
+        }
+        // Not over one that was deleted: it has nothing in common with what was published anew.
+        let held = audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
+        if let Some(held) = held {
+            // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
+            // erased, an audience that was disabled.
+            self.loader().check_room(delta_bytes(&audience, current))?;
+            let overlay = self.loader().overlay(&audience, current).await?.over(held.overlay());
+            audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
+            self.lay_over(&audience);
+        }
+        if self.rolls(&audience) {
+            self.roll(audience, current).await
+        } else {
+            self.loader().load(&audience, current).await
+        }
+    }
+
     /// Serves the snapshot of `audience`, whose filters are those that are served.
     fn lay_over(&self, audience: &Audience) {
         let catalog = self.serving.load().with_audiences(|old| {
@@ -89,7 +116,7 @@ impl Sync {
         drop(self.swap(catalog));
     }
 
-    async fn newer(&mut self, mut audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
+    async fn newer(&mut self, audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name.clone();
         let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
         let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
@@ -126,23 +153,8 @@ impl Sync {
             }
             return Ok((Look::Loaded, Some(Arc::new(snapshot))));
         }
-        let is_same = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
-        // But not over one that was deleted: it has nothing in common with what was published anew.
-        let held = audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
-        if !is_same && let Some(held) = held {
-            // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
-            // erased, an audience that was disabled.
-            let overlay = self.loader().overlay(&audience, &current).await?.over(held.overlay());
-            audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
-            self.lay_over(&audience);
-        }
-        let loaded = if let Some(held) = audience.snapshot.as_ref().filter(|_| is_same) {
-            self.loader().refresh(&audience, held, &current).await
-        } else if self.rolls(&audience) {
-            self.roll(audience, &current).await
-        } else {
-            self.loader().load(&audience, &current).await
-        };
+        let is_accepted = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
+        let loaded = self.loaded(audience, &current, is_accepted).await;
         let seen = self.seen.entry(name.clone()).or_default();
         match loaded {
             Ok(snapshot) => {

@@ -39,6 +39,28 @@ fn changes() -> impl Strategy<Value = Vec<Changes>> {
     prop::collection::vec(prop::collection::btree_map(0..DEVICES, any::<bool>(), 0..8), 0..5)
 }
 
+/// A pod that cannot have a generation sees one `CURRENT` of it after the other, each with other deltas.
+#[test]
+fn what_is_laid_over_again_and_again_does_not_grow() {
+    let one = |number: u32| Changes::from([(number, true)]);
+    let accepted = overlay(2, &[one(1)], &[]);
+    let mut served = accepted;
+    for step in 0..100 {
+        let delta = delta(10 + u64::from(step), &one(2 + step)).expect("it has a key");
+        let mut current = Current::new(9, 2, b"", None);
+        for _ in 0..=step + 1 {
+            current = current.next();
+        }
+        current.deltas = vec![delta.entry().clone()];
+        served = Overlay::new(&current, vec![delta], None).over(&served);
+        assert_eq!(served.deltas().count(), 2, "the accepted one and the newest");
+        assert_eq!((served.says(&device(1)), served.says(&device(2 + step))), (Some(true), Some(true)));
+    }
+    // Another generation: what applied to the one before may be in it, and is asked for still.
+    let current = Current::new(500, 3, b"", None);
+    assert_eq!(Overlay::new(&current, Vec::new(), None).over(&served).deltas().count(), 2);
+}
+
 proptest! {
     #[test]
     fn the_newest_delta_decides_and_tombstones_before_all(
