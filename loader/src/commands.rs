@@ -276,6 +276,11 @@ pub(crate) enum CommandError {
     NotPublished { audience: AudienceName },
     #[error("audience {audience} has no generation older than {live} to go back to")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
+    #[error(
+        "a later generation's manifest cannot be read, and so not which deltas it has taken up; nothing was changed; \
+         --lose-deltas goes back without those"
+    )]
+    LaterManifest(#[source] StoreError),
     #[error("could not read stdin; what was read before is published")]
     Follow(#[source] io::Error),
     #[error(
@@ -354,6 +359,7 @@ impl CommandError {
             | Self::Drain
             | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
             Self::Gate(GateError::Blind { .. })
+            | Self::LaterManifest(_)
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,

@@ -383,3 +383,33 @@ fn what_has_expired_is_not_made_to_last_by_compacting_it() {
     assert_eq!(place.run("build", "--compact --expires 1h --json").json()["generation"], 2);
     assert_eq!(place.members(&all), 20);
 }
+
+#[test]
+fn going_back_over_a_damaged_manifest_says_what_would_be_lost() {
+    let place = Place::all("damaged").next().unwrap();
+    let all = ids(IdKind::Md5, 0..120);
+    place.over("build", &all[..100]).json();
+    place.over("append", &all[100..110]).json();
+    place.over("build", &all[..100]).json();
+    place.over("append", &all[110..]).json();
+    let manifest = place.sandbox.path().join("s/a/manifests/2.json");
+    let sound = std::fs::read(&manifest).unwrap();
+    for damage in [Some("{"), None] {
+        match damage {
+            Some(text) => std::fs::write(&manifest, text).unwrap(),
+            None => std::fs::remove_file(&manifest).unwrap(),
+        }
+        let before = place.sandbox.store();
+        place.run("rollback", "--to 1").fails(5, "--lose-deltas goes back without those");
+        assert_eq!(place.sandbox.store(), before);
+    }
+    place.run("rollback", "--to 1 --lose-deltas --quiet");
+    // What no generation has taken up is there still.
+    assert_eq!(
+        (place.members(&all[..100]), place.members(&all[100..110]), place.members(&all[110..])),
+        (100, 0, 10)
+    );
+    std::fs::write(&manifest, sound).unwrap();
+    place.run("rollback", "--to 2 --quiet");
+    assert_eq!(place.members(&all), 120);
+}

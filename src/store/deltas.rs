@@ -101,20 +101,24 @@ impl Store {
     }
 
     /// The deltas that were published after `target` was built and that later generations have taken up, by generation, oldest
-    /// first; and the sequence up to which any has.
+    /// first; and the sequence up to which any has. `live` is what is live now.
     pub(super) async fn deltas_since(
         &self,
         target: &Manifest,
+        live: Option<&Current>,
     ) -> Result<(Vec<Vec<DeltaEntry>>, u64), StoreError> {
         let audience = target.audience();
         let since = target.folded().map_or(0, |folded| folded.through);
         let (mut groups, mut through) = (Vec::new(), since);
-        let later =
-            self.generations(audience).await?.into_iter().filter(|later| *later > target.generation());
+        let later = self.generations(audience).await?;
+        let mut later: Vec<u64> = later.into_iter().filter(|later| *later > target.generation()).collect();
+        // It was there once: who deleted it must know what he does.
+        let live = live.map(|current| current.generation).filter(|live| *live > target.generation());
+        later.extend(live.filter(|live| !later.contains(live)));
         for generation in later {
             let manifest = match self.manifest_of(audience, generation).await {
                 // A loader that lost has tidied up since it was listed: nothing of it was ever live.
-                Err(StoreError::NotFound { .. }) => continue,
+                Err(StoreError::NotFound { .. }) if live != Some(generation) => continue,
                 manifest => manifest?.0,
             };
             let Some(folded) = manifest.folded() else { continue };

@@ -3,6 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 
+use rtad::store::StoreError;
+
 use super::{CommandError, Output, SignArgs, Target, UsageError, now_unix_seconds, runtime};
 
 /// Make an older generation live again: by default the newest that is older than the live one.
@@ -12,6 +14,10 @@ pub(super) struct RollbackArgs {
     target: Target,
     #[command(flatten)]
     sign: SignArgs,
+    /// Go back even if it cannot be found out which deltas later generations have taken up, as when a manifest of theirs is
+    /// damaged: those deltas are then lost, removals among them. Tombstones stay
+    #[arg(long)]
+    lose_deltas: bool,
     /// The generation to make live; also a newer one, to undo a rollback
     #[arg(long, value_name = "G")]
     to: Option<u64>,
@@ -22,6 +28,20 @@ struct RollbackReport {
     audience: String,
     generation: u64,
     previous_generation: u64,
+}
+
+/// The manifest that is gone back to has been read: one that cannot be is a later one's.
+fn explained(error: StoreError) -> CommandError {
+    match &error {
+        StoreError::NotFound { path }
+        | StoreError::Manifest { path, .. }
+        | StoreError::Signature { path, .. }
+            if path.contains("/manifests/") =>
+        {
+            CommandError::LaterManifest(error)
+        }
+        _ => error.into(),
+    }
 }
 
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
@@ -46,7 +66,12 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         if manifest.is_expired(now_unix_seconds()) {
             return Err(CommandError::Expired { audience: audience.clone(), generation: to });
         }
-        store.publish(base).await?.roll_back(to).await?;
+        let publication = store.publish(base).await?;
+        if args.lose_deltas {
+            publication.roll_back_without_deltas(to).await?;
+        } else {
+            publication.roll_back(to).await.map_err(explained)?;
+        }
         Ok::<_, CommandError>(RollbackReport {
             audience: audience.as_str().to_owned(),
             generation: to,

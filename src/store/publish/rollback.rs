@@ -19,6 +19,20 @@ impl Publication<'_> {
     /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole, [`StoreError::Conflict`] if somebody
     /// else published meanwhile, or a gc is removing it, [`StoreError::NotLive`] if the audience was deleted.
     pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
+        self.go_back(generation, true).await
+    }
+
+    /// The same without the deltas that later generations have taken up: what was appended before those were built is lost. For
+    /// when their manifests cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Publication::roll_back`].
+    pub async fn roll_back_without_deltas(self, generation: u64) -> Result<(), StoreError> {
+        self.go_back(generation, false).await
+    }
+
+    async fn go_back(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
         let audience = &self.base.audience;
         // Its files are going, if they are not gone.
         if let Some(state) =
@@ -50,9 +64,11 @@ impl Publication<'_> {
         // to what was rolled back from, is no rollback.
         let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
         let mut carried = Carried::over(&manifest);
-        let (older, through) = self.store.deltas_since(&manifest).await?;
-        carried.older.extend(older);
-        carried.rolled_back_through = from.map(|_| through);
+        if takes_deltas {
+            let (older, through) = self.store.deltas_since(&manifest, self.base.current()).await?;
+            carried.older.extend(older);
+            carried.rolled_back_through = from.map(|_| through);
+        }
         self.deltas_survive_gc(carried.older.concat()).await?;
         self.point_at(generation, &bytes, from, &carried).await
     }
