@@ -22,11 +22,13 @@
 //! anything is believed.
 
 mod keys;
+mod summary;
 
 use serde::{Deserialize, Serialize};
 
 pub use keys::SortedKeys;
 use keys::{union, without};
+use summary::Summary;
 
 use super::Fault;
 use super::json::ManifestError;
@@ -154,6 +156,8 @@ pub struct Delta {
     entry: DeltaEntry,
     added: SortedKeys,
     removed: SortedKeys,
+    /// Of both lists.
+    summary: Summary,
 }
 
 /// A delta and its file.
@@ -166,7 +170,7 @@ pub struct BuiltDelta {
 }
 
 impl Delta {
-    /// Reads a file that is named by `entry`. Costs its SHA-256 and a pass over the keys.
+    /// Reads a file that is named by `entry`. Costs its SHA-256 and two passes over the keys.
     ///
     /// # Errors
     ///
@@ -214,7 +218,12 @@ impl Delta {
         if added.iter().any(|key| removed.contains(key)) {
             return Err(DeltaError::Order { list: "removed" });
         }
-        Ok(Self { entry: entry.clone(), added, removed })
+        Ok(Self::of(entry.clone(), added, removed))
+    }
+
+    fn of(entry: DeltaEntry, added: SortedKeys, removed: SortedKeys) -> Self {
+        let summary = Summary::of([&added, &removed]);
+        Self { entry, added, removed, summary }
     }
 
     /// What names it.
@@ -234,12 +243,23 @@ impl Delta {
 
     /// Bytes that it takes in memory.
     pub fn memory_bytes(&self) -> u64 {
-        self.added.memory_bytes() + self.removed.memory_bytes()
+        self.added.memory_bytes() + self.removed.memory_bytes() + self.summary.memory_bytes()
     }
 
-    /// What it says of a key: a member, no member, or nothing.
+    /// What it says of a key: a member, no member, or nothing. One read of memory for most keys that it does not name, up to four
+    /// more for the others.
     #[inline]
     pub fn says(&self, key: &DeviceKey) -> Option<bool> {
+        if self.summary.may_name(key) { self.named(key) } else { None }
+    }
+
+    /// Reads the first bytes that [`Delta::says`] will read.
+    #[inline]
+    pub fn touch(&self, key: &DeviceKey) -> u64 {
+        self.summary.touch(key)
+    }
+
+    fn named(&self, key: &DeviceKey) -> Option<bool> {
         if self.added.contains(key) {
             return Some(true);
         }
@@ -273,7 +293,7 @@ impl BuiltDelta {
         }
         let (a, r) = (added.len() as u64, removed.len() as u64);
         let entry = DeltaEntry { first, last, added: a, removed: r, sha256: Digest::of(&bytes) };
-        Some(Self { delta: Delta { entry, added, removed }, bytes })
+        Some(Self { delta: Delta::of(entry, added, removed), bytes })
     }
 
     /// Several deltas, oldest first, as one that `CURRENT` number `last` is to name: of each key the newest decides. `None` if

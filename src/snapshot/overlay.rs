@@ -91,10 +91,16 @@ impl Overlay {
         self.layers.is_empty()
     }
 
-    /// What the deltas say of a key: a member, no member, or nothing. A table's line and one of keys for each delta.
+    /// What the deltas say of a key: a member, no member, or nothing. For most that none names, one read of memory each.
     #[inline]
     pub fn says(&self, key: &DeviceKey) -> Option<bool> {
         self.layers.iter().find_map(|delta| delta.says(key))
+    }
+
+    /// Reads the first bytes that [`Overlay::says`] will read, as [`FilterSpec::touch`](crate::filter::FilterSpec::touch) does.
+    #[inline]
+    pub fn touch(&self, key: &DeviceKey) -> u64 {
+        self.layers.iter().fold(0, |sum, delta| sum ^ delta.touch(key))
     }
 
     /// The delta of this name, if it is held.

@@ -204,12 +204,12 @@ fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
     }
 }
 
-/// What the deltas need that are not held yet: each is in memory twice while it is read.
+/// What the deltas need that are not held yet: while one is read, its file, its keys, and an eighth of that to find them by.
 pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
     let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
     let is_missing = |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
     let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
-    missing.map(|entry| entry.size_bytes().saturating_mul(2)).fold(0, u64::saturating_add)
+    missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
 }
 
 /// Those of the manifest's chunks that `served` has.

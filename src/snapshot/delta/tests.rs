@@ -29,6 +29,16 @@ fn a_file_is_read_as_it_was_written() {
 }
 
 #[test]
+fn of_keys_that_it_does_not_name_hardly_any_are_looked_up_in_its_lists() {
+    let added: Vec<u32> = (0..30_000).collect();
+    let delta = built(1, 1, &added, &(30_000..40_000).collect::<Vec<_>>()).delta;
+    assert!((0..40_000).all(|number| delta.summary.may_name(&key(number))), "all that it names");
+    let looked_up = (40_000..140_000).filter(|number| delta.summary.may_name(&key(*number))).count();
+    assert!((500..2000).contains(&looked_up), "{looked_up} of 100,000");
+    assert!(delta.memory_bytes() < 40_000 * 19, "{} bytes", delta.memory_bytes());
+}
+
+#[test]
 fn without_changes_there_is_no_delta() {
     assert!(BuiltDelta::new(1, 1, Vec::new(), Vec::new()).is_none());
     assert!(BuiltDelta::merged(1, []).is_none());
