@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::time::Duration;
 
@@ -227,10 +227,30 @@ fn follow_publishes_what_comes_and_says_what_is_durable() {
         // By time this time.
         assert_eq!(line(&mut said)["keys"], 10);
         assert_eq!(place.members(&all[..20]), 10);
+        // Rows without an id are done with too: whoever commits an offset waits for them.
+        pipe.write_all(b"\n\nnonsense\n").unwrap();
+        let published = line(&mut said);
+        assert_eq!((&published["rows"], &published["keys"]), (&13.into(), &0.into()));
+        assert_eq!((&published["blank"], &published["malformed"]), (&2.into(), &1.into()));
         std::process::Command::new("kill").arg(follower.id().to_string()).status().unwrap();
         assert_eq!(follower.wait().unwrap().code(), Some(0));
         drop(pipe);
     }
+}
+
+#[test]
+fn a_follower_that_nobody_listens_to_says_that_it_stopped() {
+    let place = Place::all("unheard").next().unwrap();
+    let all = ids(IdKind::Md5, 0..110);
+    place.over("build", &all[..100]).json();
+    let mut follower = place.start("append", "--follow --every 20ms");
+    drop(follower.stdout.take());
+    let mut pipe = follower.stdin.take().unwrap();
+    pipe.write_all(lines(&all[100..]).as_bytes()).unwrap();
+    let mut complaint = String::new();
+    follower.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert!(complaint.contains("nobody reads any more which rows are durable"), "{complaint}");
+    assert_eq!((follower.wait().unwrap().code(), place.members(&all)), (Some(1), 110));
 }
 
 /// `kill -9` all over an endless append: what was said to be durable is there, and what is there is whole.

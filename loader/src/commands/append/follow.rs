@@ -62,6 +62,8 @@ struct Totals {
     rows: u64,
     blank: u64,
     malformed: u64,
+    /// Rows that were said to be durable.
+    said: u64,
 }
 
 pub(super) async fn run(
@@ -122,14 +124,15 @@ pub(super) async fn run(
             }
         };
         let was_last = is_last;
-        publish(&mut writer, &mut waiting, &totals, &mut is_last, end, output).await?;
+        publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         if is_last && !was_last {
             // Ended while the store failed: what was read meanwhile.
             while let Ok(batch) = batches.try_recv() {
                 totals.add(&batch);
                 waiting.extend(batch.keys);
             }
-            publish(&mut writer, &mut waiting, &totals, &mut is_last, std::future::pending(), output).await?;
+            publish(&mut writer, &mut waiting, &mut totals, &mut is_last, std::future::pending(), output)
+                .await?;
         }
         if is_last {
             return match failed {
@@ -152,12 +155,13 @@ impl Totals {
 async fn publish(
     writer: &mut Writer,
     waiting: &mut Vec<DeviceKey>,
-    totals: &Totals,
+    totals: &mut Totals,
     is_last: &mut bool,
     end: impl Future<Output = ()>,
     output: &Output,
 ) -> Result<(), CommandError> {
-    if waiting.is_empty() {
+    // Of rows without a single id the store learns nothing, but whoever commits an offset does.
+    if waiting.is_empty() && totals.rows == totals.said {
         return Ok(());
     }
     let mut end = std::pin::pin!(end);
@@ -192,10 +196,18 @@ async fn publish(
         delta_keys: appended.delta_keys,
     };
     waiting.clear();
-    output.report(&published, |published, out| {
+    totals.said = totals.rows;
+    let said = output.report(&published, |published, out| {
         let Published { sequence, rows, keys, malformed, .. } = published;
         writeln!(out, "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed")
-    })
+    });
+    match said {
+        // Not an end like any other: more ids would have come.
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(CommandError::Output(io::Error::other("nobody reads any more which rows are durable")))
+        }
+        said => said,
+    }
 }
 
 /// Hands over keys as they come: what one read gave, without waiting for more. Ends when nobody takes them.
