@@ -35,7 +35,7 @@ bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
 	cargo bench --bench adapters
-	cargo bench --bench sync
+	bash tests/stores/run.sh cargo bench --bench sync
 
 # Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
 fuzz:

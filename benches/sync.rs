@@ -1,12 +1,14 @@
 //! How a pod comes to serve a generation: the time and the memory to load one of full size from each kind of place, and what a swap
 //! costs the requests that are answered meanwhile.
 //!
-//! Each load is a process of its own, so that its peak memory is its own. The page cache is warm: what is measured is reading,
-//! copying and hashing, on as many blocking threads as sync uses, and not a disk. Over S3 the server shares the machine.
+//! Each load is a process of its own, so that its peak memory is its own, and the best of three: in a virtual machine the first to
+//! touch memory pays for the host finding it. The page cache is warm: what is measured is reading, copying and hashing, on as
+//! many blocking threads as sync uses, and not a disk. Over S3 the server shares the machine.
 //!
 //! ```text
-//! cargo bench --bench sync                                   # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
-//! cargo bench --bench sync -- --keys 100000000 --s3 s3://…   # also from a bucket, with AWS_… in the environment
+//! cargo bench --bench sync                          # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
+//! cargo bench --bench sync -- --keys 100000000      # fewer
+//! bash tests/stores/run.sh cargo bench --bench sync # also from a real S3 server: from the bucket in RTAD_TEST_S3
 //! ```
 
 #![allow(clippy::print_stdout)]
@@ -54,13 +56,13 @@ fn main() {
     );
     let cache = folder.path().join("cache");
     let cache = cache.to_str().expect("UTF-8");
-    row("a directory", bytes, &["--load", &directory]);
-    row("a directory, and into the cache", bytes, &["--load", &directory, "--cache", cache]);
-    row("the cache", bytes, &["--load", &directory, "--cache", cache]);
-    if let Some(url) = argument("--s3") {
+    row("a directory", bytes, &directory, None, false);
+    row("a directory, and into the cache", bytes, &directory, Some(cache), true);
+    row("the cache", bytes, &directory, Some(cache), false);
+    if let Ok(url) = std::env::var("RTAD_TEST_S3") {
         block_on(publish(&url, keys, 1));
-        row("S3", bytes, &["--load", &url]);
-        row("S3, and into the cache", bytes, &["--load", &url, "--cache", &format!("{cache}-s3")]);
+        row("S3", bytes, &url, None, false);
+        row("S3, and into the cache", bytes, &url, Some(cache), true);
     }
     drop(folder);
     println!();
@@ -144,12 +146,26 @@ fn load(url: &str, cache: Option<PathBuf>) {
     println!("{seconds} {} {}", cpu_seconds(), peak_bytes());
 }
 
-fn row(name: &str, bytes: u64, arguments: &[&str]) {
+/// The best of three loads; `is_empty` says whether the cache is to be so before each.
+fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
     let program = std::env::current_exe().expect("this program");
-    let output = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().expect("it runs");
-    let text = String::from_utf8(output.stdout).expect("numbers");
-    let numbers: Vec<f64> = text.split_whitespace().map(|number| number.parse().expect("a number")).collect();
-    let [seconds, cpu, peak] = numbers[..] else { panic!("three numbers, not {text:?}") };
+    let run = |_| -> [f64; 3] {
+        let mut command = Command::new(&program);
+        command.args(["--load", url]).stderr(Stdio::inherit());
+        if let Some(cache) = cache {
+            if is_empty && std::fs::exists(cache).expect("a directory") {
+                std::fs::remove_dir_all(cache).expect("a directory of this run");
+            }
+            command.args(["--cache", cache]);
+        }
+        let output = command.output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("numbers");
+        let numbers: Vec<f64> =
+            text.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        numbers.try_into().expect("three numbers")
+    };
+    let best = (0..3).map(run).min_by(|a, b| a[0].total_cmp(&b[0]));
+    let [seconds, cpu, peak] = best.expect("three runs");
     let bytes = bytes as f64;
     println!("| {name} | {seconds:.1} | {:.2} | {cpu:.1} | {:.2} |", bytes / 1e9 / seconds, peak / bytes);
 }

@@ -6,12 +6,14 @@
 
 mod sync_support;
 
+use std::time::{Duration, Instant};
+
 use rtad::device::DeviceKey;
-use rtad::snapshot::State;
+use rtad::snapshot::{State, shards_per_chunk};
 use rtad::store::Change;
 use sync_support::server::{NEVER, config, places};
 use sync_support::web::Web;
-use sync_support::{Client, Depot, Server, Spec, hex, keys};
+use sync_support::{Client, Depot, Server, Spec, hex, keys, wait_until};
 
 const AUDIENCE: &str = "old_users";
 const CONFIG: &str =
@@ -73,6 +75,57 @@ fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
     server.look();
     assert!(web.sent_bytes() - sent < 200);
     assert_eq!(server.looks(AUDIENCE, "unchanged"), 1);
+}
+
+/// The same where it hurts, with a pod that looks by itself.
+#[test]
+#[ignore = "100 million keys: 5 GB of memory and a minute in release; tests/full_size.sh runs it"]
+fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
+    let (depot, poll) = (Depot::new(), Duration::from_secs(5));
+    let (mut members, new) = (keys(1, 100_000_000, |shard| shard), keys(2, 1000, |shard| shard));
+    let shards_per_chunk = shards_per_chunk(&Spec::small().filter, members.len() as u64);
+    let spec = Spec { shards_per_chunk, ..Spec::small() };
+    depot.publish(AUDIENCE, &members, &spec);
+    let web = Web::serve(&depot.root, None);
+    let mut server = Server::start(config(&web.url(), CONFIG, poll));
+    let mut client = server.client();
+    assert!(count(&mut client, &new) < 10);
+    let all = web.sent_bytes();
+    let looks = |server: &mut Server| server.looks(AUDIENCE, "ok") + server.looks(AUDIENCE, "unchanged");
+
+    depot.append(AUDIENCE, adding(&new));
+    let (begun, sent, looked) = (Instant::now(), web.sent_bytes(), looks(&mut server));
+    wait_until("the ids are served", || count(&mut client, &new[..1]) == 1);
+    let (after, fetched) = (begun.elapsed(), web.sent_bytes() - sent);
+    assert!(looks(&mut server) - looked <= 2);
+    assert_eq!(count(&mut client, &new), 1000);
+    assert!(fetched < 1_000_000, "{fetched} bytes for 1,000 ids");
+
+    // Three shards, wide apart, get members.
+    members.extend(keys(3, 30, |shard| shard % 3 * 20_000));
+    members.sort_unstable();
+    let old = depot.manifest(AUDIENCE);
+    depot.publish(AUDIENCE, &members, &spec);
+    let changed = depot.manifest(AUDIENCE);
+    let changed = changed.chunks().iter().filter(|entry| !old.chunks().contains(entry));
+    let changed: Vec<u64> = changed.map(|entry| entry.size_bytes).collect();
+    let sent = web.sent_bytes();
+    wait_until("the next generation", || server.generation(AUDIENCE) == 2);
+    let (rebuilt, chunks) = (web.sent_bytes() - sent, changed.iter().sum::<u64>());
+    assert_eq!((changed.len(), count(&mut client, &members[..1000])), (3, 1000));
+    let manifest = depot.files(AUDIENCE)["manifests/2.json"].len() as u64;
+    assert!(
+        (chunks..chunks + manifest + 10_000).contains(&rebuilt),
+        "{rebuilt} bytes for {chunks} in chunks"
+    );
+    println!(
+        "{} keys: {all} bytes to load; 1,000 ids appended: {fetched} bytes, served after {:.1} s at a poll interval \
+         of {} s; 3 shards of a rebuild: {rebuilt} bytes, {chunks} of them in {} chunks",
+        old.keys(),
+        after.as_secs_f64(),
+        poll.as_secs(),
+        changed.len(),
+    );
 }
 
 #[test]

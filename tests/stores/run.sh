@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests of stores against a real S3 server: SeaweedFS, on free ports of this machine, in a directory that is removed.
+# Runs the tests of stores, or a command, against a real S3 server: SeaweedFS, on free ports of this machine, in a directory that
+# is removed. The command finds a bucket in RTAD_TEST_S3, and its keys in AWS_….
 #
 #   bash tests/stores/run.sh
+#   bash tests/stores/run.sh cargo bench --bench sync
 #
 # Without RTAD_TEST_S3 those tests skip what needs a server; this fails if they do, or if there are none.
 set -euo pipefail
@@ -43,7 +45,7 @@ JSON
 mkdir "$work/data"
 (cd "$work" && exec "$weed" server -dir="$work/data" -ip=127.0.0.1 -ip.bind=127.0.0.1 \
     -master.port="$master" -master.port.grpc="$master_grpc" -master.telemetry=false -master.volumeSizeLimitMB=64 \
-    -volume.port="$volume" -volume.port.grpc="$volume_grpc" -volume.max=50 \
+    -volume.port="$volume" -volume.port.grpc="$volume_grpc" -volume.max=200 \
     -filer -filer.port="$filer" -filer.port.grpc="$filer_grpc" \
     -s3 -s3.port="$s3" -s3.port.grpc="$s3_grpc" -s3.port.iceberg=0 -s3.port.lance=0 -s3.config="$work/s3.json") \
     >"$work/weed.log" 2>&1 &
@@ -58,6 +60,11 @@ done
 (: <"/dev/tcp/127.0.0.1/$s3") || { tail -n 20 "$work/weed.log" >&2; exit 1; }
 
 export AWS_ENDPOINT_URL=http://127.0.0.1:$s3 AWS_ALLOW_HTTP=true RTAD_TEST_S3=s3://rtad-test/$$
+
+if [ $# -gt 0 ]; then
+    "$@"
+    exit
+fi
 
 run() {
     echo "== $* =="

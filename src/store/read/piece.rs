@@ -72,7 +72,7 @@ impl<'a> Reading<'a> {
                 Err(failure) => (Bytes::new(), Some(failure)),
             };
         };
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity((end - self.offset).min(PIECE_BYTES) as usize);
         loop {
             let next = match self.patience.wait(body.next()).await {
                 Ok(next) => next,
