@@ -36,6 +36,7 @@ bench:
 	cargo bench --bench decision
 	cargo bench --bench adapters
 	bash tests/stores/run.sh cargo bench --bench sync
+	bash benches/peers/build.sh
 
 # Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
 fuzz:

@@ -1,6 +1,7 @@
 # The Python environment of the tests that have another side written in Python: target/venv, shared by them.
 #
 #   . tests/venv.sh; need_python_packages NAME    # run in the root; installs tests/NAME/requirements.txt once; sets $venv
+#                    need_python_packages FOLDER/NAME  # the same of another folder
 venv=$PWD/target/venv
 
 make_venv() {
@@ -14,7 +15,9 @@ make_venv() {
 }
 
 need_python_packages() {
-    local wanted=tests/$1/requirements.txt installed=$venv/$1-requirements.txt
+    local folder=tests/$1
+    if [[ $1 == */* ]]; then folder=$1; fi
+    local wanted=$folder/requirements.txt installed=$venv/${1//\//-}-requirements.txt
     if cmp -s "$wanted" "$installed"; then return; fi
     "$venv/bin/python3" -c 'import pip' 2>/dev/null || make_venv
     # Not bin/pip: that names the place where it was made, and a checkout may have been moved or copied.
