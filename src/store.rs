@@ -11,7 +11,8 @@
 //! only. What differs is one thing: how `CURRENT` is replaced without overwriting somebody else's publish. A bucket does it by
 //! a conditional put; a directory has none, so a lock file is held from the first byte written to the last
 //! (`store/publish.rs`; `store/append.rs` for deltas). What is no longer needed is removed by `store/gc.rs`, a whole audience by
-//! `store/delete.rs`. Reading is in `store/read.rs`, and who may say what is read in `store/trust.rs`.
+//! `store/delete.rs`. Reading is in `store/read.rs`, and who may say what is read in `store/trust.rs`. An object that is no part of a
+//! store, such as a dump that an audience is built from, is read by `store/object.rs`.
 //!
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 
@@ -22,6 +23,7 @@ mod delete;
 mod deltas;
 mod error;
 mod gc;
+mod object;
 mod publish;
 mod put;
 mod read;
@@ -41,6 +43,7 @@ use backend::{Access, Backend};
 pub use delete::Deletion;
 pub use error::StoreError;
 pub use gc::{Collected, Retention};
+pub use object::Object;
 pub use publish::{Base, Publication};
 use read::read_small;
 pub use read::{Copyist, STALL_TIMEOUT};

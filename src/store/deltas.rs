@@ -41,7 +41,7 @@ impl Store {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path)?;
         let size_bytes = entry.size_bytes();
-        let mut reading = Reading::new(&*objects, &path, size_bytes, self.stall_timeout);
+        let mut reading = Reading::new(objects, path.clone(), size_bytes, self.stall_timeout);
         // No more is taken at once than has come: the size is only what `CURRENT` says.
         let mut bytes = Vec::new();
         let mut resumes = 0;

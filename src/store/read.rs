@@ -179,7 +179,7 @@ impl Store {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path)?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
-        let mut reading = Reading::new(&*objects, &path, entry.size_bytes, self.stall_timeout);
+        let mut reading = Reading::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, copyist);
         let mut resumes = 0;
         while reading.offset < entry.size_bytes {

@@ -3,6 +3,8 @@
 //! A [`Reading`] knows how far it has come, so after a failure it asks for what is missing still. How often is up to its caller,
 //! as is what the bytes mean: here only their number is checked.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,30 +40,49 @@ impl Failure {
     }
 }
 
-/// An object that is being read from its first byte to its last.
-pub(in crate::store) struct Reading<'a> {
-    objects: &'a dyn ObjectStore,
-    path: &'a Path,
+/// An object that is being read from its first byte to its last, or a part of it.
+pub(in crate::store) struct Reading {
+    objects: Arc<dyn ObjectStore>,
+    path: Path,
     size: u64,
+    /// Where the part ends.
+    end: u64,
+    /// Asked for at once.
+    request_bytes: u64,
     /// Bytes handed out.
     pub(in crate::store) offset: u64,
     /// Of the first answer.
-    e_tag: Option<String>,
-    knows_ranges: bool,
+    pub(in crate::store) e_tag: Option<String>,
+    pub(in crate::store) knows_ranges: bool,
     /// The rest of an answer, and the offset where it should end.
     body: Option<(BoxStream<'static, object_store::Result<Bytes>>, u64)>,
     patience: Patience,
 }
 
-impl<'a> Reading<'a> {
+impl Reading {
     pub(in crate::store) fn new(
-        objects: &'a dyn ObjectStore,
-        path: &'a Path,
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
         size: u64,
         stall_timeout: Duration,
     ) -> Self {
-        let patience = Patience::new(stall_timeout);
-        Self { objects, path, size, offset: 0, e_tag: None, knows_ranges: true, body: None, patience }
+        Self {
+            objects,
+            path,
+            size,
+            end: size,
+            request_bytes: PIECE_BYTES,
+            offset: 0,
+            e_tag: None,
+            knows_ranges: true,
+            body: None,
+            patience: Patience::new(stall_timeout),
+        }
+    }
+
+    /// The same, of these bytes only, and with so many asked for at once: pieces come as they are.
+    pub(in crate::store) fn part(self, part: Range<u64>, request_bytes: u64) -> Self {
+        Self { offset: part.start, end: part.end, request_bytes, ..self }
     }
 
     /// The next bytes, at most about a piece of them; fewer, with the reason, if it fails before.
@@ -76,7 +97,7 @@ impl<'a> Reading<'a> {
         loop {
             let next = match self.patience.wait(body.next()).await {
                 Ok(next) => next,
-                Err(stalled) => return (bytes.into(), Some(Failure::passing(stalled.error(self.path)))),
+                Err(stalled) => return (bytes.into(), Some(Failure::passing(stalled.error(&self.path)))),
             };
             match next {
                 Some(Ok(more)) => {
@@ -90,7 +111,7 @@ impl<'a> Reading<'a> {
                     }
                 }
                 Some(Err(error)) => {
-                    let error = StoreError::backend("read", self.path, error);
+                    let error = StoreError::backend("read", &self.path, error);
                     return (bytes.into(), Some(Failure::passing(error)));
                 }
                 None if self.offset < end => {
@@ -109,13 +130,13 @@ impl<'a> Reading<'a> {
 
     /// Asks for the next piece. A local file's comes at once; of another answer the body is kept for [`Reading::piece`].
     async fn ask(&mut self) -> Result<Option<Bytes>, Failure> {
-        let end = if self.knows_ranges { self.size.min(self.offset + PIECE_BYTES) } else { self.size };
+        let end = if self.knows_ranges { self.end.min(self.offset + self.request_bytes) } else { self.size };
         let range = self.knows_ranges.then_some(GetRange::Bounded(self.offset..end));
         // A weak tag matches nothing; it is compared below.
         let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions { range, if_match, ..GetOptions::default() };
-        let answer = match self.patience.wait(self.objects.get_opts(self.path, options)).await {
-            Err(stalled) => return Err(Failure::passing(stalled.error(self.path))),
+        let answer = match self.patience.wait(self.objects.get_opts(&self.path, options)).await {
+            Err(stalled) => return Err(Failure::passing(stalled.error(&self.path))),
             Ok(Err(error)) if client::find::<RangeIgnored>(&error).is_some() && self.knows_ranges => {
                 self.knows_ranges = false;
                 return Ok(None);
@@ -123,7 +144,7 @@ impl<'a> Reading<'a> {
             Ok(Err(object_store::Error::Precondition { .. })) => return Err(self.replaced()),
             Ok(Err(error)) => {
                 let passes = passes(&error);
-                return Err(Failure { error: StoreError::backend("read", self.path, error), passes });
+                return Err(Failure { error: StoreError::backend("read", &self.path, error), passes });
             }
             Ok(Ok(answer)) => answer,
         };
@@ -138,9 +159,9 @@ impl<'a> Reading<'a> {
         self.e_tag = tag;
         if matches!(answer.payload, GetResultPayload::File(..)) {
             let bytes = self.patience.wait(answer.bytes()).await;
-            let bytes = bytes.map_err(|stalled| Failure::passing(stalled.error(self.path)))?;
+            let bytes = bytes.map_err(|stalled| Failure::passing(stalled.error(&self.path)))?;
             let bytes =
-                bytes.map_err(|error| Failure::lasting(StoreError::backend("read", self.path, error)))?;
+                bytes.map_err(|error| Failure::lasting(StoreError::backend("read", &self.path, error)))?;
             if bytes.is_empty() {
                 let source = ChunkError::Length { found: self.offset, expected: self.size };
                 return Err(Failure::lasting(StoreError::Chunk { path: self.path.to_string(), source }));
@@ -155,6 +176,16 @@ impl<'a> Reading<'a> {
         }
         self.body = Some((body, end));
         Ok(None)
+    }
+
+    pub(in crate::store) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// That a part was asked for and the whole came.
+    pub(in crate::store) fn ranges_ignored(&self) -> StoreError {
+        let source = Box::new(RangeIgnored);
+        StoreError::Backend { action: "read a part of", path: self.path.to_string(), source }
     }
 
     fn replaced(&self) -> Failure {
