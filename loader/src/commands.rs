@@ -307,11 +307,11 @@ pub(crate) enum CommandError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UsageError {
-    #[error("--format csv needs --column NAME[=KIND]")]
-    NoColumn,
+    #[error("--format {format} needs --column NAME[=KIND]")]
+    NoColumn { format: &'static str },
     #[error("--follow reads stdin alone: name no INPUT, or `-`")]
     FollowInputs,
-    #[error("--column is for --format csv")]
+    #[error("--column is for --format csv, ndjson and parquet")]
     ColumnOfLines,
     #[error("--fpr")]
     Fpr(#[source] SizingError),
@@ -337,16 +337,13 @@ impl CommandError {
     /// The exit code of it.
     pub(crate) const fn status(&self) -> ExitStatus {
         match self {
-            Self::Input(InputError::StdinTwice | InputError::Remote { .. } | InputError::Pattern { .. })
+            Self::Input(InputError::StdinTwice | InputError::Url { .. } | InputError::Pattern { .. })
             | Self::Rejects(RejectError::IsInput { .. })
             | Self::Usage(_)
             | Self::Sign(_)
             | Self::Store(
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
-            Self::Input(_) | Self::Follow(_) | Self::TooManyRejects { .. } | Self::Empty { .. } => {
-                ExitStatus::BadInput
-            }
             Self::Verify(_)
             | Self::Expired { .. }
             | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
@@ -358,13 +355,18 @@ impl CommandError {
             | Self::Listen { .. }
             | Self::Drain
             | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
-            Self::Gate(GateError::Blind { .. })
+            Self::Input(InputError::Fetch { .. })
+            | Self::Gate(GateError::Blind { .. })
             | Self::LaterManifest(_)
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,
-            // The input, by what it comes to.
-            Self::Gate(_) => ExitStatus::BadInput,
+            // The input, also by what it comes to.
+            Self::Input(_)
+            | Self::Follow(_)
+            | Self::TooManyRejects { .. }
+            | Self::Empty { .. }
+            | Self::Gate(_) => ExitStatus::BadInput,
         }
     }
 }

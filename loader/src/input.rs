@@ -11,11 +11,16 @@
 //! Ids are personal data: the only place that a row's text goes to is the rejects file, which its owner asked
 //! for.
 
+mod cells;
 mod csv;
 mod lines;
+mod member;
+mod ndjson;
 mod open;
+mod parquet;
 mod parser;
 mod rejects;
+mod remote;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +28,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
+use rtad::store::StoreError;
 
 pub(crate) use open::{Opened, Source, expand};
 use parser::Parser;
@@ -44,8 +50,13 @@ const FAILED: usize = usize::MAX / 2;
 pub(crate) enum InputError {
     #[error("input {input}: there is no such file, and none matches it as a pattern")]
     Missing { input: String },
-    #[error("input {input}: this build reads files and stdin only; fetch it and pipe it to `-`")]
-    Remote { input: String },
+    #[error(
+        "input {input}: {reason}; accepted: a path, a pattern, `-`, file:///path, s3://bucket/key, gs://bucket/key, \
+         az://container/key, https://host/path or http://host/path"
+    )]
+    Url { input: String, reason: &'static str },
+    #[error("input {input}: could not fetch it after byte {offset}")]
+    Fetch { input: String, offset: u64, source: Box<StoreError> },
     #[error("input -: stdin can be read only once")]
     StdinTwice,
     #[error("input {input}: not a pattern")]
@@ -64,6 +75,12 @@ pub(crate) enum InputError {
     ColumnTwice { input: String, column: String },
     #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
     RowWithoutEnd { input: String, line: u64 },
+    #[error(
+        "no row of {rows} has a member {column:?}; members of members are parted by dots, as in device.idfa"
+    )]
+    NoMember { column: String, rows: u64 },
+    #[error("input {input}")]
+    Parquet { input: String, source: parquet::Fault },
 }
 
 /// A column and the kind of id in it.
@@ -80,6 +97,10 @@ pub(crate) enum Layout {
     Lines { kind: IdKind },
     /// A header row, then rows of cells.
     Csv { columns: Vec<Column>, delimiter: u8 },
+    /// One JSON object per line.
+    Ndjson { columns: Vec<Column> },
+    /// Columns in row groups.
+    Parquet { columns: Vec<Column> },
 }
 
 /// What is to be read, and how.
@@ -203,20 +224,35 @@ pub(crate) fn read<S: KeySink>(
                 let blocks = Arc::clone(&blocks);
                 scope.spawn(move || {
                     parser.run(&blocks, pool, sink, progress);
-                    parser.counts
+                    (parser.counts, parser.seen)
                 })
             })
             .collect();
         drop(blocks);
-        let mut counts = Counts::default();
+        let (mut counts, mut seen) = (Counts::default(), Vec::new());
         for parser in parsers {
-            counts.add(&parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let (counted, found) = parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            counts.add(&counted);
+            seen.push(found);
         }
         for reader in readers {
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
+        check_members(input, &counts, &seen)?;
         Ok(counts)
     })
+}
+
+/// Members are optional, so a column's name that is wrong looks like one that every row leaves out.
+fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
+    let Layout::Ndjson { columns } = &input.layout else { return Ok(()) };
+    let unseen = |place: &usize| seen.iter().all(|seen| !seen[*place]);
+    match (0..columns.len()).find(unseen) {
+        Some(place) if counts.rows > 0 => {
+            Err(InputError::NoMember { column: columns[place].name.clone(), rows: counts.rows })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes sources until there are none; after an error the other readers stop too.
@@ -230,14 +266,15 @@ fn read_sources(
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(source) = input.sources.get(index) else { return Ok(()) };
         let send = |block| next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok();
-        let read = Opened::open(source).and_then(|mut opened| match &input.layout {
-            Layout::Lines { .. } => {
+        let read = match &input.layout {
+            Layout::Lines { .. } | Layout::Ndjson { .. } => Opened::open(source).and_then(|mut opened| {
                 lines::read_blocks(&mut opened, index, pool, send).map_err(|error| opened.failed(error))
-            }
-            Layout::Csv { columns, delimiter } => {
+            }),
+            Layout::Csv { columns, delimiter } => Opened::open(source).and_then(|mut opened| {
                 csv::read_blocks(&mut opened, index, (columns, *delimiter), pool, send)
-            }
-        });
+            }),
+            Layout::Parquet { columns } => parquet::read_blocks(source, index, columns, pool, send),
+        };
         if read.is_err() {
             next.store(FAILED, Ordering::Relaxed);
             return read;

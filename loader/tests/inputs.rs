@@ -104,7 +104,9 @@ fn what_cannot_be_read_is_fatal_and_publishes_nothing() {
     sandbox.run("build --store {}/s --audience a {}/none*").fails(3, "there is no such file");
     sandbox.run("build --store {}/s --audience a {}/folder").fails(3, "is a directory");
     sandbox.run("build --store {}/s --audience a - -").fails(2, "only once");
-    sandbox.run("build --store {}/s --audience a https://host/dump").fails(2, "pipe it to `-`");
+    sandbox
+        .run("build --store {}/s --audience a ftp://host/dump")
+        .fails(2, "accepted: a path, a pattern, `-`");
     assert!(sandbox.store().is_empty(), "nothing was published");
 }
 

@@ -83,7 +83,7 @@ struct Common {
     /// With --follow: publish at once when so many ids were read
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
     max_ids: usize,
-    /// Paths, globs, or `-` for stdin
+    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
     #[arg(required_unless_present = "follow", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }

@@ -29,7 +29,7 @@ use report::{BuildSummary, Changes};
 
 /// Build an audience from dumps of device ids and publish it.
 ///
-/// Reads files, globs and stdin (`-`); .gz and .zst are told by content. Rows without a usable id are counted
+/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are told by content. Rows without a usable id are counted
 /// by reason and left out: `blank` ones say "no id" (empty, zeros, null, an unexpanded macro, or the md5 of
 /// one), `malformed` ones cannot be of their kind. Only malformed ones count towards --max-reject-ratio, as
 /// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
@@ -81,7 +81,7 @@ pub(super) struct BuildArgs {
     /// stays a delta. A full build does better in both
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
     compact: bool,
-    /// Paths, globs, or `-` for stdin
+    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
     #[arg(required_unless_present = "compact", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }

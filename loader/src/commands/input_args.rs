@@ -17,6 +17,10 @@ enum Format {
     Lines,
     /// A header row, then rows; ids in the columns named by --column
     Csv,
+    /// One JSON object per line; ids in the members named by --column
+    Ndjson,
+    /// Row groups of columns; only those named by --column are read
+    Parquet,
 }
 
 /// `NAME` or `NAME=KIND`.
@@ -46,7 +50,8 @@ pub(super) struct InputArgs {
     /// How rows are told apart
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv: a column that holds ids, and their kind if it is not --id-kind; may be given several times
+    /// csv, ndjson, parquet: a column that holds ids, and their kind if it is not --id-kind; may be given several
+    /// times. Of ndjson and parquet, a member of a member is written device.idfa, and a dot in a name \\.
     #[arg(long = "column", value_name = "NAME[=KIND]")]
     columns: Vec<ColumnArg>,
     /// csv: what separates cells
@@ -74,17 +79,23 @@ impl InputArgs {
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => return Err(UsageError::ColumnOfLines.into()),
             Format::Lines => Layout::Lines { kind: self.id_kind },
-            Format::Csv if self.columns.is_empty() => return Err(UsageError::NoColumn.into()),
-            Format::Csv => {
-                let column = |column: &ColumnArg| Column {
-                    name: column.name.clone(),
-                    kind: column.kind.unwrap_or(self.id_kind),
-                };
-                Layout::Csv { columns: self.columns.iter().map(column).collect(), delimiter: self.delimiter }
-            }
+            Format::Csv => Layout::Csv { columns: self.columns("csv")?, delimiter: self.delimiter },
+            Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
+            Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };
         let keys = KeyMaker::with_extra_blanks(&self.blanks);
         Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys })
+    }
+
+    fn columns(&self, format: &'static str) -> Result<Vec<Column>, UsageError> {
+        let column = |column: &ColumnArg| Column {
+            name: column.name.clone(),
+            kind: column.kind.unwrap_or(self.id_kind),
+        };
+        match &self.columns[..] {
+            [] => Err(UsageError::NoColumn { format }),
+            columns => Ok(columns.iter().map(column).collect()),
+        }
     }
 }
 

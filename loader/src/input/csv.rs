@@ -10,7 +10,8 @@
 use std::cell::Cell;
 use std::io::{self, Read};
 
-use super::{BLOCK_BYTES, Block, Column, InputError, MAX_ROW_BYTES, Opened, Pool, Rows, Value};
+use super::cells::Cells;
+use super::{Block, Column, InputError, Opened, Pool};
 
 /// Longer than any row that somebody means; memory for a row stays under a few times this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -129,12 +130,15 @@ fn read_rows(
         if record.len() == 1 && &record[0] == b"\r" {
             continue;
         }
-        cells.add_row(&record, line, &places);
-        if cells.is_full() && !send(std::mem::replace(&mut cells, Cells::new(pool)).into_block(source)) {
+        for (column, place) in places.iter().enumerate() {
+            cells.add(line, column, record.get(*place));
+        }
+        cells.end_row();
+        if cells.is_full() && !send(cells.take_block(source, pool)) {
             return Ok(());
         }
     }
-    send(cells.into_block(source));
+    send(cells.take_block(source, pool));
     Ok(())
 }
 
@@ -162,46 +166,12 @@ fn find_columns(name: &str, header: &csv::ByteRecord, columns: &[Column]) -> Res
 }
 
 /// A header's name, unless it could be an id.
-fn shown(name: &str) -> &str {
+pub(super) fn shown(name: &str) -> &str {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let hex = name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
     // A base64 openid has 28 characters and may have no digit; no column that is meant needs so many.
     let id_like = digits >= 4 || name.len() > 24 || hex && name.len() >= 12;
     if id_like { "(hidden: looks like an id, is the header row missing?)" } else { name }
-}
-
-/// Cells on their way into a block.
-struct Cells {
-    bytes: Vec<u8>,
-    values: Vec<Value>,
-    rows: u64,
-}
-
-impl Cells {
-    fn new(pool: &Pool) -> Self {
-        let mut bytes = pool.take(0);
-        bytes.clear();
-        Self { bytes, values: Vec::new(), rows: 0 }
-    }
-
-    fn add_row(&mut self, record: &csv::ByteRecord, line: u64, places: &[usize]) {
-        self.rows += 1;
-        for (column, place) in places.iter().enumerate() {
-            let cell = record.get(*place);
-            let kept = cell.unwrap_or_default();
-            self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
-            self.values.push(Value { line, column, end: self.bytes.len(), missing: cell.is_none() });
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes.len() >= BLOCK_BYTES || self.values.len() >= BLOCK_BYTES / 32
-    }
-
-    fn into_block(self, source: usize) -> Block {
-        let rows = Rows::Cells { values: self.values, rows: self.rows };
-        Block { source, len: self.bytes.len(), bytes: self.bytes, rows }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From what was written on the command line to bytes: globs, stdin, decompression.
+//! From what was written on the command line to bytes: globs, URLs, stdin, decompression.
 //!
 //! What a file is compressed with is told by its first bytes, never by its name. Memory is bounded whatever
 //! the file says of itself: gzip has a window of 32 KiB, and a zstd frame that asks for more than 128 MiB is
@@ -11,7 +11,10 @@ use std::path::PathBuf;
 
 use flate2::read::MultiGzDecoder;
 
+use rtad::store::{Object, StoreError};
+
 use super::InputError;
+use super::remote::{Remote, store_error};
 
 /// What `zstd` itself writes and reads without being asked for more (`--long=27`).
 const MAX_WINDOW_LOG: u32 = 27;
@@ -22,6 +25,8 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 pub(crate) enum Source {
     Stdin,
     File(PathBuf),
+    /// A URL without secrets.
+    Remote(String),
 }
 
 impl Source {
@@ -30,6 +35,7 @@ impl Source {
         match self {
             Self::Stdin => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
+            Self::Remote(url) => url.clone(),
         }
     }
 }
@@ -52,7 +58,8 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
         let shown = path.display().to_string();
         if shown.contains("://") {
-            return Err(InputError::Remote { input: shown });
+            sources.push(of_url(&shown)?);
+            continue;
         }
         let pattern = input.to_str().filter(|text| text.contains(['*', '?', '[']));
         let Some(pattern) = pattern else {
@@ -75,6 +82,28 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
     }
     Ok(sources)
+}
+
+/// What a URL names: one object, or a file of this machine.
+fn of_url(url: &str) -> Result<Source, InputError> {
+    if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+        let path = PathBuf::from(path);
+        return match path.exists() {
+            true => Ok(Source::File(path)),
+            false => Err(InputError::Missing { input: url.to_owned() }),
+        };
+    }
+    match Object::check_url(url) {
+        Ok(()) if url.contains(['*', '[']) => {
+            Err(InputError::Url { input: url.to_owned(), reason: "it is a pattern; a URL names one object" })
+        }
+        Ok(()) => Ok(Source::Remote(url.to_owned())),
+        // Its URL is shown without what may be secret.
+        Err(StoreError::Url { url, reason }) => Err(InputError::Url { input: url, reason }),
+        Err(_) => {
+            Err(InputError::Url { input: rtad::store::redacted(url).into_owned(), reason: "not a URL" })
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +135,9 @@ impl Opened {
                 }
                 Box::new(file)
             }
+            Source::Remote(url) => Box::new(Remote::open(url).map_err(|error| unreadable(&name, 0, error))?),
         };
+        let failed = |error| unreadable(&name, 0, error);
         let mut magic = Vec::with_capacity(4);
         reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
         let encoding = match magic[..] {
@@ -139,11 +170,24 @@ impl Opened {
     /// Says where reading failed.
     pub(crate) fn failed(&self, source: io::Error) -> InputError {
         let (input, offset) = (self.name.clone(), self.text_bytes);
+        let source = match store_error(source) {
+            Ok(source) => return InputError::Fetch { input, offset, source },
+            Err(source) => source,
+        };
         match self.encoding {
             Encoding::Plain => InputError::Read { input, offset, source },
             Encoding::Gzip => InputError::Corrupt { input, encoding: "gzip", offset, source },
             Encoding::Zstd => InputError::Corrupt { input, encoding: "zstd", offset, source },
         }
+    }
+}
+
+/// An input whose first bytes cannot be had.
+pub(super) fn unreadable(name: &str, offset: u64, error: io::Error) -> InputError {
+    let input = name.to_owned();
+    match store_error(error) {
+        Ok(source) => InputError::Fetch { input, offset, source },
+        Err(source) => InputError::Open { input, source },
     }
 }
 
@@ -180,6 +224,17 @@ mod tests {
         assert_eq!(expanded("[ab].txt"), ["a.txt", "b.txt"]);
         assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
         assert!(matches!(expand(&["-".into(), "-".into()]), Err(InputError::StdinTwice)));
-        assert!(matches!(expand(&["https://host/dump".into()]), Err(InputError::Remote { .. })));
+        let url = "https://host/dump".to_owned();
+        assert_eq!(expand(&[url.clone().into()]).unwrap(), [Source::Remote(url)]);
+        assert!(matches!(expand(&["file:///nothing".into()]), Err(InputError::Missing { .. })));
+        for (url, shown) in [
+            ("https://me:hush@host/dump", "https://…@host/dump"),
+            ("https://host/dump?sig=hush", "https://host/dump?…"),
+            ("s3://ads/*.gz", "s3://ads/*.gz"),
+            ("ftp://host/dump", "ftp://host/dump"),
+        ] {
+            let Err(InputError::Url { input, .. }) = expand(&[url.into()]) else { panic!("{url}") };
+            assert_eq!(input, shown);
+        }
     }
 }

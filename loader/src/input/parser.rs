@@ -3,13 +3,15 @@
 //! One parser per thread; its keys and rejects gather in memory that is used again for the next block, so
 //! that a row costs no allocation. A row's text goes nowhere but into the rejects file.
 
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
 use rtad::device::{DeviceKey, IdKind, Unusable};
 
+use super::ndjson::{Found, Members};
 use super::rejects::{self, Reason, Rejects};
-use super::{Block, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines};
+use super::{Block, Column, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines};
 use crate::progress::Progress;
 
 /// One parser thread's state.
@@ -21,12 +23,28 @@ pub(super) struct Parser<'a> {
     pub(super) counts: Counts,
     keys: Vec<DeviceKey>,
     rejected: Vec<u8>,
+    members: Members,
+    /// Of ndjson: which columns any row had.
+    pub(super) seen: Vec<bool>,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(input: &'a Input, rejects: Option<&'a Rejects>) -> Self {
         let names = input.sources.iter().map(Source::name).collect();
-        Self { input, rejects, names, counts: Counts::default(), keys: Vec::new(), rejected: Vec::new() }
+        let columns = match &input.layout {
+            Layout::Ndjson { columns } => &columns[..],
+            _ => &[],
+        };
+        Self {
+            input,
+            rejects,
+            names,
+            counts: Counts::default(),
+            keys: Vec::new(),
+            rejected: Vec::new(),
+            members: Members::new(columns),
+            seen: vec![false; columns.len()],
+        }
     }
 
     pub(super) fn run(
@@ -65,7 +83,14 @@ impl<'a> Parser<'a> {
                 }
                 self.counts.rows += row - first;
             }
-            (Rows::Cells { values, rows }, Layout::Csv { columns, .. }) => {
+            (Rows::Lines { first }, Layout::Ndjson { columns }) => {
+                let text = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
+                let mut found = vec![Found::Absent; columns.len()];
+                for (row, line) in (*first..).zip(lines::lines(text)) {
+                    self.object(block.source, row, columns, line, &mut found);
+                }
+            }
+            (Rows::Cells { values, rows }, Layout::Csv { columns, .. } | Layout::Parquet { columns }) => {
                 let mut start = 0;
                 for value in values {
                     let text = &bytes[start..value.end];
@@ -80,6 +105,47 @@ impl<'a> Parser<'a> {
                 self.counts.values += values.iter().filter(|value| value.missing).count() as u64;
             }
             _ => unreachable!("a layout's reader makes the layout's blocks"),
+        }
+    }
+
+    /// A line of ndjson. One that is no object, or too long, is one value that is malformed.
+    fn object<'b>(
+        &mut self,
+        source: usize,
+        row: u64,
+        columns: &[Column],
+        line: &'b [u8],
+        found: &mut [Found<'b>],
+    ) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        self.counts.rows += 1;
+        let reason = match line.len() > MAX_ROW_BYTES {
+            true => Some(Reason::TooLong),
+            false => self.members.find(line, found).err().map(|_| Reason::Malformed),
+        };
+        if let Some(reason) = reason {
+            self.counts.values += 1;
+            return self.reject(source, row, reason, line);
+        }
+        for (place, column) in columns.iter().enumerate() {
+            self.seen[place] |= found[place] != Found::Absent;
+            match &found[place] {
+                Found::Text(text) => self.value(source, row, column.kind, text.as_bytes()),
+                Found::Absent | Found::Null => self.value(source, row, column.kind, b""),
+                Found::Integer(number) => {
+                    let mut digits = [0; 40];
+                    let mut rest = &mut digits[..];
+                    write!(rest, "{number}").expect("an i128 has 40 characters at most");
+                    let left = rest.len();
+                    self.value(source, row, column.kind, &digits[..digits.len() - left]);
+                }
+                Found::NoId => {
+                    self.counts.values += 1;
+                    self.reject(source, row, Reason::Malformed, line);
+                }
+            }
         }
     }
 

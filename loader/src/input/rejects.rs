@@ -65,7 +65,7 @@ impl Rejects {
         let shown = || path.display().to_string();
         let place = path.canonicalize().ok();
         let same = |source: &Source| match source {
-            Source::Stdin => false,
+            Source::Stdin | Source::Remote(_) => false,
             Source::File(input) => place.is_some() && input.canonicalize().ok() == place,
         };
         if sources.iter().any(same) {

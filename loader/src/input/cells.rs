@@ -1,0 +1,41 @@
+//! Cells on their way into a block: what a reader has taken out of rows for the parsers.
+
+use super::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows, Value};
+
+/// A block that is being filled.
+pub(super) struct Cells {
+    bytes: Vec<u8>,
+    values: Vec<Value>,
+    rows: u64,
+}
+
+impl Cells {
+    pub(super) fn new(pool: &Pool) -> Self {
+        let mut bytes = pool.take(0);
+        bytes.clear();
+        Self { bytes, values: Vec::new(), rows: 0 }
+    }
+
+    /// What a row has in a column; nothing if the row ends before. Of a cell that is too long, enough is kept to be refused as such.
+    pub(super) fn add(&mut self, line: u64, column: usize, cell: Option<&[u8]>) {
+        let kept = cell.unwrap_or_default();
+        self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
+        self.values.push(Value { line, column, end: self.bytes.len(), missing: cell.is_none() });
+    }
+
+    /// Counts a row.
+    pub(super) fn end_row(&mut self) {
+        self.rows += 1;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= BLOCK_BYTES || self.values.len() >= BLOCK_BYTES / 32
+    }
+
+    /// The block, and begins another.
+    pub(super) fn take_block(&mut self, source: usize, pool: &Pool) -> Block {
+        let full = std::mem::replace(self, Self::new(pool));
+        let rows = Rows::Cells { values: full.values, rows: full.rows };
+        Block { source, len: full.bytes.len(), bytes: full.bytes, rows }
+    }
+}

@@ -1,0 +1,37 @@
+//! The names of members of members: `device.idfa` is the member `idfa` of the member `device`.
+//!
+//! A backslash before a dot makes it part of a name: `device\.idfa` is one name.
+
+/// The names on the way to a member, from the outermost.
+pub(super) fn path(column: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut characters = column.chars().peekable();
+    while let Some(character) = characters.next() {
+        let last = names.last_mut().expect("there is one from the start");
+        match character {
+            '\\' if characters.peek() == Some(&'.') => last.extend(characters.next()),
+            '.' => names.push(String::new()),
+            character => last.push(character),
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_part_names_unless_escaped() {
+        for (column, names) in [
+            ("idfa", &["idfa"][..]),
+            ("device.ids.idfa", &["device", "ids", "idfa"]),
+            (r"device\.idfa", &["device.idfa"]),
+            (r"a\.b.c\d", &["a.b", r"c\d"]),
+            ("", &[""]),
+            ("a.", &["a", ""]),
+        ] {
+            assert_eq!(path(column), names, "{column}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Bytes at any place of a file: on a disk, or behind a URL.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Mutex;
+
+use super::super::remote::Remote;
+
+/// Asked of a URL at once, if so much is wanted: a request costs a round trip.
+const WINDOW_BYTES: u64 = 8 << 20;
+
+/// What a Parquet file is read from. May be used from any number of threads.
+#[derive(Debug)]
+pub(super) enum Access {
+    File {
+        file: File,
+        len: u64,
+    },
+    Remote(Box<Mutex<Window>>),
+    #[cfg(test)]
+    Memory(Vec<u8>),
+}
+
+/// A part of what lies behind a URL.
+#[derive(Debug)]
+pub(super) struct Window {
+    remote: Remote,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Access {
+    pub(super) fn remote(remote: Remote) -> Self {
+        Self::Remote(Box::new(Mutex::new(Window { remote, start: 0, bytes: Vec::new() })))
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::File { len, .. } => *len,
+            Self::Remote(window) => {
+                window.lock().expect("nothing panics under this lock").remote.size_bytes()
+            }
+            #[cfg(test)]
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// These bytes, which must lie within; what comes after them, up to `until`, will be asked for next.
+    pub(super) fn read(&self, part: Range<u64>, until: u64) -> io::Result<Vec<u8>> {
+        let len = (part.end - part.start) as usize;
+        match self {
+            Self::File { file, .. } => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, part.start)?;
+                Ok(bytes)
+            }
+            Self::Remote(window) => {
+                let mut window = window.lock().expect("nothing panics under this lock");
+                let known = window.start..window.start + window.bytes.len() as u64;
+                if part.start < known.start || part.end > known.end {
+                    let end = until.min(part.start + WINDOW_BYTES).max(part.end);
+                    window.bytes = window.remote.part(part.start..end)?;
+                    window.start = part.start;
+                }
+                let from = (part.start - window.start) as usize;
+                let bytes = window.bytes.get(from..from + len);
+                Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
+            }
+            #[cfg(test)]
+            Self::Memory(bytes) => {
+                let bytes = bytes.get(part.start as usize..part.end as usize);
+                Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
+            }
+        }
+    }
+}

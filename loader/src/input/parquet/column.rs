@@ -1,0 +1,161 @@
+//! The values of one column in one row group, as texts.
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parquet::basic::Type;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use super::PageFault;
+use super::access::Access;
+use super::caught::caught;
+use super::codec::Codec;
+use super::pages::{Current, Pages, Shape};
+use super::schema::Form;
+
+/// Hands every row's value to `each`, in order, until that says that it wants no more; a null is none.
+pub(super) fn read(
+    access: &Arc<Access>,
+    column: &ColumnChunkMetaData,
+    rows: u64,
+    form: Form,
+    each: &mut dyn FnMut(Option<&[u8]>) -> bool,
+) -> Result<(), PageFault> {
+    if rows == 0 {
+        return Ok(());
+    }
+    let corrupt = |reason: &str| PageFault::Corrupt(reason.to_owned());
+    if u64::try_from(column.num_values()) != Ok(rows) {
+        return Err(corrupt("has not as many values as its row group has rows"));
+    }
+    if column.file_path().is_some_and(|path| !path.is_empty()) {
+        return Err(corrupt("is in another file"));
+    }
+    let codec = Codec::of(column.compression())
+        .ok_or_else(|| corrupt("is compressed with LZO; write it with any other compression"))?;
+    let part = place(column, access.len())
+        .ok_or_else(|| corrupt("is said to be where the file has no place for it"))?;
+    let descriptor = column.column_descr_ptr();
+    let max_level = descriptor.max_def_level();
+    let width = match descriptor.physical_type() {
+        Type::FIXED_LEN_BYTE_ARRAY => descriptor.type_length(),
+        _ => 0,
+    };
+    let shape = Shape { codec, physical: descriptor.physical_type(), width, max_level };
+    let pages = Pages::new(Arc::clone(access), part, shape, rows);
+    let current = pages.current();
+    let reader = caught(|| Ok(get_column_reader(descriptor, Box::new(pages))))?;
+    let mut text = Vec::new();
+    let signed = !matches!(form, Form::Digits { signed: false });
+    match reader {
+        ColumnReader::ByteArrayColumnReader(reader) => {
+            values(reader, &current, max_level, rows, |value: Option<&ByteArray>| {
+                each(value.map(ByteArray::data))
+            })
+        }
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+            values(reader, &current, max_level, rows, |value: Option<&FixedLenByteArray>| {
+                each(value.map(|value| match form {
+                    Form::Digest => hex(value.data(), &[], &mut text),
+                    Form::Uuid => hex(value.data(), &[4, 6, 8, 10], &mut text),
+                    _ => value.data(),
+                }))
+            })
+        }
+        ColumnReader::Int32ColumnReader(reader) => {
+            values(reader, &current, max_level, rows, |value: Option<&i32>| {
+                each(value.map(|value| match signed {
+                    true => digits(i64::from(*value), &mut text),
+                    false => digits(*value as u32, &mut text),
+                }))
+            })
+        }
+        ColumnReader::Int64ColumnReader(reader) => {
+            values(reader, &current, max_level, rows, |value: Option<&i64>| {
+                each(value.map(|value| match signed {
+                    true => digits(*value, &mut text),
+                    false => digits(*value as u64, &mut text),
+                }))
+            })
+        }
+        _ => Err(corrupt("is of a type that was not looked for")),
+    }
+}
+
+/// Where its pages stand, between the file's magic and its metadata.
+fn place(column: &ColumnChunkMetaData, len: u64) -> Option<Range<u64>> {
+    // Some writers say 0 where there is no dictionary.
+    let dictionary = column.dictionary_page_offset().filter(|offset| *offset > 0);
+    let first = column.data_page_offset();
+    let start = u64::try_from(dictionary.map_or(first, |offset| offset.min(first))).ok()?;
+    let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+    (start >= 4 && end <= len.checked_sub(8)?).then_some(start..end)
+}
+
+fn values<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    current: &Current,
+    max_level: i16,
+    rows: u64,
+    mut each: impl FnMut(Option<&T::T>) -> bool,
+) -> Result<(), PageFault> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let (mut left_of_page, mut done) = (0, 0);
+    while done < rows {
+        values.clear();
+        levels.clear();
+        // The first value opens the next page, and then it is known how many can be taken at once.
+        let batch = match left_of_page {
+            0 => 1,
+            left => left.min(current.batch.load(Ordering::Relaxed) as u64),
+        };
+        let read = caught(|| reader.read_records(batch as usize, Some(&mut levels), None, &mut values));
+        let (count, present, _) = read?;
+        if left_of_page == 0 {
+            left_of_page = current.values.load(Ordering::Relaxed);
+        }
+        left_of_page = left_of_page.saturating_sub(count as u64);
+        done += count as u64;
+        let is_sound = present == values.len() && (max_level == 0 || levels.len() == count);
+        if count == 0 || !is_sound {
+            return Err(PageFault::Corrupt(format!("ends after {done} of {rows} rows")));
+        }
+        let mut present = values.iter();
+        for row in 0..count {
+            let value = match levels.get(row) {
+                Some(level) if *level < max_level => None,
+                _ => match present.next() {
+                    Some(value) => Some(value),
+                    None => return Err(PageFault::Corrupt(format!("ends after {done} of {rows} rows"))),
+                },
+            };
+            if !each(value) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The digits of bytes, with dashes before those places.
+fn hex<'a>(bytes: &[u8], dashes: &[usize], text: &'a mut Vec<u8>) -> &'a [u8] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    text.clear();
+    for (place, byte) in bytes.iter().enumerate() {
+        if dashes.contains(&place) {
+            text.push(b'-');
+        }
+        text.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    text
+}
+
+fn digits(number: impl std::fmt::Display, text: &mut Vec<u8>) -> &[u8] {
+    text.clear();
+    write!(text, "{number}").expect("a Vec takes what is written");
+    text
+}

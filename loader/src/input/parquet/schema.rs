@@ -1,0 +1,120 @@
+//! Which column of a file is meant, and how its values become the text of ids.
+
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
+use rtad::device::IdKind;
+
+use super::super::{Column, csv, member};
+use super::Fault;
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The bytes of an id as it is written.
+    Text,
+    /// A number, which stands for its digits.
+    Digits { signed: bool },
+    /// The 16 bytes of an md5, which stand for its 32 digits.
+    Digest,
+    /// 16 bytes that are written as a UUID.
+    Uuid,
+}
+
+/// A column that is read.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// Among all that have values.
+    pub(super) index: usize,
+    pub(super) form: Form,
+}
+
+/// The columns that were asked for, in that order.
+pub(super) fn find(schema: &SchemaDescriptor, columns: &[Column]) -> Result<Vec<Leaf>, Fault> {
+    columns.iter().map(|column| find_one(schema, column)).collect()
+}
+
+fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, Fault> {
+    let path = member::path(&column.name);
+    let named = |index: &usize| schema.column(*index).path().parts() == path;
+    let mut found = (0..schema.num_columns()).filter(named);
+    match (found.next(), found.next()) {
+        (Some(index), None) => {
+            let descriptor = schema.column(index);
+            let form = form(&descriptor, column.kind).map_err(|found| refused(column, found))?;
+            Ok(Leaf { index, form })
+        }
+        (Some(_), Some(_)) => Err(Fault::ColumnTwice { column: column.name.clone() }),
+        (None, _) => {
+            let inside = (0..schema.num_columns())
+                .find(|index| schema.column(*index).path().parts().starts_with(&path));
+            match inside {
+                // A list or a map has a group inside that repeats.
+                Some(index) if schema.column(index).max_rep_level() > 0 => {
+                    Err(refused(column, "a list or a map".to_owned()))
+                }
+                Some(index) => {
+                    let member = schema.column(index).path().parts().join(".");
+                    Err(refused(column, format!("a group of columns, such as {member:?}")))
+                }
+                None => Err(Fault::Column { column: column.name.clone(), found: names(schema) }),
+            }
+        }
+    }
+}
+
+fn refused(column: &Column, found: String) -> Fault {
+    Fault::ColumnType { column: column.name.clone(), found }
+}
+
+/// How values of this type are read, or what it is called.
+fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
+    let (physical, logical) = (column.physical_type(), column.logical_type_ref());
+    if column.max_rep_level() > 0
+        || column.self_type().get_basic_info().has_repetition()
+            && column.self_type().get_basic_info().repetition() == Repetition::REPEATED
+    {
+        return Err("in a list or a map".to_owned());
+    }
+    let called = || match logical {
+        Some(logical) => format!("{physical} ({logical:?})"),
+        None => match column.converted_type() {
+            ConvertedType::NONE => physical.to_string(),
+            converted => format!("{physical} ({converted})"),
+        },
+    };
+    use ConvertedType as C;
+    let is_text = matches!(
+        logical,
+        None | Some(LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Unknown)
+    ) && matches!(column.converted_type(), C::NONE | C::UTF8 | C::ENUM | C::JSON);
+    let signed = match (logical, column.converted_type()) {
+        (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
+        (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => Some(false),
+        (None, C::NONE | C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64) => Some(true),
+        _ => None,
+    };
+    match (physical, signed) {
+        (Type::INT32 | Type::INT64, Some(signed)) => Ok(Form::Digits { signed }),
+        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() < 1 => Err(called()),
+        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() == 16 => match logical {
+            None if kind == IdKind::Md5 && column.converted_type() == C::NONE => Ok(Form::Digest),
+            Some(LogicalType::Uuid) if kind == IdKind::Md5 => Ok(Form::Digest),
+            Some(LogicalType::Uuid) => Ok(Form::Uuid),
+            _ if is_text => Ok(Form::Text),
+            _ => Err(called()),
+        },
+        (Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY, _) if is_text => Ok(Form::Text),
+        _ => Err(called()),
+    }
+}
+
+fn names(schema: &SchemaDescriptor) -> String {
+    /// A table may have thousands.
+    const MOST: usize = 50;
+    let name = |index| csv::shown(&schema.column(index).path().parts().join(".")).to_owned();
+    let mut names: Vec<_> = (0..schema.num_columns().min(MOST)).map(name).collect();
+    if schema.num_columns() > MOST {
+        names.push(format!("and {} more", schema.num_columns() - MOST));
+    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

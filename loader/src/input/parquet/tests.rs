@@ -1,0 +1,206 @@
+//! Files of every sort, whole and damaged. They are written by the `parquet` crate, some headers by hand.
+
+mod hostile;
+mod write;
+
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::WriterVersion;
+use rtad::device::IdKind;
+
+use super::super::{Block, Column, InputError, Pool, Rows};
+use super::access::Access;
+use super::{Fault, Reader};
+use write::{GROUPS, ROWS, Sort, idfa, md5, write};
+
+/// Row, column, text.
+type Cell = (u64, usize, String);
+
+fn columns(names: &[(&str, IdKind)]) -> Vec<Column> {
+    names.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: *kind }).collect()
+}
+
+fn all_columns() -> Vec<Column> {
+    columns(&[
+        ("idfa", IdKind::Idfa),
+        ("digest", IdKind::Md5),
+        ("imei", IdKind::Imei),
+        ("device.oaid", IdKind::Oaid),
+        ("short", IdKind::Openid),
+    ])
+}
+
+/// The cells of a file, and how many rows were counted.
+fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError> {
+    let mut cells = Vec::new();
+    let mut counted = 0;
+    let send = |block: Block| {
+        let Rows::Cells { values, rows } = block.rows else { panic!("cells come as cells") };
+        counted += rows;
+        let mut start = 0;
+        for value in values {
+            assert!(!value.missing);
+            let text = &block.bytes[start..value.end];
+            start = value.end;
+            cells.push((value.line, value.column, String::from_utf8_lossy(text).into_owned()));
+        }
+        true
+    };
+    let access = Arc::new(Access::Memory(bytes.to_vec()));
+    Reader { name: "file".to_owned(), access, columns }.read(0, &Pool::default(), send)?;
+    cells.sort();
+    Ok((cells, counted))
+}
+
+fn expected() -> Vec<Cell> {
+    let rows = (ROWS * GROUPS) as u64;
+    let mut cells = Vec::new();
+    for row in 0..rows {
+        let is_null = row % 7 == 3;
+        let or_null = |text: String| if is_null { String::new() } else { text };
+        cells.push((row + 1, 0, or_null(idfa(row))));
+        cells.push((row + 1, 1, md5(row)));
+        cells.push((row + 1, 2, or_null(format!("{}", 860_000_000_000_000 + row))));
+        cells.push((row + 1, 3, or_null(format!("oaid-{row}"))));
+        cells.push((row + 1, 4, format!("{}", u32::MAX - row as u32)));
+    }
+    cells
+}
+
+fn sorts() -> Vec<Sort> {
+    let compressions = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::BROTLI(Default::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ];
+    let texts = [
+        None,
+        Some((Encoding::PLAIN, Encoding::PLAIN)),
+        Some((Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::BYTE_STREAM_SPLIT)),
+        Some((Encoding::DELTA_BYTE_ARRAY, Encoding::DELTA_BINARY_PACKED)),
+    ];
+    let mut sorts = Vec::new();
+    for compression in compressions {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            sorts.extend(texts.map(|encodings| Sort { compression, version, encodings }));
+        }
+    }
+    sorts
+}
+
+#[test]
+fn every_encoding_compression_and_page_version_is_read() {
+    for sort in sorts() {
+        let file = write(&sort);
+        let (cells, rows) = read(&file, &all_columns()).unwrap_or_else(|error| panic!("{sort:?}: {error:?}"));
+        assert_eq!(rows as usize, ROWS * GROUPS, "{sort:?}");
+        assert!(cells == expected(), "{sort:?}");
+        // Only one, and any order.
+        let (cells, _) = read(&file, &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)])).unwrap();
+        assert_eq!(cells[0], (1, 0, u32::MAX.to_string()));
+        assert_eq!(cells[1], (1, 1, idfa(0)));
+    }
+}
+
+#[test]
+fn a_column_that_cannot_be_read_is_named_with_its_type() {
+    let file = write(&sorts()[0]);
+    for (name, says) in [
+        ("score", "column \"score\" is DOUBLE; accepted: text,"),
+        ("tags", "column \"tags\" is a list or a map;"),
+        ("tags.list.element", "column \"tags.list.element\" is in a list or a map;"),
+        ("device", "column \"device\" is a group of columns, such as \"device.oaid\";"),
+        ("when", "column \"when\" is INT64 (Timestamp"),
+        (
+            "nothing",
+            "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, when, score,",
+        ),
+        ("device\\.oaid", "has no column"),
+    ] {
+        let Err(InputError::Parquet { source, .. }) = read(&file, &columns(&[(name, IdKind::Oaid)])) else {
+            panic!("{name} is read");
+        };
+        assert!(source.to_string().starts_with(says), "{name}: {source}");
+    }
+    // Of any other kind 16 bytes are text.
+    let (cells, _) = read(&file, &columns(&[("digest", IdKind::Openid)])).unwrap();
+    assert_ne!(cells[0].2.len(), 32);
+}
+
+#[test]
+fn what_is_no_parquet_file_says_so() {
+    let file = write(&sorts()[0]);
+    let mut encrypted = file.clone();
+    encrypted[..4].copy_from_slice(b"PARE");
+    let mut long = file.clone();
+    let end = long.len() - 8;
+    long[end..end + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    for (bytes, says) in [
+        (&b""[..], "it is too short"),
+        (b"PAR1PAR1", "it is too short"),
+        (b"id\n1234567890\n", "it does not begin as one"),
+        (&encrypted, "it is encrypted"),
+        (&long, "its metadata would be longer than the file"),
+        (&file[..file.len() - 1], "it does not end as one"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0", "it is compressed as a whole; unpack it first"),
+    ] {
+        match read(bytes, &all_columns()) {
+            Err(InputError::Parquet { source: Fault::Foreign { reason }, .. }) => assert_eq!(reason, says),
+            other => panic!("{says}: {other:?}"),
+        }
+    }
+}
+
+/// A damaged file is read, if the damage is in what nobody asked for or in an id's own bytes, or refused: nothing else.
+fn check(damaged: &[u8], what: &str) -> bool {
+    match read(damaged, &all_columns()) {
+        Ok((cells, _)) => {
+            assert!(cells.len() <= 10 * ROWS * GROUPS, "{what}: {} cells", cells.len());
+            true
+        }
+        Err(InputError::Parquet { source, .. }) => {
+            let text = source.to_string();
+            assert!(!text.contains('\n') && !text.ends_with('.'), "{what}: {text}");
+            false
+        }
+        Err(other) => panic!("{what}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_refused() {
+    for sort in sorts().iter().step_by(5) {
+        let file = write(sort);
+        for len in 0..file.len() {
+            assert!(!check(&file[..len], &format!("{sort:?} cut after {len}")));
+        }
+        // And one with a hole, or something put in.
+        for at in (4..file.len()).step_by(29) {
+            check(&[&file[..at], &file[at + 1..]].concat(), &format!("{sort:?} without byte {at}"));
+            check(&[&file[..at], &[0xff; 3], &file[at..]].concat(), &format!("{sort:?} with more at {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_or_another_value_and_never_a_panic() {
+    let (mut flips, mut refused) = (0, 0);
+    for (number, sort) in sorts().iter().enumerate() {
+        let file = write(sort);
+        // Every byte of some, and every so often of the others: all combinations come up.
+        let step = if number % 11 == 0 { 1 } else { 7 };
+        for at in (number % 7..file.len()).step_by(step) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1 << ((at * 5 + number) % 8);
+            flips += 1;
+            refused += usize::from(!check(&damaged, &format!("{sort:?} flipped at {at}")));
+        }
+    }
+    assert!(flips > 20_000, "{flips}");
+    assert!(refused > flips / 20, "{refused} of {flips} were noticed");
+}
