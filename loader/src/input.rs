@@ -76,7 +76,8 @@ pub(crate) enum InputError {
     #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
     RowWithoutEnd { input: String, line: u64 },
     #[error(
-        "no row of {rows} has a member {column:?}; members of members are parted by dots, as in device.idfa"
+        "no row of {rows} has a member {column:?}; device.idfa is a member of a member, device\\.idfa one whose name \
+         has a dot"
     )]
     NoMember { column: String, rows: u64 },
     #[error("input {input}")]

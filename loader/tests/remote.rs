@@ -139,6 +139,20 @@ fn every_command_works_on_every_store() {
     }
 }
 
+/// What a store holds is no dump, but its lines can be counted.
+#[test]
+fn an_object_of_a_bucket_is_an_input() {
+    for place in Place::all("input") {
+        place.build(&ids(IdKind::Md5, 0..1000));
+        let dry = "--audience b --dry-run --allow-empty --max-reject-ratio 1 --json";
+        let read = |file: &str| place.run("build", &format!("{dry} {}/a/{file}", place.store));
+        assert_eq!(read("CURRENT").json()["rows"], 8);
+        let is_remote = place.store.contains("://");
+        read("NOTHING")
+            .fails(if is_remote { 5 } else { 3 }, if is_remote { "does not exist" } else { "no such file" });
+    }
+}
+
 #[test]
 fn what_is_signed_is_verified_on_every_store() {
     for place in Place::all("signed") {

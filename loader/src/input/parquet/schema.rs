@@ -1,6 +1,6 @@
 //! Which column of a file is meant, and how its values become the text of ids.
 
-use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
+use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 use rtad::device::IdKind;
 
@@ -69,14 +69,15 @@ fn refused(column: &Column, found: String) -> Fault {
 /// How values of this type are read, or what it is called.
 fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
     let (physical, logical) = (column.physical_type(), column.logical_type_ref());
-    if column.max_rep_level() > 0
-        || column.self_type().get_basic_info().has_repetition()
-            && column.self_type().get_basic_info().repetition() == Repetition::REPEATED
-    {
+    if column.max_rep_level() > 0 {
         return Err("in a list or a map".to_owned());
     }
     let called = || match logical {
-        Some(logical) => format!("{physical} ({logical:?})"),
+        // Its name, without what it is made of.
+        Some(logical) => {
+            let logical = format!("{logical:?}");
+            format!("{physical} ({})", logical.split('(').next().unwrap_or_default())
+        }
         None => match column.converted_type() {
             ConvertedType::NONE => physical.to_string(),
             converted => format!("{physical} ({converted})"),

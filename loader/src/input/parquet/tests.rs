@@ -115,7 +115,7 @@ fn a_column_that_cannot_be_read_is_named_with_its_type() {
         ("tags", "column \"tags\" is a list or a map;"),
         ("tags.list.element", "column \"tags.list.element\" is in a list or a map;"),
         ("device", "column \"device\" is a group of columns, such as \"device.oaid\";"),
-        ("when", "column \"when\" is INT64 (Timestamp"),
+        ("when", "column \"when\" is INT64 (Timestamp);"),
         (
             "nothing",
             "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, when, score,",
@@ -154,6 +154,19 @@ fn what_is_no_parquet_file_says_so() {
             other => panic!("{says}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn a_file_that_shrinks_is_not_the_parser_s_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let bytes = write(&sorts()[0]);
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let access = Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
+    let columns = all_columns();
+    let reader = Reader { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
+    let read = reader.read(0, &Pool::default(), |_| true);
+    assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }
 
 /// A damaged file is read, if the damage is in what nobody asked for or in an id's own bytes, or refused: nothing else.

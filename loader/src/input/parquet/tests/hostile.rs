@@ -124,6 +124,20 @@ fn a_page_is_as_large_as_it_says_and_no_larger_than_the_bound() {
     }
 }
 
+#[test]
+fn a_checksum_is_checked_if_there_is_one() {
+    let mut crc = flate2::Crc::new();
+    crc.update(&[0; 8]);
+    let page = |sum: u32| {
+        let mut head = numbers(&[0, 8, 8, (sum as i32).into()]);
+        head.pop();
+        [head, vec![0x1c], numbers(&[2, 0, 3, 3]), vec![0], vec![0; 8]].concat()
+    };
+    assert_eq!(first(page(crc.sum()), Codec::None), Ok(2));
+    let wrong = first(page(crc.sum() ^ 1), Codec::None).unwrap_err();
+    assert_eq!(wrong, "has a page whose checksum is wrong");
+}
+
 /// A run in blocks of 128, four of 32 each: how many numbers it says it has, and its blocks.
 fn run(count: u64, blocks: &[&[u8]]) -> Vec<u8> {
     [varint(128), varint(4), varint(count), zigzag(7), blocks.concat()].concat()
