@@ -7,6 +7,7 @@ mod diff;
 mod gc;
 mod input_args;
 mod inspect;
+mod job;
 mod list;
 mod plan;
 mod query;
@@ -30,10 +31,12 @@ use rtad::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
 use rtad::store::{Store, StoreError};
 
 use crate::exit::ExitStatus;
+use crate::frames::FrameError;
 use crate::input::{InputError, RejectError};
 use crate::progress::Progress;
 use crate::sign::SignError;
 use build::GateError;
+use job::JobError;
 use trust_args::{SignArgs, TrustArgs};
 
 /// Turns device-id dumps into rtad snapshots and publishes them.
@@ -52,6 +55,11 @@ const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad i
 #[derive(Debug, Subcommand)]
 enum Command {
     Build(build::BuildArgs),
+    Begin(job::BeginArgs),
+    Keys(job::KeysArgs),
+    Distinct(job::DistinctArgs),
+    Chunk(job::ChunkArgs),
+    Publish(job::PublishArgs),
     Append(append::AppendArgs),
     Remove(append::RemoveArgs),
     Plan(plan::PlanArgs),
@@ -71,6 +79,11 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {
         Command::Build(args) => build::run(args, output),
+        Command::Begin(args) => job::begin(&args, output),
+        Command::Keys(args) => job::keys(&args, output),
+        Command::Distinct(args) => job::distinct(&args, output),
+        Command::Chunk(args) => job::chunk(&args, output),
+        Command::Publish(args) => job::publish(&args, output),
         Command::Append(args) => append::append(args, output),
         Command::Remove(args) => append::remove(args, output),
         Command::Plan(args) => plan::run(&args, output),
@@ -261,6 +274,22 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Gate(#[from] GateError),
     #[error(transparent)]
+    Frames(#[from] FrameError),
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error("--changes {path}: could not write it")]
+    Changes {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("--report {path}: could not write it")]
+    Report {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
     Verify(#[from] verify::VerifyError),
     #[error(
         "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
@@ -351,11 +380,14 @@ impl CommandError {
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
             Self::Rejects(_)
             | Self::Output(_)
+            | Self::Changes { .. }
+            | Self::Report { .. }
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain
             | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
             Self::Input(InputError::Fetch { .. })
+            | Self::Job(JobError::NotThere { .. })
             | Self::Gate(GateError::Blind { .. })
             | Self::LaterManifest(_)
             | Self::Store(_)
@@ -363,6 +395,8 @@ impl CommandError {
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,
             // The input, also by what it comes to.
             Self::Input(_)
+            | Self::Frames(_)
+            | Self::Job(_)
             | Self::Follow(_)
             | Self::TooManyRejects { .. }
             | Self::Empty { .. }

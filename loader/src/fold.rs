@@ -26,9 +26,14 @@ impl Fold {
         Ok(Self { folded: base.folded(), added, removed })
     }
 
-    /// Members besides the input's.
+    /// Members besides the input's. In order.
     pub(crate) fn added(&self) -> &[DeviceKey] {
         &self.added
+    }
+
+    /// No members, whatever the input says. In order.
+    pub(crate) fn removed(&self) -> &[DeviceKey] {
+        self.removed.as_deref().unwrap_or_default()
     }
 
     /// Whether the key is no member whatever the input says.

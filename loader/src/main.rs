@@ -7,6 +7,7 @@
 mod commands;
 mod exit;
 mod fold;
+mod frames;
 mod input;
 mod partition;
 mod progress;

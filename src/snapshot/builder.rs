@@ -3,6 +3,8 @@
 //! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same bytes, whatever the order
 //! they were read in, the number of threads or the time of day. That is what lets unchanged chunks be shared.
 
+use serde::{Deserialize, Serialize};
+
 use super::chunk::{ChunkEntry, HEADER_BYTES, encode_prefix, file_prefix_bytes};
 use super::manifest::{BuildReport, Description, FillRatio, Manifest};
 use super::name::{AudienceName, Digest};
@@ -42,11 +44,15 @@ pub struct BuiltChunk {
     pub entry: ChunkEntry,
     /// The file's bytes.
     pub bytes: Vec<u8>,
-    stats: FillStats,
+    /// What the manifest says of its filters, together with those of the other chunks.
+    pub stats: FillStats,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct FillStats {
+/// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks' sums. Can be written down and
+/// read again, for a manifest that is made elsewhere than its chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FillStats {
     min: f64,
     max: f64,
     sum: f64,
@@ -115,8 +121,12 @@ impl BuiltChunk {
     }
 }
 
-/// The shards of a chunk's file, each with its count of keys and its filter. The file must have been verified.
-fn shards_of<'a>(
+/// The shards of a chunk's file in their order, each with its count of keys and its filter, which is empty if there are none.
+///
+/// # Panics
+///
+/// If the file is not that of a verified chunk.
+pub fn shards_of<'a>(
     spec: &'a FilterSpec,
     entry: &ChunkEntry,
     file: &'a [u8],
@@ -207,7 +217,12 @@ impl ManifestBuilder {
 
     /// Adds a chunk; its bytes are not kept.
     pub fn add(&mut self, chunk: &BuiltChunk) {
-        self.chunks.push((chunk.entry.clone(), chunk.stats));
+        self.add_entry(chunk.entry.clone(), chunk.stats);
+    }
+
+    /// Adds a chunk that was built elsewhere.
+    pub fn add_entry(&mut self, entry: ChunkEntry, stats: FillStats) {
+        self.chunks.push((entry, stats));
     }
 
     /// The manifest of `generation`. The statistics are summed in shard order, so that they too are the same each time.

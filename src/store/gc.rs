@@ -347,7 +347,7 @@ impl Publication<'_> {
     }
 }
 
-fn chunks_path(audience: &AudienceName) -> Path {
+pub(super) fn chunks_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("chunks")
 }
 

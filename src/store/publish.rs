@@ -12,25 +12,21 @@
 //! has written anything. In an object store `CURRENT` is put on the condition that it is what it was: the second loader loses
 //! there. What a gc may have removed meanwhile is looked at between the manifest and `CURRENT`.
 
+mod chunks;
 mod lock;
 mod rollback;
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::time::{Duration, SystemTime};
 
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
+use object_store::{ObjectStoreExt, PutMode};
 
 use super::trust::signature_path;
-use super::{Live, Store, StoreError, chunk_path, manifest_path};
+use super::{Live, Store, StoreError, manifest_path};
 use crate::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, Current, DeltaEntry, Digest, Folded, Manifest, State,
 };
-
-/// A chunk that is not of the live generation and older than this is written again. Half of gc's usual `--min-age`, so that
-/// the rest of the publish has the other half.
-const FRESH: Duration = Duration::from_secs(30 * 60);
 
 /// So often `CURRENT` is written again because deltas were published just then.
 const MAX_TRIES: u32 = 100;
@@ -39,18 +35,23 @@ const MAX_TRIES: u32 = 100;
 #[derive(Debug, Clone)]
 pub struct Base {
     audience: AudienceName,
-    live: Option<Live>,
+    current: Option<Current>,
 }
 
 impl Base {
+    /// A base that was noted in another process; what it was then is known by its `CURRENT`.
+    pub const fn noted(audience: AudienceName, current: Option<Current>) -> Self {
+        Self { audience, current }
+    }
+
     /// The audience that is to be published.
     pub const fn audience(&self) -> &AudienceName {
         &self.audience
     }
 
     /// The live `CURRENT`, if there was one.
-    pub fn current(&self) -> Option<&Current> {
-        self.live.as_ref().map(|live| &live.current)
+    pub const fn current(&self) -> Option<&Current> {
+        self.current.as_ref()
     }
 
     /// What a build that takes up these deltas says of itself; `None` if nothing was live.
@@ -60,12 +61,13 @@ impl Base {
 
     /// That nobody published a generation since. Deltas may have come: those are kept.
     fn is_live_still(&self, live: Option<&Live>) -> Result<(), StoreError> {
-        let published = |live: Option<&Live>| live.map_or(0, |live| live.current.published_sequence());
-        if published(live) == published(self.live.as_ref()) {
+        let published = |current: Option<&Current>| current.map_or(0, Current::published_sequence);
+        let live = live.map(|live| &live.current);
+        if published(live) == published(self.current()) {
             return Ok(());
         }
-        let now = live.map_or(0, |live| live.current.generation);
-        let then = self.live.as_ref().map_or(0, |live| live.current.generation);
+        let now = live.map_or(0, |current| current.generation);
+        let then = self.current().map_or(0, |current| current.generation);
         let reason = format!("generation {now} was published since this work began at generation {then}");
         Err(StoreError::Conflict { audience: self.audience.clone(), reason })
     }
@@ -112,7 +114,8 @@ impl Store {
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         // Here too, as reading the input may take an hour.
         self.writable()?;
-        Ok(Base { audience: audience.clone(), live: self.live(audience).await? })
+        let live = self.live(audience).await?;
+        Ok(Base::noted(audience.clone(), live.map(|live| live.current)))
     }
 
     /// Opens a publication over `base`. In a directory this makes the folders and takes the lock.
@@ -132,29 +135,8 @@ impl Store {
         let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
         // At the last number there is (a `CURRENT` that somebody tampered with), commit finds the manifest taken.
         let generation = published.max(named).saturating_add(1);
-        let safe_chunks = match &live {
-            // Of a deleted audience they are about to go.
-            Some(live) if !self.is_directory() && live.current.state != State::Deleted => {
-                self.chunks_of(&audience, &live.current).await?
-            }
-            _ => HashSet::new(),
-        };
+        let safe_chunks = self.safe_chunks(&audience, live.as_ref()).await?;
         Ok(Publication { store: self, base, generation, safe_chunks, _lock: lock })
-    }
-
-    /// The chunks of what is live. None if its manifest is refused, or gone: then what is published now makes it good.
-    async fn chunks_of(
-        &self,
-        audience: &AudienceName,
-        current: &Current,
-    ) -> Result<HashSet<Digest>, StoreError> {
-        match self.manifest(audience, current).await {
-            Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
-            Err(StoreError::NotFound { .. } | StoreError::Manifest { .. } | StoreError::Signature { .. }) => {
-                Ok(HashSet::new())
-            }
-            Err(error) => Err(error),
-        }
     }
 }
 
@@ -180,26 +162,7 @@ impl Publication<'_> {
     ///
     /// The store's own.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
-        let path = chunk_path(&self.base.audience, &chunk.entry);
-        let objects = self.store.objects(&path)?;
-        match objects.head(&path).await {
-            Ok(meta) if meta.size == chunk.entry.size_bytes => {
-                let held = match self.store.is_directory() {
-                    // Compared and not believed: a file that has rotted is made good by the next build.
-                    true => self.store.held(&path, &chunk.bytes).await?.is_some(),
-                    // An object store keeps checksums of its own, and comparing would fetch the whole snapshot. What has lain
-                    // there for long without being live is written again all the same: a gc may be about to remove it.
-                    false => self.safe_chunks.contains(&chunk.entry.digest) || is_fresh(&meta),
-                };
-                if held {
-                    return Ok(false);
-                }
-            }
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(source) => return Err(StoreError::backend("look up", &path, source)),
-        }
-        self.put(&path, chunk.bytes, PutMode::Overwrite).await?;
-        Ok(true)
+        self.store.put_unless_held(&self.base.audience, chunk, &self.safe_chunks).await
     }
 
     /// Writes a delta that the manifest is to name as its residual.
@@ -355,11 +318,4 @@ impl Publication<'_> {
     pub(super) fn conflict(&self, reason: String) -> StoreError {
         StoreError::Conflict { audience: self.base.audience.clone(), reason }
     }
-}
-
-/// Whether it was written so lately that no gc removes it before this publish is done. A wrong clock costs an upload, or a
-/// publish that has to be run again: what decides is looked at when the manifest is there (`store/gc.rs`).
-fn is_fresh(meta: &ObjectMeta) -> bool {
-    let age = SystemTime::now().duration_since(meta.last_modified.into());
-    age.is_ok_and(|age| age < FRESH)
 }

@@ -23,7 +23,7 @@ use crate::fold::Fold;
 use crate::input::{self, Counts, KeySink as _, Rejects};
 use crate::partition::{Distinct, Partitions};
 pub(crate) use gate::GateError;
-use gate::{Gate, GateArgs};
+pub(super) use gate::{Gate, GateArgs};
 use publish::Plan;
 use report::{BuildSummary, Changes};
 
@@ -177,7 +177,7 @@ pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), Comma
     Ok(())
 }
 
-fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
+pub(super) fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
     const LIFETIMES: std::ops::RangeInclusive<Duration> =
         Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
     let lifetime = humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));

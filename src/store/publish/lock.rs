@@ -34,6 +34,41 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Takes the audience's lock with others that write chunks ahead of their publication: it keeps out who would sweep their files
+    /// while they are being written. Held for one chunk; waits a while for a loader or a gc to end. `None` in an object store.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if it is held alone for long.
+    pub(in crate::store) async fn lock_shared(
+        &self,
+        audience: &AudienceName,
+    ) -> Result<Option<File>, StoreError> {
+        let Backend::Directory(root) = &self.backend else { return Ok(None) };
+        let folder = root.join(audience.as_str());
+        let begun = Instant::now();
+        loop {
+            let folder = folder.clone();
+            match blocking(move || try_lock_shared(&folder)).await {
+                Ok(Some(lock)) => return Ok(Some(lock)),
+                Ok(None) if begun.elapsed() < CURRENT_LOCK_TIMEOUT => {
+                    tokio::time::sleep(SHARED_LOCK_POLL).await;
+                }
+                Ok(None) => {
+                    let reason = "another loader is publishing this audience, or a gc is at work".to_owned();
+                    return Err(StoreError::Conflict { audience: audience.clone(), reason });
+                }
+                Err(error) => {
+                    let (path, source) = (audience.to_string(), error.into());
+                    return Err(StoreError::Backend { action: "lock", path, source });
+                }
+            }
+        }
+    }
+}
+
+const SHARED_LOCK_POLL: Duration = Duration::from_millis(50);
 /// For so long a writer waits for another to replace `CURRENT`, which takes milliseconds.
 const CURRENT_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const CURRENT_LOCK_POLL: Duration = Duration::from_millis(5);
@@ -75,12 +110,30 @@ impl Store {
 
 /// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
 fn lock_and_sweep(folder: &FilePath) -> io::Result<Option<File>> {
+    make_folder(folder)?;
+    take_and_sweep(folder, "LOCK", &["manifests", "chunks"])
+}
+
+fn make_folder(folder: &FilePath) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // object_store syncs what it makes below; that the folder is there at all is ours to make sure of.
     for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(parent)?.sync_all()?;
     }
-    take_and_sweep(folder, "LOCK", &["manifests", "chunks"])
+    Ok(())
+}
+
+/// Makes the audience's folder and shares its lock. `None`: it is held alone.
+fn try_lock_shared(folder: &FilePath) -> io::Result<Option<File>> {
+    make_folder(folder)?;
+    // Opened for reading too: some network file systems share a lock of such a file only.
+    let lock =
+        OpenOptions::new().create(true).read(true).write(true).truncate(false).open(folder.join("LOCK"))?;
+    match lock.try_lock_shared() {
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// Takes a lock, and removes what a killed writer that held it left half-written in these folders.

@@ -20,7 +20,7 @@ const FILL_MARGIN: f64 = 0.1;
 
 /// The limits, as they are set.
 #[derive(Debug, Args)]
-pub(super) struct GateArgs {
+pub(in super::super) struct GateArgs {
     /// Publish nothing if more than this fraction of the live generation's keys would be gone; 1 compares nothing
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
@@ -35,7 +35,7 @@ pub(super) struct GateArgs {
 
 /// The limits in effect, and what is live.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Gate {
+pub(in super::super) struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
     max_shrink: f64,
@@ -75,7 +75,7 @@ pub(crate) enum GateError {
 
 impl Gate {
     /// Looks at what is live. A first publish has nothing to shrink from.
-    pub(super) async fn open(
+    pub(in super::super) async fn open(
         args: &GateArgs,
         filter: &FilterSpec,
         fpr: f64,
@@ -106,7 +106,7 @@ impl Gate {
     }
 
     /// What was let through, for people.
-    pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    pub(in super::super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
             write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
@@ -136,7 +136,7 @@ impl Gate {
     }
 
     /// What can be said once the chunks are built.
-    pub(super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
+    pub(in super::super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });

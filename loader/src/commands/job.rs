@@ -1,0 +1,214 @@
+//! A build that is spread over many machines: the commands that an engine runs, and what they hand each other.
+//!
+//! ```text
+//! begin ──▶ job, and the keys that deltas changed
+//!   ids ──▶ keys ──▶ frames ══ dealt out by bucket ══▶ distinct ──▶ frames, and how many keys there are
+//!                    frames ══ dealt out by chunk ═══▶ chunk ─────▶ the store, and a line for
+//!                                                                   publish ──▶ manifest, CURRENT
+//! ```
+//!
+//! Which engine does it, and how often it tries a step, is its own affair: `keys` and `distinct` depend on nothing but their
+//! input, `chunk` writes under a name that is its content's digest, and only `publish`, which one process runs once, decides what is
+//! live. Each line that a step reports is that of one input; of a step that was tried twice one line counts. `publish` refuses what
+//! does not add up.
+
+mod begin;
+mod chunk;
+mod distinct;
+mod keys;
+mod lines;
+mod publish;
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::{AudienceName, Current, Digest, ManifestError};
+use rtad::store::Base;
+
+use super::UsageError;
+
+pub(super) use begin::{BeginArgs, run as begin};
+pub(super) use chunk::{ChunkArgs, run as chunk};
+pub(super) use distinct::{DistinctArgs, run as distinct};
+pub(super) use keys::{KeysArgs, run as keys};
+pub(super) use publish::{PublishArgs, run as publish};
+
+const FORMAT: &str = "rtad-job";
+const VERSION: u32 = 1;
+/// A `CURRENT` has 4 KiB at most.
+const MAX_JOB_BYTES: u64 = 64 << 10;
+
+/// What all steps of one build must agree on: what is built, and what was live when it began.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Job {
+    format: String,
+    version: u32,
+    audience: AudienceName,
+    filter: FilterFields,
+    target_fpr: f64,
+    /// `None` if nothing was live.
+    current: Option<Current>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilterFields {
+    kind: FilterKind,
+    hashes: u32,
+    millibits_per_key: u32,
+}
+
+impl Job {
+    fn new(base: &Base, filter: &FilterSpec, target_fpr: f64) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            audience: base.audience().clone(),
+            filter: FilterFields {
+                kind: filter.kind(),
+                hashes: filter.hashes(),
+                millibits_per_key: filter.millibits_per_key(),
+            },
+            target_fpr,
+            current: base.current().cloned(),
+        }
+    }
+
+    /// For the command line: the job itself, or a file that holds it.
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.trim_start().starts_with('{') {
+            return Self::from_json(text);
+        }
+        let read = std::fs::metadata(text).and_then(|meta| match meta.len() {
+            0..=MAX_JOB_BYTES => std::fs::read_to_string(text),
+            _ => Err(io::Error::other("is too large for a job")),
+        });
+        Self::from_json(&read.map_err(|error| format!("neither a job nor a file with one: {error}"))?)
+    }
+
+    fn from_json(text: &str) -> Result<Self, String> {
+        let job: Self = serde_json::from_str(text).map_err(|error| format!("not a job: {error}"))?;
+        if job.format != FORMAT {
+            return Err(format!("not a job: format is {:?}, expected {FORMAT:?}", job.format));
+        }
+        if job.version != VERSION {
+            let found = job.version;
+            return Err(format!(
+                "version is {found}, this rtad-loader knows {VERSION}: use one for all steps"
+            ));
+        }
+        FilterSpec::new(job.filter.kind, job.filter.hashes, job.filter.millibits_per_key)
+            .map_err(|error| error.to_string())?;
+        if let Some(current) = &job.current {
+            Current::parse(&current.to_bytes()).map_err(|error| format!("current: {error}"))?;
+        }
+        Ok(job)
+    }
+
+    fn filter(&self) -> FilterSpec {
+        let FilterFields { kind, hashes, millibits_per_key } = self.filter;
+        FilterSpec::new(kind, hashes, millibits_per_key).expect("looked at when it was read")
+    }
+
+    /// Tells jobs apart: what one has made is of no use to another.
+    fn id(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(self).expect("plain fields"))
+    }
+
+    fn base(&self) -> Base {
+        Base::noted(self.audience.clone(), self.current.clone())
+    }
+
+    /// Whether filters of this kind keep their rate with so many keys.
+    fn check_size(&self, keys: u64) -> Result<(), UsageError> {
+        let fpr = self.target_fpr;
+        let min_keys = FilterSpec::min_keys(self.filter.kind, fpr);
+        match keys > 0 && keys < min_keys {
+            true => Err(UsageError::TooFewKeys { fpr, keys, min_keys }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Steps that do not fit together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum JobError {
+    #[error("stdin: could not read it")]
+    Stdin(#[source] io::Error),
+    #[error("stdin: has {bytes} bytes, and a key has 16; was whoever wrote it stopped?")]
+    PartOfAKey { bytes: u64 },
+    #[error(
+        "stdin: has keys of chunk {one} and of chunk {other}, which are cut every {shards_per_chunk} shards; give each its own"
+    )]
+    TwoChunks { one: u32, other: u32, shards_per_chunk: u32 },
+    #[error(
+        "stdin: has frames that deltas changed, or of one bucket after a higher one; give what `rtad-loader distinct` writes"
+    )]
+    NotDistinct,
+    #[error("stdin: has {found} distinct keys, and --keys says that there are {keys} in all")]
+    TooManyKeys { found: u64, keys: u64 },
+    #[error("{input}: could not read it")]
+    Lines { input: String, source: io::Error },
+    #[error("{input}, line {line}: is not what `rtad-loader keys`, `distinct` or `chunk` writes")]
+    Line { input: String, line: u64, source: serde_json::Error },
+    #[error(
+        "chunk {chunk} is of another job; each job's chunks are of use to that job alone; nothing was published"
+    )]
+    OtherJob { chunk: u32 },
+    #[error(
+        "chunk {chunk} was cut for {found} keys, another for {expected}; give all steps one --keys; nothing was published"
+    )]
+    CutOtherwise { chunk: u32, found: u64, expected: u64 },
+    #[error("shards {first} to {last} are no chunk of {shards_per_chunk} shards; nothing was published")]
+    Uncut { first: u32, last: u32, shards_per_chunk: u32 },
+    #[error(
+        "chunk {chunk} came twice and differs: were its keys the same at every try? nothing was published"
+    )]
+    Differs { chunk: u32 },
+    #[error("the chunks make no manifest that could be read; nothing was published")]
+    Refused(#[source] ManifestError),
+    #[error("the chunks have {found} keys, and there are {expected} in all: {}; nothing was published",
+        if found < expected { "some chunk is missing" } else { "some key is in two" })]
+    NotWhole { found: u64, expected: u64 },
+    #[error(
+        "{missing} of {chunks} chunks are not in the store, {first} among them: run their steps again, and gc with a --min-age \
+         that is longer than a job takes; nothing was published"
+    )]
+    NotThere { missing: usize, chunks: usize, first: Digest },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_what_it_was_when_it_is_read_again() {
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        let current = Current::new(7, 3, b"a manifest", None);
+        let base = Base::noted("a".parse().unwrap(), Some(current));
+        let job = Job::new(&base, &filter, 0.0001);
+        let text = serde_json::to_string(&job).unwrap();
+        let again = Job::parse(&text).unwrap();
+        assert_eq!((again.id(), again.filter()), (job.id(), filter));
+        assert_eq!(again.base().folded(), base.folded());
+
+        let other = Job::new(&Base::noted("a".parse().unwrap(), None), &filter, 0.0001);
+        assert_ne!(other.id(), job.id());
+        for (from, to, reason) in [
+            ("\"version\":1,\"audience\"", "\"version\":2,\"audience\"", "use one for all steps"),
+            ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),
+            ("\"sequence\":7", "\"sequence\":0", "sequence"),
+            ("\"hashes\":10", "\"hashes\":99", "99 hashes"),
+            ("\"target_fpr\"", "\"fpr\"", "unknown field"),
+        ] {
+            assert!(text.contains(from), "{from} in {text}");
+            let refused = Job::parse(&text.replace(from, to)).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+        assert!(Job::parse("/no/such/file").unwrap_err().starts_with("neither a job nor a file"));
+    }
+}

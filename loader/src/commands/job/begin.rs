@@ -1,0 +1,64 @@
+//! `begin`: notes what a distributed build is over, and reads what it takes up besides its input.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use rtad::filter::{FilterKind, FilterSpec};
+
+use super::super::{CommandError, Output, Target, UsageError, runtime};
+use super::Job;
+use crate::fold::Fold;
+use crate::frames::{self, Content};
+
+/// Begin a build that is spread over many machines: write the job that its other steps take, as JSON on stdout.
+///
+/// The job says what is live now. Devices that were appended or removed before stay so: their keys go to --changes, as frames
+/// that `rtad-loader distinct` is to be given with those of the input. What is appended from now on applies to the
+/// new generation. `rtad-loader publish` ends with exit code 6 if somebody else has published since.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(in super::super) struct BeginArgs {
+    #[command(flatten)]
+    target: Target,
+    /// False-positive rate to size the filters for, a fraction
+    #[arg(long, value_name = "P", default_value_t = 0.0001)]
+    fpr: f64,
+    /// Kind of filter: block512, classic
+    #[arg(long, value_name = "KIND", default_value = "block512")]
+    filter: FilterKind,
+    /// Where to write the keys that deltas and tombstones changed; readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    changes: PathBuf,
+}
+
+pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
+    let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
+    let store = args.target.open()?;
+    let (base, fold) = runtime()?.block_on(async {
+        let base = store.base(&args.target.audience).await?;
+        // Now, as `build` does it: a merge and a gc may remove these files while the job runs.
+        let fold = Fold::read(&store, &base).await?;
+        Ok::<_, CommandError>((base, fold))
+    })?;
+    let written = write_changes(args, &fold);
+    written.map_err(|source| CommandError::Changes { path: args.changes.display().to_string(), source })?;
+    let job = Job::new(&base, &filter, args.fpr);
+    output.data(&job, |job, out| {
+        serde_json::to_writer(&mut *out, job)?;
+        writeln!(out)
+    })
+}
+
+fn write_changes(args: &BeginArgs, fold: &Fold) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut out = BufWriter::new(options.open(&args.changes)?);
+    frames::write(&mut out, Content::Added, fold.added())?;
+    frames::write(&mut out, Content::Removed, fold.removed())?;
+    out.flush()
+}

@@ -1,0 +1,142 @@
+//! `chunk`: device keys in, a chunk in the store.
+//!
+//! May be tried any number of times, and several times at once: the same keys are the same bytes under the same name.
+
+use std::io::{self, Read, Write};
+
+use clap::Args;
+use serde::Serialize;
+
+use rtad::device::{DeviceKey, SHARDS};
+use rtad::filter::FilterSpec;
+use rtad::snapshot::{BuiltChunk, shards_per_chunk};
+use rtad::store::Store;
+
+use super::super::{CommandError, Output, runtime};
+use super::lines::{ChunkLine, Line};
+use super::{Job, JobError};
+use crate::frames::{self, Content};
+
+/// Build one chunk and put it into the store under its digest; a step of a build that is spread over many machines.
+///
+/// Reads the chunk's device keys on stdin: 16 bytes each, back to back, in any order, also more than once. Prints one line of JSON for
+/// `rtad-loader publish`; nothing if there are no keys. Where chunks are cut depends on --keys and the filters alone; --cut says where. Holds
+/// 16 bytes for each key that it is given, and the chunk (some 16 MiB) twice: 150 MB if no key is given twice.
+///
+/// Does no harm if it is tried again, or run several times at once. What it puts is of no consequence before `rtad-loader publish`.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(in super::super) struct ChunkArgs {
+    /// Where snapshots are published, as of `rtad-loader build`
+    #[arg(long, value_name = "URL", required_unless_present = "cut")]
+    store: Option<String>,
+    /// What `rtad-loader begin` has printed: itself, or a file that holds it
+    #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
+    job: Job,
+    /// Distinct keys of the whole audience: the sum of `keys` over what `rtad-loader distinct` has reported
+    #[arg(long, value_name = "TOTAL")]
+    keys: u64,
+    /// Read what `rtad-loader distinct` has written, of any number of chunks, and build each; a line for each
+    #[arg(long)]
+    frames: bool,
+    /// Read nothing; print how many neighbouring shards share a chunk, and how many chunks there are at most
+    #[arg(long, conflicts_with = "frames")]
+    cut: bool,
+}
+
+/// The JSON object of `chunk --cut`.
+#[derive(Debug, Serialize)]
+struct Cut {
+    shards_per_chunk: u32,
+    chunks: u32,
+}
+
+pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
+    args.job.check_size(args.keys)?;
+    let filter = args.job.filter();
+    let shards_per_chunk = shards_per_chunk(&filter, args.keys);
+    let (true, Some(url)) = (!args.cut, &args.store) else {
+        let cut = Cut { shards_per_chunk, chunks: SHARDS as u32 / shards_per_chunk };
+        return output.data(&cut, |cut, out| {
+            serde_json::to_writer(&mut *out, cut)?;
+            writeln!(out)
+        });
+    };
+    let builder = Builder { store: Store::open(url)?, runtime: runtime()?, filter, shards_per_chunk, args };
+    if args.frames { builder.all() } else { builder.one() }
+}
+
+/// What keys become chunks with.
+struct Builder<'a> {
+    store: Store,
+    runtime: tokio::runtime::Runtime,
+    filter: FilterSpec,
+    shards_per_chunk: u32,
+    args: &'a ChunkArgs,
+}
+
+impl Builder<'_> {
+    /// The chunk whose keys all of stdin is.
+    fn one(&self) -> Result<(), CommandError> {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(JobError::Stdin)?;
+        let (whole, rest) = bytes.as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(JobError::PartOfAKey { bytes: bytes.len() as u64 }.into());
+        }
+        let mut keys: Vec<_> = whole.iter().map(|key| DeviceKey::from_bytes(*key)).collect();
+        drop(bytes);
+        keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
+        keys.dedup();
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(()) };
+        let (one, other) = (self.chunk_of(first), self.chunk_of(last));
+        if one != other {
+            let shards_per_chunk = self.shards_per_chunk;
+            return Err(JobError::TwoChunks { one, other, shards_per_chunk }.into());
+        }
+        self.build(&keys)
+    }
+
+    /// Chunk after chunk, as the frames of all buckets come in order.
+    fn all(&self) -> Result<(), CommandError> {
+        let (mut keys, mut built) = (Vec::<DeviceKey>::new(), Ok(()));
+        frames::read("stdin", io::stdin().lock(), |_, content, found| {
+            if built.is_err() {
+                return;
+            }
+            let is_next = keys.last().is_none_or(|last| *last < found[0]) && found.is_sorted_by(|a, b| a < b);
+            if content != Content::Ids || !is_next {
+                built = Err(JobError::NotDistinct.into());
+                return;
+            }
+            if keys.first().is_some_and(|first| self.chunk_of(first) != self.chunk_of(&found[0])) {
+                built = self.build(&keys);
+                keys.clear();
+            }
+            keys.extend_from_slice(found);
+        })?;
+        built?;
+        if keys.is_empty() { Ok(()) } else { self.build(&keys) }
+    }
+
+    fn chunk_of(&self, key: &DeviceKey) -> u32 {
+        u32::from(key.shard()) / self.shards_per_chunk
+    }
+
+    /// Builds, puts and reports the chunk of these keys, which are sorted and distinct.
+    fn build(&self, keys: &[DeviceKey]) -> Result<(), CommandError> {
+        let (found, all) = (keys.len() as u64, self.args.keys);
+        if found > all {
+            return Err(JobError::TooManyKeys { found, keys: all }.into());
+        }
+        let chunk = BuiltChunk::build(&self.filter, keys);
+        let (entry, stats) = (chunk.entry.clone(), chunk.stats);
+        let job = &self.args.job;
+        let written = self.runtime.block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
+        let line = Line::Chunk(ChunkLine { job: job.id(), keys: all, entry, stats, written });
+        let mut text = serde_json::to_vec(&line).expect("plain fields");
+        text.push(b'\n');
+        let mut out = io::stdout().lock();
+        out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::Output)
+    }
+}

@@ -1,0 +1,117 @@
+//! `distinct`: the keys of a part of all shards, each once, with what deltas changed.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use rtad::device::DeviceKey;
+
+use super::super::{CommandError, Output};
+use super::lines::{self, DistinctLine, Line};
+use crate::frames::{self, BUCKETS, Content};
+
+/// Make the keys of frames distinct; a step of a build that is spread over many machines.
+///
+/// Reads frames in any order on stdin: those of `rtad-loader keys --frames`, and those that `rtad-loader begin --changes` wrote. Writes
+/// frames, sorted, each key once, with those that deltas added and without those that deltas and tombstones removed: the sum of `keys`
+/// over all parts is what `rtad-loader chunk --keys` is to be given. It must be given all frames of a bucket at once.
+///
+/// How many keys there are goes to stderr as one line of JSON, or to --report. Holds 16 bytes in memory for each key that it is given,
+/// duplicates included, and up to as much again while that grows.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(in super::super) struct DistinctArgs {
+    /// Pass over all buckets but those of part J (from 0) of N, such as 3/16; N is a power of two up to 4096
+    #[arg(long, value_name = "J/N", default_value = "0/1")]
+    part: Part,
+    /// Write the keys alone, without the frames' headers
+    #[arg(long)]
+    bare: bool,
+    /// Where to report to, instead of stderr
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// A run of buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    first: u32,
+    buckets: u32,
+}
+
+impl FromStr for Part {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parsed: Option<(u32, u32)> =
+            text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+        match parsed {
+            Some((part, parts)) if parts.is_power_of_two() && parts <= BUCKETS && part < parts => {
+                let buckets = BUCKETS / parts;
+                Ok(Self { first: part * buckets, buckets })
+            }
+            _ => Err("accepted: J/N with N a power of two up to 4096, and J from 0 to N - 1"),
+        }
+    }
+}
+
+pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), CommandError> {
+    let (mut keys, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+    let progress = output.progress();
+    progress.phase("reading keys");
+    let stdin = io::stdin().lock();
+    frames::read("stdin", stdin, |bucket, content, found| {
+        if bucket.wrapping_sub(args.part.first) >= args.part.buckets {
+            return;
+        }
+        progress.add(found.len() as u64);
+        match content {
+            Content::Ids => keys.extend_from_slice(found),
+            Content::Added => added.extend_from_slice(found),
+            Content::Removed => removed.extend_from_slice(found),
+        }
+    })?;
+    progress.phase("sorting keys");
+    sort(&mut added);
+    sort(&mut removed);
+    let mut line = DistinctLine { added: added.len() as u64, ..DistinctLine::default() };
+    keys.append(&mut added);
+    sort(&mut keys);
+    line.found = keys.len() as u64;
+    if !removed.is_empty() {
+        keys.retain(|key| removed.binary_search(key).is_err());
+    }
+    line.keys = keys.len() as u64;
+    progress.phase("writing keys");
+    let mut out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
+    let written = match args.bare {
+        true => keys.iter().try_for_each(|key| out.write_all(key.as_bytes())),
+        false => frames::write(&mut out, Content::Ids, &keys),
+    };
+    written.and_then(|()| out.flush()).map_err(CommandError::Output)?;
+    drop(progress);
+    lines::report(&Line::Distinct(line), args.report.as_deref())
+}
+
+fn sort(keys: &mut Vec<DeviceKey>) {
+    // As numbers, keys compare in one step and in the same order as byte by byte.
+    keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
+    keys.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_runs_of_buckets() {
+        assert_eq!("0/1".parse(), Ok(Part { first: 0, buckets: 4096 }));
+        assert_eq!("15/16".parse(), Ok(Part { first: 3840, buckets: 256 }));
+        assert_eq!("4095/4096".parse(), Ok(Part { first: 4095, buckets: 1 }));
+        for refused in ["", "1", "1/1", "0/0", "0/3", "0/8192", "-1/4", "a/4"] {
+            assert!(refused.parse::<Part>().is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the steps report, as lines of JSON, for the next steps and for `publish`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use rtad::snapshot::{ChunkEntry, Digest, FillStats};
+
+use super::super::CommandError;
+use super::JobError;
+use crate::input::{Counts, Reason};
+
+/// One report of one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+pub(super) enum Line {
+    Keys(KeysLine),
+    Distinct(DistinctLine),
+    Chunk(ChunkLine),
+}
+
+/// What `keys` has read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeysLine {
+    pub(super) rows: u64,
+    pub(super) values: u64,
+    /// Those that came up before included.
+    pub(super) keys: u64,
+    /// By reason.
+    pub(super) rejected: BTreeMap<String, u64>,
+}
+
+/// What `distinct` has left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct DistinctLine {
+    /// Distinct keys, with those that were added, without those that were removed.
+    pub(super) keys: u64,
+    /// Before anything was removed.
+    pub(super) found: u64,
+    /// Keys that deltas added, those of the input included.
+    pub(super) added: u64,
+}
+
+/// What `chunk` has built.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ChunkLine {
+    pub(super) job: Digest,
+    /// For how many keys in all it was cut.
+    pub(super) keys: u64,
+    pub(super) entry: ChunkEntry,
+    pub(super) stats: FillStats,
+    /// Whether the store did not hold it already.
+    pub(super) written: bool,
+}
+
+impl KeysLine {
+    pub(super) fn of(counts: &Counts) -> Self {
+        let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
+        Self { rows: counts.rows, values: counts.values, keys: counts.keys, rejected: rejected.into() }
+    }
+
+    /// Values that are broken, as distinct from those that say "no id".
+    pub(super) fn malformed(&self) -> u64 {
+        let is_broken = |(reason, _): &(&String, &u64)| reason.as_str() != Reason::Blank.as_str();
+        self.rejected.iter().filter(is_broken).map(|(_, count)| count).sum()
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.values += other.values;
+        self.keys += other.keys;
+        for (reason, count) in &other.rejected {
+            *self.rejected.entry(reason.clone()).or_default() += count;
+        }
+    }
+}
+
+impl DistinctLine {
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.keys += other.keys;
+        self.found += other.found;
+        self.added += other.added;
+    }
+}
+
+/// Reports a step whose data went to stdout: to a file, or else to stderr.
+pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandError> {
+    let mut text = serde_json::to_vec(line).expect("plain fields");
+    text.push(b'\n');
+    let Some(file) = file else {
+        return io::stderr().lock().write_all(&text).map_err(CommandError::Output);
+    };
+    let failed = |source| CommandError::Report { path: file.display().to_string(), source };
+    std::fs::write(file, text).map_err(failed)
+}
+
+/// Reads the lines of files; `-` is stdin. Empty lines are passed over.
+pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(Line)) -> Result<(), JobError> {
+    for file in files {
+        let input = file.display().to_string();
+        let failed = |source| JobError::Lines { input: input.clone(), source };
+        let reader: Box<dyn BufRead> = match input.as_str() {
+            "-" => Box::new(io::stdin().lock()),
+            _ => Box::new(BufReader::new(File::open(file).map_err(failed)?)),
+        };
+        for (line, text) in (1..).zip(reader.lines()) {
+            let text = text.map_err(failed)?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let read = serde_json::from_str(&text);
+            take(read.map_err(|source| JobError::Line { input: input.clone(), line, source })?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! `publish`: the chunks of a job become a generation, if they are all there and good enough.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::snapshot::{BuildReport, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad::store::{Publication, Store};
+
+use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
+use super::super::trust_args::{SignArgs, TrustArgs};
+use super::super::{CommandError, Output, now_unix_seconds, runtime};
+use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
+use super::{Job, JobError};
+
+/// A dry run makes no generation; its manifest is never written.
+const NO_GENERATION: u64 = 0;
+
+/// Publish the chunks of a build that was spread over many machines: the last step, run once.
+///
+/// Takes the lines that `rtad-loader keys`, `distinct` and `chunk` have reported, in any order; a chunk's line may come several
+/// times. Nothing is published unless the chunks are of this job, cut alike, overlap nowhere, have all keys between them and are
+/// in the store. Of `keys` and `distinct` each step's line must come once; without those of `keys` nothing is known of malformed values.
+///
+/// Exit codes and limits are those of `rtad-loader build`.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(in super::super) struct PublishArgs {
+    /// Where snapshots are published, as of `rtad-loader build`
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// What `rtad-loader begin` has printed: itself, or a file that holds it
+    #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
+    job: Job,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    sign: SignArgs,
+    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
+    max_reject_ratio: f64,
+    /// Publish even if there is no chunk at all; over a generation that has keys also needs --max-shrink 1
+    #[arg(long)]
+    allow_empty: bool,
+    #[command(flatten)]
+    gate: GateArgs,
+    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+    expires: Option<Duration>,
+    /// Look at everything all the same, but write nothing to the store
+    #[arg(long)]
+    dry_run: bool,
+    /// Files of lines, or `-` for stdin
+    #[arg(required = true, value_name = "LINES")]
+    lines: Vec<PathBuf>,
+}
+
+/// All that the steps have reported.
+#[derive(Debug, Default)]
+struct Reported {
+    read: KeysLine,
+    distinct: DistinctLine,
+    /// Whether anything was said of how many keys there are, besides by chunks.
+    is_counted: bool,
+    /// By the number of its run of shards.
+    chunks: BTreeMap<u32, ChunkLine>,
+}
+
+pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
+    let job = &args.job;
+    let store = args.sign.signing(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
+    let reported = Reported::read(args)?;
+    reported.check(args)?;
+    let (base, filter) = (job.base(), job.filter());
+    let summary = runtime()?.block_on(async {
+        // First, as what follows compares with what was live.
+        let publication = if args.dry_run { None } else { Some(store.publish(base.clone()).await?) };
+        let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
+        let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
+        let manifest = reported.manifest(args, generation);
+        // What a line says is looked at as readers will look at it.
+        Manifest::parse(&manifest.to_bytes(), &job.audience, generation).map_err(JobError::Refused)?;
+        gate.check(&manifest)?;
+        if let Some(publication) = publication {
+            let missing = publication.missing(manifest.chunks()).await?;
+            if let Some(entry) = missing.first() {
+                let (missing, chunks, first) = (missing.len(), manifest.chunks().len(), entry.digest);
+                return Err(JobError::NotThere { missing, chunks, first }.into());
+            }
+            publication.commit(&manifest).await?;
+        }
+        Ok::<_, CommandError>(Summary::new(&manifest, &reported, gate, args.dry_run, store.signs()))
+    })?;
+    output.report(&summary, Summary::write_text)
+}
+
+impl Reported {
+    fn read(args: &PublishArgs) -> Result<Self, JobError> {
+        let (mut reported, job) = (Self::default(), args.job.id());
+        let (mut keys, mut wrong) = (None, None);
+        lines::read(&args.lines, |line| match line {
+            Line::Keys(line) => reported.read.add(&line),
+            Line::Distinct(line) => {
+                reported.distinct.add(&line);
+                reported.is_counted = true;
+            }
+            Line::Chunk(line) => {
+                let expected = *keys.get_or_insert(line.keys);
+                if let Err(error) = reported.take(args, line, job, expected) {
+                    wrong.get_or_insert(error);
+                }
+            }
+        })?;
+        wrong.map_or(Ok(reported), Err)
+    }
+
+    fn take(
+        &mut self,
+        args: &PublishArgs,
+        line: ChunkLine,
+        job: rtad::snapshot::Digest,
+        expected: u64,
+    ) -> Result<(), JobError> {
+        let shards_per_chunk = shards_per_chunk(&args.job.filter(), line.keys);
+        let first = line.entry.first_shard;
+        let last = first.saturating_add(line.entry.shard_count.saturating_sub(1));
+        let chunk = first / shards_per_chunk;
+        if line.job != job {
+            return Err(JobError::OtherJob { chunk });
+        }
+        if line.keys != expected {
+            return Err(JobError::CutOtherwise { chunk, found: line.keys, expected });
+        }
+        if last / shards_per_chunk != chunk || last > u32::from(u16::MAX) || line.entry.shard_count == 0 {
+            return Err(JobError::Uncut { first, last, shards_per_chunk });
+        }
+        match self.chunks.get_mut(&chunk) {
+            Some(held) if held.entry != line.entry || held.stats != line.stats => {
+                Err(JobError::Differs { chunk })
+            }
+            Some(held) => {
+                held.written |= line.written;
+                Ok(())
+            }
+            None => {
+                self.chunks.insert(chunk, line);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it is all there, and may be published.
+    fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
+        let (malformed, values) = (self.read.malformed(), self.read.values);
+        if malformed as f64 > args.max_reject_ratio * values as f64 {
+            let max_ratio = args.max_reject_ratio;
+            return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
+        }
+        let found = self.chunks.values().map(|line| line.entry.keys).sum();
+        let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
+        let expected = if self.is_counted { self.distinct.keys } else { cut_for };
+        for expected in [expected, cut_for] {
+            if found != expected {
+                return Err(JobError::NotWhole { found, expected }.into());
+            }
+        }
+        args.job.check_size(found)?;
+        if found == 0 && !args.allow_empty {
+            return Err(CommandError::Empty { rows: self.read.rows });
+        }
+        Ok(())
+    }
+
+    fn manifest(&self, args: &PublishArgs, generation: u64) -> Manifest {
+        let job = &args.job;
+        let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
+        for line in self.chunks.values() {
+            manifest.add_entry(line.entry.clone(), line.stats);
+        }
+        let build = BuildReport {
+            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
+            rows: self.read.rows,
+            duplicates: self.duplicates(),
+            rejected: self.read.rejected.values().sum(),
+        };
+        let now = now_unix_seconds();
+        let manifest = manifest.finish(job.audience.clone(), generation, now, build);
+        let manifest = match job.base().folded() {
+            Some(folded) => manifest.with_folded(folded),
+            None => manifest,
+        };
+        match args.expires {
+            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
+            None => manifest,
+        }
+    }
+
+    /// Keys that came up again.
+    fn duplicates(&self) -> u64 {
+        (self.read.keys + self.distinct.added).saturating_sub(self.distinct.found)
+    }
+}
+
+/// The JSON object of `publish --json`.
+#[derive(Debug, Serialize)]
+struct Summary {
+    audience: String,
+    /// None of a dry run.
+    generation: Option<u64>,
+    dry_run: bool,
+    signed: bool,
+    keys: u64,
+    rows: u64,
+    values: u64,
+    duplicates: u64,
+    rejected: BTreeMap<String, u64>,
+    added: u64,
+    removed: u64,
+    expected_fpr: f64,
+    size_bytes: u64,
+    chunks: usize,
+    chunks_written: usize,
+    expires_unix_seconds: Option<u64>,
+    gate: Gate,
+}
+
+impl Summary {
+    fn new(manifest: &Manifest, reported: &Reported, gate: Gate, dry_run: bool, signed: bool) -> Self {
+        let Reported { read, distinct, chunks, .. } = reported;
+        Self {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: (!dry_run).then_some(manifest.generation()),
+            dry_run,
+            signed: signed && !dry_run,
+            keys: manifest.keys(),
+            rows: read.rows,
+            values: read.values,
+            duplicates: reported.duplicates(),
+            rejected: read.rejected.clone(),
+            added: distinct.added,
+            removed: distinct.found.saturating_sub(distinct.keys),
+            expected_fpr: manifest.expected_fpr(),
+            size_bytes: manifest.size_bytes(),
+            chunks: chunks.len(),
+            chunks_written: chunks.values().filter(|line| line.written).count(),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            gate,
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.generation {
+            Some(generation) => {
+                let signed = if self.signed { ", signed" } else { "" };
+                writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
+            }
+            None => writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?,
+        }
+        let duplicates = HumanCount(self.duplicates);
+        writeln!(out, "  rows        {}", HumanCount(self.rows))?;
+        writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;
+        let rejected: Vec<_> = self.rejected.iter().map(|(why, count)| format!("{why} {count}")).collect();
+        if !rejected.is_empty() {
+            writeln!(out, "  rejected    {}", rejected.join(", "))?;
+        }
+        let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
+        writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
+        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
+        writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
+        self.gate.write_text(out)
+    }
+}
