@@ -3,6 +3,7 @@
 
 mod append;
 mod build;
+mod dedup;
 mod diff;
 mod gc;
 mod input_args;
@@ -62,6 +63,7 @@ enum Command {
     Publish(job::PublishArgs),
     Append(append::AppendArgs),
     Remove(append::RemoveArgs),
+    Dedup(dedup::DedupArgs),
     Plan(plan::PlanArgs),
     List(list::ListArgs),
     Inspect(inspect::InspectArgs),
@@ -86,6 +88,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Publish(args) => job::publish(&args, output),
         Command::Append(args) => append::append(args, output),
         Command::Remove(args) => append::remove(args, output),
+        Command::Dedup(args) => dedup::run(&args, output),
         Command::Plan(args) => plan::run(&args, output),
         Command::List(args) => list::run(args, output),
         Command::Inspect(args) => inspect::run(args, output),
@@ -317,6 +320,8 @@ pub(crate) enum CommandError {
          build a new one, or go back to one that has not"
     )]
     Expired { audience: AudienceName, generation: u64 },
+    #[error("no memory to remember more ids; --bloom remembers in as much as it is given")]
+    Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
     #[error("could not start")]
@@ -382,6 +387,7 @@ impl CommandError {
             | Self::Output(_)
             | Self::Changes { .. }
             | Self::Report { .. }
+            | Self::Memory(_)
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain

@@ -11,6 +11,7 @@ mod frames;
 mod input;
 mod partition;
 mod progress;
+mod seen;
 mod sign;
 
 use clap::Parser;

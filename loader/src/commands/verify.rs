@@ -25,6 +25,7 @@ use crate::input::{self, KeySink};
 use crate::progress::Progress;
 pub(super) use fill::FillSurvey;
 use probe::MeasuredFpr;
+pub(super) use probe::{random_key, wilson};
 
 /// A measured rate is refused when its whole interval lies above the expected one by more than this factor.
 const MAX_EXCESS: f64 = 1.1;

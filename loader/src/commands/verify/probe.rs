@@ -80,7 +80,7 @@ fn ask(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
 }
 
 /// Two steps of SplitMix64 (Steele, Lea and Flood 2014) from a seed of its own for each index.
-fn random_key(index: u64) -> DeviceKey {
+pub(in super::super) fn random_key(index: u64) -> DeviceKey {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |n: u64| {
         let z = n.wrapping_mul(STEP).wrapping_add(0x7261_6e64_6f6d_6b65);
@@ -92,7 +92,7 @@ fn random_key(index: u64) -> DeviceKey {
     DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
 }
 
-fn wilson(positives: u64, probes: u64) -> (f64, f64) {
+pub(in super::super) fn wilson(positives: u64, probes: u64) -> (f64, f64) {
     if probes == 0 {
         return (0.0, 1.0);
     }

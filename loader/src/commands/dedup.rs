@@ -1,0 +1,178 @@
+//! `dedup`: each id the first time it is seen, in the order of the input; and how many there are.
+//!
+//! Order is the point, so one thread reads and decides. What is remembered of an id is its device key (`seen.rs`).
+
+mod lines;
+mod report;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use rtad::device::DeviceKey;
+use rtad::filter::{FilterKind, FilterSpec};
+
+use super::input_args::InputArgs;
+use super::{CommandError, Output, UsageError};
+use crate::input::{self, Counts, KeySink, Layout};
+use crate::seen::{Bloom, Seen, Tables};
+use lines::LineKeys;
+use report::DedupReport;
+
+/// Write each id the first time it is seen, in the order of the input, and report how many there are.
+///
+/// Two ids are the same if their device keys are: an IDFA in lower case is the one in upper case. Written is what was read; of --format
+/// csv, and what else has columns, the md5 of the id. With --text lines are any text, and the same only if their bytes are. Rows without
+/// a usable id are counted, and not written. One thread: the order is that of the input.
+///
+/// Exact, unless --bloom: then an id that is new may be taken for one that was seen, as often as the report says; never the
+/// other way round. Exactly, an id costs some 23 bytes of memory (1.5 billion: 35 GB); with --bloom as much as it is given.
+///
+/// The report goes to stderr, or with --count to stdout; --json makes it a JSON object.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct DedupArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// Lines of any text, up to 64 KiB, instead of ids
+    #[arg(long, conflicts_with_all = ["id_kind", "format", "case", "blanks"])]
+    text: bool,
+    /// Write nothing but the report
+    #[arg(long)]
+    count: bool,
+    /// Remember by a Bloom filter; takes --expected, and --fpr or --bits-per-key with --hashes
+    #[arg(long, requires = "expected")]
+    bloom: bool,
+    /// Distinct ids that the filter is sized for
+    #[arg(long, value_name = "N", requires = "bloom")]
+    expected: Option<NonZeroU32>,
+    /// The filter's false-positive rate when it holds --expected ids, a fraction
+    #[arg(long, value_name = "P", default_value_t = 0.0001, requires = "bloom", conflicts_with_all = ["bits_per_key", "hashes"])]
+    fpr: f64,
+    /// The filter's size: m/n, 1 to 1000
+    #[arg(long, value_name = "M", requires_all = ["bloom", "hashes"], value_parser = parse_bits)]
+    bits_per_key: Option<u32>,
+    /// Bits that each id sets: k, 1 to 30
+    #[arg(long, value_name = "K", requires_all = ["bloom", "bits_per_key"])]
+    hashes: Option<u32>,
+    /// Write the report to FILE, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Paths, globs, or `-` for stdin
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<OsString>,
+}
+
+pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
+    let seen = args.memory()?;
+    let input = args.input.resolve(&args.inputs)?;
+    let started = Instant::now();
+    let progress = output.progress();
+    progress.phase("reading rows");
+    let mut first = First {
+        seen,
+        out: (!args.count).then(|| BufWriter::with_capacity(1 << 20, io::stdout())),
+        first_seen: 0,
+        failed: None,
+    };
+    let counts = match (&input.layout, args.text) {
+        (Layout::Lines { .. }, _) => {
+            LineKeys::of(&input, args.text).read(&input.sources, &mut first, &progress)?
+        }
+        // One sink is one thread, which has the rows in their order.
+        _ => input::read(&input, std::slice::from_mut(&mut first), None, &progress)?,
+    };
+    first.finish()?;
+    drop(progress);
+    let report = DedupReport::new(&counts, &first.seen, first.first_seen, started.elapsed());
+    report.give(args.report.as_deref(), args.count, output)
+}
+
+impl DedupArgs {
+    fn memory(&self) -> Result<Seen, CommandError> {
+        let (true, Some(expected)) = (self.bloom, self.expected) else {
+            return Ok(Seen::Exact(Tables::default()));
+        };
+        let spec = match (self.hashes, self.bits_per_key) {
+            (Some(hashes), Some(millibits)) => FilterSpec::new(FilterKind::Classic, hashes, millibits),
+            _ => FilterSpec::for_fpr(FilterKind::Classic, self.fpr),
+        };
+        let spec = spec.map_err(UsageError::Fpr)?;
+        Ok(Seen::Bloom(Bloom::new(spec, expected.get()).map_err(CommandError::Memory)?))
+    }
+}
+
+/// Passes on what is seen for the first time.
+#[derive(Debug)]
+struct First {
+    seen: Seen,
+    /// `None` if nobody wants it.
+    out: Option<BufWriter<io::Stdout>>,
+    first_seen: u64,
+    /// Kept for the end, or until a line's reader looks: a parser has nobody to tell.
+    failed: Option<CommandError>,
+}
+
+impl First {
+    /// Whether the key is new.
+    fn is_new(&mut self, key: &DeviceKey) -> bool {
+        match self.seen.is_new(key) {
+            Ok(is_new) => is_new,
+            Err(error) => {
+                self.failed.get_or_insert(CommandError::Memory(error));
+                false
+            }
+        }
+    }
+
+    /// Counts something that is new, and writes it.
+    fn pass(&mut self, text: &[u8]) {
+        self.first_seen += 1;
+        let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
+        let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
+        self.failed = written.err().map(CommandError::Output);
+    }
+
+    fn finish(&mut self) -> Result<(), CommandError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::Output)
+    }
+}
+
+impl KeySink for First {
+    fn take(&mut self, keys: &[DeviceKey]) {
+        for key in keys {
+            if self.is_new(key) {
+                self.pass(&hex(key));
+            }
+        }
+    }
+}
+
+/// The key as the id of kind md5 that it is.
+fn hex(key: &DeviceKey) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    digits
+}
+
+/// In thousandths.
+fn parse_bits(text: &str) -> Result<u32, &'static str> {
+    let bits = text.parse::<f64>().ok().filter(|bits| (1.0..=1000.0).contains(bits));
+    bits.map(|bits| (bits * 1000.0).round() as u32).ok_or("accepted: a number from 1 to 1000")
+}
+
+/// What a row was.
+fn count(counts: &mut Counts, keys: usize) {
+    counts.rows += 1;
+    counts.values += 1;
+    counts.keys += keys as u64;
+}

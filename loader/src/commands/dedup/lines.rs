@@ -1,0 +1,122 @@
+//! Lines with their keys: unlike the parsers of `input`, which pass on keys alone, these keep the text, which is to be written.
+
+use std::io::{BufRead, BufReader};
+
+use rtad::device::{Case, DeviceKey, IdKind, Unusable};
+
+use super::{CommandError, First, count};
+use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
+use crate::progress::Progress;
+
+/// A longer line is no id, and no text that anybody compares.
+const MAX_LINE_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 1 << 20;
+/// Rows between two looks at progress and failure.
+const TURN_ROWS: u64 = 1 << 16;
+
+/// How a line becomes keys.
+pub(super) struct LineKeys<'a> {
+    input: &'a Input,
+    /// `None` for any text.
+    kind: Option<IdKind>,
+}
+
+impl<'a> LineKeys<'a> {
+    pub(super) fn of(input: &'a Input, text: bool) -> Self {
+        let kind = match input.layout {
+            Layout::Lines { kind } if !text => Some(kind),
+            _ => None,
+        };
+        Self { input, kind }
+    }
+
+    /// Reads all sources, one after the other.
+    pub(super) fn read(
+        &self,
+        sources: &[Source],
+        first: &mut First,
+        progress: &Progress,
+    ) -> Result<Counts, CommandError> {
+        let mut counts = Counts::default();
+        for source in sources {
+            let mut reader = BufReader::with_capacity(BUFFER_BYTES, Opened::open(source)?);
+            self.read_one(&mut reader, first, &mut counts, progress)?;
+        }
+        Ok(counts)
+    }
+
+    fn read_one(
+        &self,
+        reader: &mut BufReader<Opened>,
+        first: &mut First,
+        counts: &mut Counts,
+        progress: &Progress,
+    ) -> Result<(), CommandError> {
+        let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
+        while let Some(is_whole) = next_line(reader, &mut line)? {
+            let text = line.strip_suffix(b"\r").unwrap_or(&line);
+            let is_marked = std::mem::replace(&mut is_first, false) && self.kind.is_some();
+            let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_marked).unwrap_or(text);
+            keys.clear();
+            match self.keys(text, is_whole, &mut keys) {
+                Ok(()) => {
+                    // In several spellings it is new if any of them is, and all of them are seen.
+                    let new = keys.iter().filter(|key| first.is_new(key)).count();
+                    if new > 0 {
+                        first.pass(text);
+                    }
+                }
+                Err(reason) => counts.rejected[reason as usize] += 1,
+            }
+            count(counts, keys.len());
+            if counts.rows.is_multiple_of(TURN_ROWS) {
+                progress.add(TURN_ROWS);
+                if let Some(error) = first.failed.take() {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self, text: &[u8], is_whole: bool, keys: &mut Vec<DeviceKey>) -> Result<(), Reason> {
+        if !is_whole {
+            return Err(Reason::TooLong);
+        }
+        let Some(kind) = self.kind else {
+            keys.push(DeviceKey::of_canonical(text));
+            return Ok(());
+        };
+        let case: Case = self.input.case.unwrap_or(kind.canonical_case());
+        self.input.keys.keys(kind, case, text, keys).map_err(|unusable| match unusable {
+            Unusable::Blank => Reason::Blank,
+            Unusable::Malformed => Reason::Malformed,
+        })
+    }
+}
+
+/// Reads a line without its end into `line`. `false`: it is too long, and `line` is its beginning. `None`: there is none.
+fn next_line(reader: &mut BufReader<Opened>, line: &mut Vec<u8>) -> Result<Option<bool>, InputError> {
+    line.clear();
+    let (mut is_whole, mut is_any) = (true, false);
+    loop {
+        let buffer = match reader.fill_buf() {
+            Ok(buffer) => buffer,
+            Err(error) => return Err(reader.get_ref().failed(error)),
+        };
+        if buffer.is_empty() {
+            return Ok(is_any.then_some(is_whole));
+        }
+        is_any = true;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        let room = MAX_LINE_BYTES + 1 - line.len();
+        line.extend_from_slice(&part[..part.len().min(room)]);
+        is_whole &= line.len() <= MAX_LINE_BYTES;
+        let used = end.map_or(part.len(), |end| end + 1);
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(Some(is_whole));
+        }
+    }
+}

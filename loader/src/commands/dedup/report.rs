@@ -1,0 +1,96 @@
+//! What `dedup` says it saw.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use super::super::{CommandError, Output};
+use crate::input::{Counts, Reason};
+use crate::seen::Seen;
+
+/// The JSON object of `dedup`.
+#[derive(Debug, Serialize)]
+pub(super) struct DedupReport {
+    rows: u64,
+    /// Ids that were seen for the first time, or taken for such.
+    first_seen: u64,
+    duplicates: u64,
+    blank: u64,
+    malformed: u64,
+    exact: bool,
+    /// New ids that were taken for seen ones, on average.
+    expected_false_positives: f64,
+    memory_bytes: u64,
+    seconds: f64,
+}
+
+impl DedupReport {
+    pub(super) fn new(counts: &Counts, seen: &Seen, first_seen: u64, took: Duration) -> Self {
+        let unusable: u64 = counts.rejected.iter().sum();
+        // A key that one row has in several spellings is one id; a row of several columns may have several.
+        let usable = (counts.values - unusable).min(counts.keys);
+        Self {
+            rows: counts.rows,
+            first_seen,
+            duplicates: usable.saturating_sub(first_seen),
+            blank: counts.of(Reason::Blank),
+            malformed: counts.malformed(),
+            exact: matches!(seen, Seen::Exact(_)),
+            expected_false_positives: match seen {
+                Seen::Exact(_) => 0.0,
+                Seen::Bloom(bloom) => bloom.expected_false_positives(),
+            },
+            memory_bytes: seen.memory_bytes(),
+            seconds: took.as_secs_f64(),
+        }
+    }
+
+    /// Writes it where it is wanted.
+    pub(super) fn give(
+        &self,
+        file: Option<&Path>,
+        on_stdout: bool,
+        output: &Output,
+    ) -> Result<(), CommandError> {
+        let json = || {
+            let mut text = serde_json::to_vec(self).expect("plain fields");
+            text.push(b'\n');
+            text
+        };
+        if let Some(file) = file {
+            let failed = |source| CommandError::Report { path: file.display().to_string(), source };
+            std::fs::write(file, json()).map_err(failed)?;
+        }
+        if on_stdout {
+            return output.data(self, Self::write_text);
+        }
+        let mut errors = io::stderr().lock();
+        let written = match (output.json, output.quiet) {
+            (true, _) => errors.write_all(&json()),
+            (false, true) => Ok(()),
+            (false, false) => self.write_text(&mut errors),
+        };
+        written.map_err(CommandError::Output)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { rows, first_seen, duplicates, blank, malformed, .. } = *self;
+        writeln!(out, "rows        {}", HumanCount(rows))?;
+        writeln!(out, "first seen  {}", HumanCount(first_seen))?;
+        writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
+        writeln!(out, "unusable    {} blank, {} malformed", HumanCount(blank), HumanCount(malformed))?;
+        match self.exact {
+            true => writeln!(out, "judged      exactly, in {} of memory", HumanBytes(self.memory_bytes))?,
+            false => writeln!(
+                out,
+                "judged      by a filter of {}: {:.3} new ids taken for seen ones are expected",
+                HumanBytes(self.memory_bytes),
+                self.expected_false_positives
+            )?,
+        }
+        writeln!(out, "time        {:.1} s", self.seconds)
+    }
+}

@@ -1,0 +1,165 @@
+//! `plan --table`: how often a classic Bloom filter errs, by its size and its hashes; and, if asked, what it comes to.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use rtad::filter::{FilterKind, FilterSpec};
+
+use super::super::verify::{random_key, wilson};
+use super::super::{CommandError, Output, default_threads};
+use crate::progress::Progress;
+use crate::seen::{fpr, summed_fpr};
+
+const KEYS: [u32; 2] = [1_000_000_000, 7_000_000];
+const BITS_PER_KEY: [u32; 2] = [30, 50];
+const HASHES: [u32; 2] = [8, 16];
+/// What can be measured within seconds on any machine.
+const MEASURED_KEYS: u32 = 7_000_000;
+/// Strangers asked for: enough for 2,000 false positives at 1e-5, and for none to be seen at 1e-9.
+const PROBES: u64 = 200_000_000;
+const BATCH: u64 = 1 << 20;
+/// Numbers of members; those of strangers begin at 0.
+const FIRST_MEMBER: u64 = 1 << 60;
+
+/// The JSON object of `plan --table`.
+#[derive(Debug, Serialize)]
+struct Table {
+    rows: Vec<Row>,
+    note: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    keys: u32,
+    bits_per_key: u32,
+    hashes: u32,
+    memory_bytes: u64,
+    /// Of a filter that holds all keys: (1 − e^(−kn/m))^k.
+    fpr: f64,
+    /// Among all keys, while they are added one after the other, as `dedup` does.
+    false_positives: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    probes: u64,
+    false_positives: u64,
+    fpr: f64,
+    /// 95 %, by Wilson.
+    low: f64,
+    high: f64,
+}
+
+pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
+    let progress = output.progress();
+    progress.phase("asking filters for strangers");
+    let mut rows = Vec::new();
+    for keys in KEYS {
+        for bits_per_key in BITS_PER_KEY {
+            for hashes in HASHES {
+                rows.push(Row::new(keys, bits_per_key, hashes, measure, &progress));
+            }
+        }
+    }
+    drop(progress);
+    let note = "by formula, of one classic filter; measured where it says so";
+    output.data(&Table { rows, note }, Table::write_text)
+}
+
+impl Row {
+    fn new(keys: u32, bits_per_key: u32, hashes: u32, measure: bool, progress: &Progress) -> Self {
+        let spec = FilterSpec::new(FilterKind::Classic, hashes, bits_per_key * 1000);
+        let spec = spec.expect("the table's sizes are within what a filter may have");
+        let memory_bytes = spec.filter_bytes(keys);
+        let bits = memory_bytes as f64 * 8.0;
+        Self {
+            keys,
+            bits_per_key,
+            hashes,
+            memory_bytes,
+            fpr: fpr(hashes, bits, keys.into()),
+            false_positives: summed_fpr(hashes, bits, keys.into()),
+            measured: (measure && keys == MEASURED_KEYS).then(|| Measured::of(&spec, keys, progress)),
+        }
+    }
+}
+
+impl Measured {
+    /// Fills a filter, and asks it for strangers on all cores.
+    fn of(spec: &FilterSpec, keys: u32, progress: &Progress) -> Self {
+        let mut filter = vec![0; spec.filter_bytes(keys) as usize];
+        for index in 0..u64::from(keys) {
+            spec.insert(&mut filter, &random_key(FIRST_MEMBER + index));
+        }
+        let (next, found) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..default_threads() {
+                scope.spawn(|| {
+                    loop {
+                        let first = next.fetch_add(BATCH, Ordering::Relaxed);
+                        if first >= PROBES {
+                            return;
+                        }
+                        let strangers = (first..PROBES.min(first + BATCH)).map(random_key);
+                        let wrong = strangers.filter(|key| spec.contains(&filter, key)).count() as u64;
+                        found.fetch_add(wrong, Ordering::Relaxed);
+                        progress.add(BATCH);
+                    }
+                });
+            }
+        });
+        let false_positives = found.into_inner();
+        let (low, high) = wilson(false_positives, PROBES);
+        Self { probes: PROBES, false_positives, fpr: false_positives as f64 / PROBES as f64, low, high }
+    }
+}
+
+impl Table {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{:>13} {:>5} {:>3} {:>11} {:>11} {:>22}  measured",
+            "keys n", "m/n", "k", "memory", "fpr", "false in adding all n"
+        )?;
+        for row in &self.rows {
+            let measured = match &row.measured {
+                None => String::new(),
+                Some(Measured { probes, false_positives, fpr, low, high }) => {
+                    let probes = HumanCount(*probes);
+                    format!("{fpr:.3e} ({low:.2e} to {high:.2e}), {false_positives} of {probes}")
+                }
+            };
+            let line = format!(
+                "{:>13} {:>5} {:>3} {:>11} {:>11.3e} {:>22.3}  {measured}",
+                HumanCount(row.keys.into()).to_string(),
+                row.bits_per_key,
+                row.hashes,
+                HumanBytes(row.memory_bytes).to_string(),
+                row.fpr,
+                row.false_positives
+            );
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        writeln!(out, "{}", self.note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: k = 8 and m/n = 30 is (1 − e^(−8/30))^8.
+    #[test]
+    fn the_table_is_the_formula_s() {
+        let row = Row::new(7_000_000, 30, 8, false, &Progress::new(false));
+        assert!((row.fpr / 9.0e-6 - 1.0).abs() < 0.01, "{}", row.fpr);
+        // Of m/n bits, the last key meets the full rate and the first none: the sum is far below n times the rate.
+        assert!(row.false_positives < 7e6 * row.fpr / 5.0 && row.false_positives > 1.0);
+        assert_eq!(row.memory_bytes, 26_250_000);
+    }
+}

@@ -1,0 +1,232 @@
+//! What was seen before: exactly, or by a Bloom filter that now and then takes something new for something seen.
+//!
+//! The exact one remembers 128-bit keys and not what they were made of: two among n that share one are an accident of n² / 2¹²⁹, for ten
+//! billion one in 10¹⁹. It is 256 hash tables with open addressing, each of which grows by half when it is 85 % full. They
+//! begin at different sizes, so that they grow at different times: at any time they take some 23 bytes per key between them, and while one
+//! grows, hardly more.
+
+use std::collections::TryReserveError;
+
+use rtad::device::DeviceKey;
+use rtad::filter::FilterSpec;
+
+const TABLES: usize = 256;
+const LEAST_SLOTS: f64 = 64.0;
+const GROWTH: f64 = 1.5;
+/// Full at this many hundredths.
+const MAX_LOAD: usize = 85;
+/// In a slot without a key; the one key that is the same is remembered apart.
+const FREE: u128 = 0;
+
+/// Remembers keys.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Exact(Tables),
+    Bloom(Bloom),
+}
+
+impl Seen {
+    /// Whether the key was not seen before; now it is.
+    ///
+    /// # Errors
+    ///
+    /// No memory to remember it.
+    #[inline]
+    pub(crate) fn is_new(&mut self, key: &DeviceKey) -> Result<bool, TryReserveError> {
+        match self {
+            Self::Exact(tables) => tables.insert(u128::from_be_bytes(*key.as_bytes())),
+            Self::Bloom(bloom) => Ok(bloom.insert(key)),
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Exact(tables) => tables.tables.iter().map(|table| size_of_val(&*table.slots) as u64).sum(),
+            Self::Bloom(bloom) => bloom.filter.len() as u64,
+        }
+    }
+}
+
+/// An exact set of keys.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    tables: Vec<Table>,
+    has_zero: bool,
+}
+
+#[derive(Debug)]
+struct Table {
+    slots: Vec<u128>,
+    used: usize,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        let slots = |table: usize| LEAST_SLOTS * GROWTH.powf(table as f64 / TABLES as f64);
+        let table = |table| Table { slots: vec![FREE; slots(table) as usize], used: 0 };
+        Self { tables: (0..TABLES).map(table).collect(), has_zero: false }
+    }
+}
+
+impl Tables {
+    #[inline]
+    fn insert(&mut self, key: u128) -> Result<bool, TryReserveError> {
+        if key == FREE {
+            return Ok(!std::mem::replace(&mut self.has_zero, true));
+        }
+        let table = &mut self.tables[(key >> 120) as usize];
+        if (table.used + 1) * 100 > table.slots.len() * MAX_LOAD {
+            table.grow()?;
+        }
+        Ok(table.insert(key))
+    }
+}
+
+impl Table {
+    /// There is room.
+    #[inline]
+    fn insert(&mut self, key: u128) -> bool {
+        // The bits below those that chose the table, scaled to the slots.
+        let hash = (key >> 56) as u64;
+        let mut slot = ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize;
+        loop {
+            match self.slots[slot] {
+                FREE => {
+                    self.slots[slot] = key;
+                    self.used += 1;
+                    return true;
+                }
+                held if held == key => return false,
+                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(), TryReserveError> {
+        let slots = (self.slots.len() as f64 * GROWTH).ceil() as usize;
+        let mut grown = Self { slots: Vec::new(), used: 0 };
+        grown.slots.try_reserve_exact(slots)?;
+        grown.slots.resize(slots, FREE);
+        for key in self.slots.iter().filter(|key| **key != FREE) {
+            grown.insert(*key);
+        }
+        *self = grown;
+        Ok(())
+    }
+}
+
+/// One filter for all keys.
+#[derive(Debug)]
+pub(crate) struct Bloom {
+    spec: FilterSpec,
+    filter: Vec<u8>,
+    keys: u64,
+}
+
+impl Bloom {
+    /// Sized for so many keys.
+    ///
+    /// # Errors
+    ///
+    /// No memory for it.
+    pub(crate) fn new(spec: FilterSpec, expected: u32) -> Result<Self, TryReserveError> {
+        let bytes = spec.filter_bytes(expected) as usize;
+        let mut filter = Vec::new();
+        filter.try_reserve_exact(bytes)?;
+        filter.resize(bytes, 0);
+        Ok(Self { spec, filter, keys: 0 })
+    }
+
+    #[inline]
+    fn insert(&mut self, key: &DeviceKey) -> bool {
+        let is_new = !self.spec.contains(&self.filter, key);
+        if is_new {
+            self.spec.insert(&mut self.filter, key);
+            self.keys += 1;
+        }
+        is_new
+    }
+
+    /// How many new keys were taken for seen ones, on average over all sets of so many: the sum of the rates that the filter had when
+    /// each key was added.
+    pub(crate) fn expected_false_positives(&self) -> f64 {
+        let bits = self.filter.len() as f64 * 8.0;
+        summed_fpr(self.spec.hashes(), bits, self.keys as f64)
+    }
+}
+
+/// The false-positive rate of a classic filter: (1 − e^(−kn/m))^k (Bloom 1970).
+pub(crate) fn fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
+    let hashes = f64::from(hashes);
+    (1.0 - (-hashes * keys / bits).exp()).powf(hashes)
+}
+
+/// The integral of the rate from no key to all, by Simpson's rule: the rate is smooth, and a thousand steps are exact to nine digits.
+pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
+    const STEPS: u32 = 1000;
+    let step = keys / f64::from(STEPS);
+    let weight = |index: u32| match index {
+        0 | STEPS => 1.0,
+        odd if odd % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    let sum: f64 = (0..=STEPS).map(|index| weight(index) * fpr(hashes, bits, f64::from(index) * step)).sum();
+    sum * step / 3.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use rtad::filter::FilterKind;
+
+    use super::*;
+
+    #[test]
+    fn the_exact_one_is_a_set() {
+        let (mut tables, mut model) = (Seen::Exact(Tables::default()), HashSet::new());
+        // Keys that begin alike crowd one table, and its end; zero is a key too.
+        let crowded = (0..3000_u128).map(|n| u128::MAX - n * 0x10000);
+        let keys = (0..200_000_u32).map(|n| DeviceKey::of_canonical(&(n % 120_000).to_le_bytes()));
+        let keys =
+            keys.chain(crowded.chain([0, 1, 0, 1]).map(|key| DeviceKey::from_bytes(key.to_be_bytes())));
+        for key in keys {
+            assert_eq!(tables.is_new(&key).unwrap(), model.insert(*key.as_bytes()));
+        }
+        let per_key = tables.memory_bytes() as f64 / model.len() as f64;
+        assert!((18.0..29.0).contains(&per_key), "{per_key} bytes per key");
+    }
+
+    #[test]
+    fn the_memory_grows_evenly() {
+        let mut tables = Seen::Exact(Tables::default());
+        for n in 0..1_000_000_u32 {
+            tables.is_new(&DeviceKey::of_canonical(&n.to_le_bytes())).unwrap();
+            if n >= 100_000 && n % 100_000 == 0 {
+                let per_key = tables.memory_bytes() as f64 / f64::from(n);
+                assert!((22.0..25.0).contains(&per_key), "{per_key} bytes per key at {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_errs_as_often_as_it_says() {
+        let spec = FilterSpec::new(FilterKind::Classic, 4, 8000).unwrap();
+        let mut bloom = Bloom::new(spec, 200_000).unwrap();
+        let new =
+            (0..200_000_u32).filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes()))).count();
+        let (wrong, expected) = ((200_000 - new) as f64, bloom.expected_false_positives());
+        // Four standard deviations.
+        assert!((wrong - expected).abs() < 4.0 * expected.sqrt(), "{wrong} for {expected}");
+        assert!(expected > 500.0);
+    }
+
+    #[test]
+    fn the_integral_is_one() {
+        // k = 1 has a closed form: n − m/k (1 − e^(−kn/m)).
+        let exact = 1000.0 - 3000.0 * (1.0 - (-1.0_f64 / 3.0).exp());
+        assert!((summed_fpr(1, 3000.0, 1000.0) - exact).abs() < 1e-6);
+    }
+}
