@@ -320,6 +320,12 @@ pub(crate) enum CommandError {
          build a new one, or go back to one that has not"
     )]
     Expired { audience: AudienceName, generation: u64 },
+    #[error("--plot {path}: could not write it")]
+    Plot {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("no memory to remember more ids; --bloom remembers in as much as it is given")]
     Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
@@ -388,6 +394,7 @@ impl CommandError {
             | Self::Changes { .. }
             | Self::Report { .. }
             | Self::Memory(_)
+            | Self::Plot { .. }
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain

@@ -10,6 +10,7 @@ mod fold;
 mod frames;
 mod input;
 mod partition;
+mod plot;
 mod progress;
 mod seen;
 mod sign;

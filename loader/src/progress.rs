@@ -21,13 +21,17 @@ impl Progress {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
+        let total = |state: &ProgressState, out: &mut dyn Write| {
+            let _ = state.len().map_or(Ok(()), |total| write!(out, " of {}", HumanCount(total)));
+        };
         // The library's own rate has four decimals.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         };
-        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos} ({rate}, {elapsed})")
+        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos}{total} ({rate}, {elapsed})")
             .expect("the template is a constant that parses")
-            .with_key("rate", rate);
+            .with_key("rate", rate)
+            .with_key("total", total);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar }
@@ -36,7 +40,13 @@ impl Progress {
     /// Starts the count again, under another name.
     pub(crate) fn phase(&self, name: &'static str) {
         self.bar.reset();
+        self.bar.unset_length();
         self.bar.set_message(name);
+    }
+
+    /// Says how much there will be of this phase.
+    pub(crate) fn expect(&self, total: u64) {
+        self.bar.set_length(total);
     }
 
     /// Counts what was done. Called per block or chunk, never per row.

@@ -1,24 +1,40 @@
 //! `inspect`: what a generation consists of, and how full its filters are.
 
+mod map;
+
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::Args;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest};
+use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, shards_of};
+use rtad::store::StoreError;
 
 use super::verify::FillSurvey;
 use super::{CommandError, Output, Target, default_threads, now_unix_seconds, runtime};
+use map::{Figure, ShardMap};
 
 /// Show what a generation consists of: its manifest, and the fill of its filters as read from its chunks.
+///
+/// Holds two chunks per core in memory, whatever the generation's size. --plot draws all 65,536 shards: a row is the
+/// first byte of the keys, a column the second; beside it the scale, and how many shards have each figure.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct InspectArgs {
     #[command(flatten)]
     target: Target,
     /// Not the live generation but this one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
+    /// Draw the shards as a picture, PNG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// What to draw of each shard
+    #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
+    plot_of: Figure,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,17 +65,32 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     let store = args.target.open()?;
     let progress = output.progress();
     progress.phase("reading chunks");
+    let mut map = ShardMap::new(args.plot_of);
     let (manifest, survey) = runtime()?.block_on(async {
         let manifest = args.target.manifest(&store, args.generation).await?;
-        let mut survey = FillSurvey::default();
-        let arrived = |_: &ChunkEntry, chunk| {
-            survey.add(manifest.filter(), &chunk);
-            progress.add(1);
+        let (mut survey, spec) = (FillSurvey::default(), manifest.filter());
+        progress.expect(manifest.chunks().len() as u64);
+        // In their order, so that sums of fractions are the same each time.
+        let read = |entry| {
+            let file = store.chunk_file(&manifest, entry);
+            async move { Ok::<_, StoreError>((entry, file.await?)) }
         };
-        let audience = &args.target.audience;
-        store.chunks(audience, &manifest, manifest.chunks(), default_threads(), arrived).await?;
+        let mut files = stream::iter(manifest.chunks()).map(read).buffered(default_threads());
+        while let Some((entry, file)) = files.try_next().await? {
+            for (shard, (keys, filter)) in (entry.first_shard..).zip(shards_of(spec, entry, &file)) {
+                if let Some((fill, fpr)) = survey.add_shard(spec, filter) {
+                    map.set(shard, keys, fill, fpr);
+                }
+            }
+            progress.add(1);
+        }
+        drop(files);
         Ok::<_, CommandError>((manifest, survey))
     })?;
+    if let Some(path) = &args.plot {
+        let failed = |source| CommandError::Plot { path: path.display().to_string(), source };
+        map.write(&manifest, path).map_err(failed)?;
+    }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
 }

@@ -38,13 +38,20 @@ impl FillSurvey {
     /// Adds a chunk's shards.
     pub(crate) fn add(&mut self, spec: &FilterSpec, chunk: &Chunk) {
         for (_, range) in chunk.shards() {
-            let filter = &chunk.filters()[range];
-            if !filter.is_empty() {
-                self.shards += 1;
-                self.fill.add(fill_ratio(filter), self.shards);
-                self.expected_fpr.add(spec.expected_fpr(filter), self.shards);
-            }
+            self.add_shard(spec, &chunk.filters()[range]);
         }
+    }
+
+    /// Adds a shard's filter, unless it is empty. Returns its fill and its false-positive rate.
+    pub(crate) fn add_shard(&mut self, spec: &FilterSpec, filter: &[u8]) -> Option<(f64, f64)> {
+        if filter.is_empty() {
+            return None;
+        }
+        let (fill, fpr) = (fill_ratio(filter), spec.expected_fpr(filter));
+        self.shards += 1;
+        self.fill.add(fill, self.shards);
+        self.expected_fpr.add(fpr, self.shards);
+        Some((fill, fpr))
     }
 
     /// The false-positive rate of a random key: shards without keys have none.
