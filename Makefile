@@ -15,10 +15,13 @@ test:
 	bash tests/stores/run.sh
 	bash tests/readme.sh
 	bash tests/online_writes.sh target/debug/rtad target/debug/rtad-loader
+	bash tests/job.sh target/debug/rtad-loader
 
-# The long ones too: 20 million ids end to end, in release.
+# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers; in release.
 test-all: test
 	bash tests/full_size.sh
+	bash tests/dedup.sh target/release/rtad-loader
+	bash tests/spark/run.sh target/release/rtad-loader
 
 lint:
 	cargo fmt --all --check

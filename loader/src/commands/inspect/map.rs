@@ -46,22 +46,42 @@ const EMPTY: Colour = [236, 236, 238];
 const SIDE: usize = 256;
 /// Pixels of a shard, each way.
 const DOT: usize = 3;
-const MAP: (usize, usize) = (92, 120);
+const MAP: (usize, usize) = (92, 136);
 const MAP_SIDE: usize = SIDE * DOT;
 const BAR_X: usize = MAP.0 + MAP_SIDE + 48;
 const BAR_WIDTH: usize = 26;
 const COUNTS_X: usize = BAR_X + BAR_WIDTH + 130;
 const COUNTS_WIDTH: usize = 300;
 const SIZE: (usize, usize) = (COUNTS_X + COUNTS_WIDTH + 60, MAP.1 + MAP_SIDE + 100);
-/// Of the histogram: each as high as so many pixels of the scale.
-const BIN_PIXELS: usize = 12;
-const BINS: usize = MAP_SIDE / BIN_PIXELS;
+/// Of the histogram, at most: each as high as a dozen pixels of the scale.
+const BINS: u32 = MAP_SIDE as u32 / 12;
 
 /// One figure of every shard that has keys.
 #[derive(Debug)]
 pub(super) struct ShardMap {
     figure: Figure,
+    /// Rates by their logarithms.
     shards: Vec<Option<f64>>,
+}
+
+/// The ends of the scale, and how many bars stand beside it.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    low: f64,
+    high: f64,
+    bins: u32,
+}
+
+impl Span {
+    fn part(self, figure: f64) -> f64 {
+        (figure - self.low) / (self.high - self.low)
+    }
+
+    /// Where a figure stands on the picture.
+    fn height(self, figure: f64) -> usize {
+        let part = self.part(figure).clamp(0.0, 1.0);
+        MAP.1 + ((1.0 - part) * (MAP_SIDE - 1) as f64).round() as usize
+    }
 }
 
 impl ShardMap {
@@ -74,7 +94,8 @@ impl ShardMap {
         let figure = match self.figure {
             Figure::Keys => f64::from(keys),
             Figure::Fill => fill,
-            Figure::Fpr => fpr,
+            // Of small shards these are powers of ten apart.
+            Figure::Fpr => fpr.max(f64::MIN_POSITIVE).log10(),
         };
         if let Some(place) = self.shards.get_mut(shard as usize) {
             *place = Some(figure);
@@ -96,10 +117,10 @@ impl ShardMap {
         let (kind, hashes) = (filter.kind().as_str(), filter.hashes());
         let facts = format!("{keys} keys, {size}, {kind} with {hashes} hashes and {bits} bits per key");
         canvas.words(&facts, (MAP.0, 66), 2, MUTED, Align::Left);
-        let range = self.range();
-        self.draw_map(&mut canvas, range);
-        draw_scale(&mut canvas, self.figure.title(), range);
-        self.draw_counts(&mut canvas, range);
+        let span = self.span();
+        self.draw_map(&mut canvas, span);
+        self.draw_scale(&mut canvas, span);
+        self.draw_counts(&mut canvas, span);
         canvas
     }
 
@@ -107,20 +128,32 @@ impl ShardMap {
         self.shards.iter().flatten().copied()
     }
 
-    /// The lowest figure and the highest, never the same.
-    fn range(&self) -> (f64, f64) {
+    fn ends(&self) -> (f64, f64) {
         let ends = |(low, high): (f64, f64), figure: f64| (low.min(figure), high.max(figure));
-        match self.figures().fold((f64::INFINITY, f64::NEG_INFINITY), ends) {
-            (low, high) if low < high => (low, high),
-            (same, _) if same.is_finite() && same > 0.0 => (0.0, 2.0 * same),
-            _ => (0.0, 1.0),
-        }
+        self.figures().fold((f64::INFINITY, f64::NEG_INFINITY), ends)
     }
 
-    fn draw_map(&self, canvas: &mut Canvas, (low, high): (f64, f64)) {
+    /// From the lowest figure to the highest; never a point.
+    fn span(&self) -> Span {
+        let (low, high) = self.ends();
+        if low > high {
+            return Span { low: 0.0, high: 1.0, bins: BINS };
+        }
+        if self.figure == Figure::Keys {
+            // Bars of whole keys: as wide as each other in keys, or some would stand for more of them.
+            let counts = high - low + 1.0;
+            let wide = (counts / f64::from(BINS)).ceil();
+            let bins = (counts / wide).ceil();
+            return Span { low: low - 0.5, high: low - 0.5 + bins * wide, bins: bins as u32 };
+        }
+        let margin = if low < high { 0.0 } else { low.abs().max(1e-6) / 10.0 };
+        Span { low: low - margin, high: high + margin, bins: BINS }
+    }
+
+    fn draw_map(&self, canvas: &mut Canvas, span: Span) {
         canvas.rectangle((MAP.0 - 1, MAP.1 - 1), (MAP_SIDE + 2, MAP_SIDE + 2), FAINT);
         for (shard, figure) in self.shards.iter().enumerate() {
-            let colour = figure.map_or(EMPTY, |figure| sequential((figure - low) / (high - low)));
+            let colour = figure.map_or(EMPTY, |figure| sequential(span.part(figure)));
             canvas.rectangle((MAP.0 + shard % SIDE * DOT, MAP.1 + shard / SIDE * DOT), (DOT, DOT), colour);
         }
         for byte in (0..SIDE).step_by(32).chain([SIDE - 1]) {
@@ -135,70 +168,118 @@ impl ShardMap {
         canvas.words_upwards("first byte of the keys", (24, middle.1), 2, INK);
     }
 
+    fn draw_scale(&self, canvas: &mut Canvas, span: Span) {
+        for row in 0..MAP_SIDE {
+            let part = 1.0 - row as f64 / (MAP_SIDE - 1) as f64;
+            canvas.rectangle((BAR_X, MAP.1 + row), (BAR_WIDTH, 1), sequential(part));
+        }
+        let ticks: Vec<_> = match self.figure {
+            Figure::Fpr => log_ticks(span.low, span.high),
+            _ => Ticks::new(span.low, span.high, 10).words().collect(),
+        };
+        for (figure, label) in ticks {
+            let y = span.height(figure);
+            canvas.rectangle((BAR_X + BAR_WIDTH, y), (6, 1), MUTED);
+            canvas.words(&label, (BAR_X + BAR_WIDTH + 12, y.saturating_sub(7)), 2, INK, Align::Left);
+        }
+        canvas.words(self.figure.title(), (BAR_X, MAP.1 - 28), 2, INK, Align::Left);
+    }
+
     /// How many shards have each figure, beside the scale and in its colours.
-    fn draw_counts(&self, canvas: &mut Canvas, (low, high): (f64, f64)) {
-        let mut counts = [0_u32; BINS];
+    fn draw_counts(&self, canvas: &mut Canvas, span: Span) {
+        let mut counts = vec![0_u32; span.bins as usize];
         let (mut shards, mut sum) = (0_u32, 0.0);
         for figure in self.figures() {
-            let bin = ((figure - low) / (high - low) * BINS as f64) as usize;
-            counts[bin.min(BINS - 1)] += 1;
+            let bin = (span.part(figure) * f64::from(span.bins)) as usize;
+            counts[bin.min(span.bins as usize - 1)] += 1;
             shards += 1;
-            sum += figure;
+            sum += self.plain(figure);
         }
         let most = counts.iter().copied().max().unwrap_or(0).max(1);
         let long = |count: u32| f64::from(count) / f64::from(most) * COUNTS_WIDTH as f64;
-        canvas.rectangle((COUNTS_X - 2, MAP.1), (1, MAP_SIDE), MUTED);
-        for (count, label) in Ticks::new(0.0, f64::from(most), 4).words() {
+        for (count, label) in Ticks::new(0.0, f64::from(most), 3).words() {
             let x = COUNTS_X + long(count as u32) as usize;
             canvas.rectangle((x, MAP.1), (1, MAP_SIDE), FAINT);
             canvas.rectangle((x, MAP.1 + MAP_SIDE + 2), (1, 7), MUTED);
             canvas.words(&label, (x, MAP.1 + MAP_SIDE + 16), 2, MUTED, Align::Centre);
         }
+        let edge = |bin: usize| span.low + (span.high - span.low) * bin as f64 / f64::from(span.bins);
         for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let y = MAP.1 + MAP_SIDE - (bin + 1) * BIN_PIXELS;
-            let colour = sequential((bin as f64 + 0.5) / BINS as f64);
+            let (top, bottom) = (span.height(edge(bin + 1)), span.height(edge(bin)));
+            let colour = sequential((bin as f64 + 0.5) / f64::from(span.bins));
             // However few, they are seen.
-            canvas.rectangle((COUNTS_X, y), (long(*count).ceil().max(2.0) as usize, BIN_PIXELS - 1), colour);
+            let size = (long(*count).ceil().max(2.0) as usize, (bottom - top).saturating_sub(1).max(1));
+            canvas.rectangle((COUNTS_X, top + 1), size, colour);
         }
-        let empty = SHARDS as u32 - shards;
+        canvas.rectangle((COUNTS_X - 2, MAP.1), (1, MAP_SIDE), MUTED);
         let middle = COUNTS_X + COUNTS_WIDTH / 2;
-        canvas.words("shards", (middle, MAP.1 + MAP_SIDE + 46), 2, INK, Align::Centre);
-        let empty = format!("{} without keys", HumanCount(empty.into()));
-        canvas.words(&empty, (middle, MAP.1 + MAP_SIDE + 70), 2, MUTED, Align::Centre);
+        let empty = HumanCount((SHARDS as u32 - shards).into());
+        let caption = format!("shards ({empty} without keys)");
+        canvas.words(&caption, (middle, MAP.1 + MAP_SIDE + 46), 2, INK, Align::Centre);
         if shards > 0 {
             let mean = sum / f64::from(shards);
-            let y = height_of(mean, (low, high));
-            canvas.rectangle((COUNTS_X, y), (COUNTS_WIDTH, 1), INK);
-            let label = format!("mean {}", self.in_words(mean));
-            canvas.words(&label, (COUNTS_X + COUNTS_WIDTH, y.saturating_sub(18)), 2, INK, Align::Right);
+            let (low, high) = self.ends();
+            let facts = [("min", self.plain(low)), ("mean", mean), ("max", self.plain(high))];
+            let facts = facts.map(|(name, figure)| format!("{name} {}", self.in_words(figure)));
+            canvas.words(&facts.join("   "), (SIZE.0 - 60, MAP.1 + MAP_SIDE + 74), 2, MUTED, Align::Right);
         }
+    }
+
+    /// As it was before its logarithm was taken.
+    fn plain(&self, figure: f64) -> f64 {
+        if self.figure == Figure::Fpr { 10_f64.powf(figure) } else { figure }
     }
 
     fn in_words(&self, figure: f64) -> String {
         match self.figure {
-            Figure::Keys if figure >= 100.0 => HumanCount(figure.round() as u64).to_string(),
-            Figure::Keys => format!("{figure:.2}"),
-            Figure::Fill => format!("{figure:.4}"),
-            Figure::Fpr => format!("{figure:.3e}"),
+            Figure::Keys if figure >= 100.0 || figure.fract() == 0.0 => {
+                HumanCount(figure.round() as u64).to_string()
+            }
+            Figure::Keys => format!("{figure:.1}"),
+            Figure::Fill => format!("{figure:.3}"),
+            Figure::Fpr => format!("{figure:.1e}"),
         }
     }
 }
 
-/// Where a figure stands on the scale.
-fn height_of(figure: f64, (low, high): (f64, f64)) -> usize {
-    let part = ((figure - low) / (high - low)).clamp(0.0, 1.0);
-    MAP.1 + ((1.0 - part) * (MAP_SIDE - 1) as f64).round() as usize
+/// The powers of ten on a logarithmic scale; if there are few, also what lies between.
+fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
+    let factors: &[f64] = match high - low {
+        decades if decades > 4.0 => &[1.0],
+        decades if decades > 1.0 => &[1.0, 2.0, 5.0],
+        _ => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+    };
+    let powers = low.floor() as i32..=high.ceil() as i32;
+    let tick = |power: i32, factor: f64| (f64::from(power) + factor.log10(), format!("{factor}e{power}"));
+    let ticks = powers.flat_map(|power| factors.iter().map(move |factor| tick(power, *factor)));
+    ticks.filter(|(figure, _)| (low..=high).contains(figure)).collect()
 }
 
-fn draw_scale(canvas: &mut Canvas, title: &str, range: (f64, f64)) {
-    for row in 0..MAP_SIDE {
-        let part = 1.0 - row as f64 / (MAP_SIDE - 1) as f64;
-        canvas.rectangle((BAR_X, MAP.1 + row), (BAR_WIDTH, 1), sequential(part));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_stand_for_as_many_keys_each() {
+        let mut map = ShardMap::new(Figure::Keys);
+        assert_eq!(map.span().bins, BINS);
+        for keys in [20, 75, 300] {
+            map.set(keys, keys, 0.3, 1e-4);
+        }
+        let Span { low, high, bins } = map.span();
+        let wide = (high - low) / f64::from(bins);
+        assert!(bins <= BINS && wide.fract() == 0.0 && low == 19.5 && high > 300.0, "{low} {high} {bins}");
+        let mut one = ShardMap::new(Figure::Fpr);
+        one.set(7, 20, 0.3, 1e-4);
+        let Span { low, high, .. } = one.span();
+        assert!(low < -4.0 && high > -4.0);
     }
-    for (figure, label) in Ticks::new(range.0, range.1, 10).words() {
-        let y = height_of(figure, range);
-        canvas.rectangle((BAR_X + BAR_WIDTH, y), (6, 1), MUTED);
-        canvas.words(&label, (BAR_X + BAR_WIDTH + 12, y.saturating_sub(7)), 2, INK, Align::Left);
+
+    #[test]
+    fn rates_have_round_figures_at_any_range() {
+        let words = |low, high| log_ticks(low, high).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(words(-7.0, -2.0), ["1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "1e-2"]);
+        assert_eq!(words(-6.1, -4.5), ["1e-6", "2e-6", "5e-6", "1e-5", "2e-5"]);
+        assert_eq!(words(-4.05, -3.9), ["1e-4", "1.2e-4"]);
     }
-    canvas.words(title, (BAR_X, MAP.1 - 28), 2, INK, Align::Left);
 }

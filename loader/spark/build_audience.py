@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Builds an audience on Spark, and publishes it: the same chunks, byte for byte, as `rtad-loader build` of the same ids.
+
+    spark-submit --files /path/to/rtad-loader loader/spark/build_audience.py \
+        --store s3://ads/rtad --audience old_users --format parquet --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
+
+Every id is read, every key compared and every filter built by rtad-loader, in the executors; Spark deals blocks of some hundred keys out
+to them and looks at two bytes of each. Tasks may fail, be tried again or run twice: only the last step, in the driver, makes
+anything live. docs/distributed-build.md says what it needs and how it fails. Ends with rtad-loader's exit codes.
+"""
+
+import argparse
+import csv
+import functools
+import io
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+
+from pyspark import SparkFiles, StorageLevel
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+HEADER = "<HHI"  # bucket, what its keys are, how many
+HEADER_BYTES = 8
+KEY_BYTES = 16
+BUCKETS = 4096  # of 16 shards each: a chunk is always a run of whole ones
+REPORT = -1  # in place of a bucket: what a step has to say
+PART_KEYS = 4 << 20  # that one `distinct` holds: some 130 MB
+LINES_AT_ONCE = 4096
+FAILED = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
+FOR_PUBLISH = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_key", "expires")
+
+
+class Loader:
+    """A step of rtad-loader under way: `feed` goes in from a thread of its own, so that neither waits for the other."""
+
+    def __init__(self, command, feed):
+        self.step = command[1]
+        self.feed_error = None
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.stdout = self.process.stdout
+        self.said = b""
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (lambda: self._write(feed), self._listen)]
+        for thread in self.threads:
+            thread.start()
+
+    def _write(self, feed):
+        try:
+            for block in feed:
+                self.process.stdin.write(block)
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended; its exit code says why
+        except BaseException as error:  # noqa: B902
+            # What it has is not all: it must not take the end of its input for the end of the ids.
+            self.feed_error = error
+            self.process.kill()
+
+    def _listen(self):
+        for line in self.process.stderr:
+            # A report, or an error; more than one line only if a flag is wrong.
+            if not self.said.startswith(b"error:"):
+                self.said = line
+
+    def finish(self):
+        """Waits for its end, and returns what it reported."""
+        code = self.process.wait()
+        for thread in self.threads:
+            thread.join()
+        if self.feed_error:
+            raise self.feed_error
+        said = self.said.decode("utf-8", "replace").strip()
+        if code:
+            raise RuntimeError(f"rtad-loader {self.step} ended with {code}: {said or 'without a word'}")
+        return said
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def resolved(loader):
+    """A path as it is; a bare name among the files that were shipped with the job, or else on PATH."""
+    if os.sep in loader:
+        return loader
+    shipped = SparkFiles.get(loader)
+    return shipped if os.path.exists(shipped) else loader
+
+
+def frames(stream):
+    """The frames of a stream, whole, each with its bucket."""
+    while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
+        bucket, _, count = struct.unpack(HEADER, header)
+        yield bucket, header + stream.read(count * KEY_BYTES)
+
+
+def as_lines(rows):
+    batch = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == LINES_AT_ONCE:
+            yield b"\n".join(batch) + b"\n"
+            batch.clear()
+    if batch:
+        yield b"\n".join(batch) + b"\n"
+
+
+def as_csv(rows, columns):
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for number, row in enumerate(rows, 1):
+        writer.writerow(row)
+        if number % LINES_AT_ONCE == 0:
+            yield text.getvalue().encode("utf-8", "replace")
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue().encode("utf-8", "replace")
+
+
+def make_keys(rows, loader, flags, columns):
+    """A partition of ids: its keys as frames, and its counts."""
+    feed = as_csv(rows, columns) if columns else as_lines(rows)
+    with Loader([resolved(loader), "keys", "--frames", *flags, "-"], feed) as step:
+        yield from frames(step.stdout)
+        yield REPORT, step.finish()
+
+
+def make_distinct(records, loader):
+    """The frames of a run of buckets: each key once, and how many there are."""
+    with Loader([resolved(loader), "distinct"], (frame for _, frame in records)) as step:
+        yield from frames(step.stdout)
+        yield REPORT, step.finish()
+
+
+def make_chunk(records, loader, flags):
+    """The keys of one chunk: its line for the manifest, once it is in the store."""
+    first = next(iter(records), None)
+    if first is None:
+        return  # no shard of it has keys, and so there is no such chunk
+    def keys():
+        yield first[1][HEADER_BYTES:]
+        for _, frame in records:
+            yield frame[HEADER_BYTES:]
+    with Loader([resolved(loader), "chunk", *flags], keys()) as step:
+        line = step.stdout.read().decode()
+        step.finish()
+        yield line
+
+
+def reports(records):
+    return records.filter(lambda record: record[0] == REPORT).values().collect()
+
+
+def frames_of(records):
+    return records.filter(lambda record: record[0] != REPORT)
+
+
+def read(spark, args):
+    """The ids, as an RDD of lines or of rows, and how `keys` is to read them."""
+    flags = ["--id-kind", args.id_kind, "--threads", str(args.threads)]
+    if args.case:
+        flags += ["--case", args.case]
+    for blank in args.blank:
+        flags += ["--blank", blank]
+    if args.format == "lines":
+        return spark.sparkContext.textFile(",".join(args.inputs), use_unicode=False), flags, None
+    if args.format == "csv":
+        reader = spark.read.options(header=True, escape='"', sep=args.delimiter)
+        table = reader.csv(args.inputs)
+    elif args.format == "json":
+        table = spark.read.json(args.inputs)
+    elif args.format == "parquet":
+        table = spark.read.parquet(*args.inputs)
+    else:
+        table = functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
+    columns, names = [], []
+    for number, column in enumerate(args.column):
+        name, equals, kind = column.rpartition("=")
+        name, kind = (name, kind) if equals else (column, args.id_kind)
+        cell = F.col(name)
+        if dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
+            # 16 bytes are a digest, anything else is text.
+            cell = F.when(F.length(cell) == 16, F.lower(F.hex(cell))).otherwise(cell.cast("string"))
+        names.append(f"c{number}")
+        columns.append(cell.cast("string").alias(names[-1]))
+        flags += ["--column", f"{names[-1]}={kind}"]
+    return table.select(*columns).rdd, ["--format", "csv", *flags], names
+
+
+def in_driver(command, text=None):
+    """Runs a step here; what it says on stderr is said by it."""
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout
+
+
+def power_of_two(least):
+    return 1 << max(0, least - 1).bit_length()
+
+
+def build(spark, args, changes):
+    context, loader = spark.sparkContext, args.loader
+    here = resolved(loader)
+    trust = [word for key in args.public_key for word in ("--public-key", key)]
+    target = ["--store", args.store, "--audience", args.audience, *trust]
+    sizing = ["--fpr", str(args.fpr), "--filter", args.filter]
+    job = in_driver([here, "begin", *target, *sizing, "--changes", changes]).strip()
+
+    rows, flags, names = read(spark, args)
+    keys = rows.mapPartitions(functools.partial(make_keys, loader=loader, flags=flags, columns=names))
+    keys.persist(StorageLevel.DISK_ONLY)
+    lines = reports(keys)
+    found = sum(json.loads(line)["keys"] for line in lines)
+
+    with open(changes, "rb") as file:
+        changed = context.parallelize(list(frames(file)))
+    parts = power_of_two(max(-(-found // PART_KEYS), context.defaultParallelism))
+    parts = min(args.parts or parts, BUCKETS)
+    dealt = frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
+    distinct = dealt.mapPartitions(functools.partial(make_distinct, loader=loader))
+    distinct.persist(StorageLevel.DISK_ONLY)
+    counted = reports(distinct)
+    keys.unpersist()
+    total = sum(json.loads(line)["keys"] for line in counted)
+
+    cut = json.loads(in_driver([here, "chunk", "--job", job, "--keys", str(total), "--cut"]))
+    buckets = cut["shards_per_chunk"] * BUCKETS // 65536
+    flags = ["--store", args.store, "--job", job, "--keys", str(total)]
+    dealt = frames_of(distinct).partitionBy(cut["chunks"], lambda bucket: bucket // buckets)
+    chunks = dealt.mapPartitions(functools.partial(make_chunk, loader=loader, flags=flags)).collect()
+    distinct.unpersist()
+
+    publish = [here, "publish", "--store", args.store, "--job", job, *trust]
+    for name in FOR_PUBLISH:
+        if (value := getattr(args, name)) is not None:
+            publish += ["--" + name.replace("_", "-"), value]
+    publish += [flag for flag, given in (("--allow-empty", args.allow_empty), ("--json", args.json)) if given]
+    print(in_driver([*publish, "-"], "\n".join([*lines, *counted, *chunks])), end="")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--store", required=True, metavar="URL", help="where snapshots are published; every executor must reach it")
+    parser.add_argument("--audience", required=True, metavar="NAME")
+    parser.add_argument("--loader", default="rtad-loader", metavar="PATH", help="on every machine; a bare name: shipped with --files, or on PATH")
+    parser.add_argument("--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"])
+    parser.add_argument("--column", action="append", default=[], metavar="NAME[=KIND]", help="a column that holds ids; may be given several times")
+    parser.add_argument("--delimiter", default=",", help="csv: what separates cells")
+    parser.add_argument("--id-kind", default="md5", metavar="KIND")
+    parser.add_argument("--case", metavar="CASE", help="as of rtad-loader build")
+    parser.add_argument("--blank", action="append", default=[], metavar="ID", help="as of rtad-loader build")
+    parser.add_argument("--fpr", default="0.0001", metavar="P")
+    parser.add_argument("--filter", default="block512", metavar="KIND")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="that parse, in each task: spark.task.cpus")
+    parser.add_argument("--parts", type=int, metavar="N", help="power of two: that keys are made distinct in [default: one per 4 million, at least one per core]")
+    for name in FOR_PUBLISH:
+        parser.add_argument("--" + name.replace("_", "-"), help="as of rtad-loader build")
+    parser.add_argument("--public-key", action="append", default=[], metavar="KEY|FILE", help="as of rtad-loader build")
+    parser.add_argument("--allow-empty", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="paths that Spark reads, or with --format table names of tables")
+    args = parser.parse_args()
+    if (args.format == "lines") == bool(args.column):
+        parser.error("--column NAME[=KIND] goes with every --format but lines")
+    if args.parts and (args.parts & (args.parts - 1) or not 0 < args.parts <= BUCKETS):
+        parser.error("--parts: accepted are powers of two up to 4096")
+    return args
+
+
+def main():
+    args = parse()
+    spark = SparkSession.builder.appName(f"rtad {args.audience}").getOrCreate()
+    # The keys that deltas changed: readable by their owner only, gone in the end.
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            build(spark, args, os.path.join(folder, "changes"))
+    except Exception as error:
+        failed = FAILED.search(str(error))
+        if not failed:
+            raise
+        step, code, said = failed.groups()
+        print(f"{said} (rtad-loader {step}, in an executor)", file=sys.stderr)
+        sys.exit(int(code) if 0 < int(code) < 7 else 1)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
