@@ -23,7 +23,10 @@ mod overlay;
 
 use std::sync::Arc;
 
-pub use builder::{BuiltChunk, FillStats, ManifestBuilder, chunk_runs, shards_of, shards_per_chunk};
+pub use builder::{
+    BuiltChunk, ChunkBuilder, ChunkRecord, FillStats, ManifestBuilder, chunk_runs, shards_of,
+    shards_per_chunk,
+};
 pub(crate) use chunk::ChunkReader;
 #[cfg(any(feature = "server", test))]
 pub(crate) use chunk::ChunkVerifier;

@@ -34,6 +34,7 @@ use rtad::store::{Store, StoreError};
 use crate::exit::ExitStatus;
 use crate::frames::FrameError;
 use crate::input::{InputError, RejectError};
+use crate::keys::{SpillError, TooLittle};
 use crate::progress::Progress;
 use crate::sign::SignError;
 use build::GateError;
@@ -271,6 +272,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
+    Spill(#[from] SpillError),
+    #[error(transparent)]
     Usage(#[from] UsageError),
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -353,6 +356,8 @@ pub(crate) enum UsageError {
     FollowInputs,
     #[error("--column is for --format csv, ndjson and parquet")]
     ColumnOfLines,
+    #[error(transparent)]
+    Memory(TooLittle),
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
@@ -390,6 +395,7 @@ impl CommandError {
             | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
             Self::Rejects(_)
+            | Self::Spill(_)
             | Self::Output(_)
             | Self::Changes { .. }
             | Self::Report { .. }

@@ -31,14 +31,8 @@ impl Fold {
         &self.added
     }
 
-    /// No members, whatever the input says. In order.
-    pub(crate) fn removed(&self) -> &[DeviceKey] {
-        self.removed.as_deref().unwrap_or_default()
-    }
-
-    /// Whether the key is no member whatever the input says.
-    #[inline]
-    pub(crate) fn removes(&self, key: &DeviceKey) -> bool {
-        self.removed.as_ref().is_some_and(|removed| removed.contains(key))
+    /// Those that are no members whatever the input says.
+    pub(crate) const fn removed(&self) -> Option<&SortedKeys> {
+        self.removed.as_ref()
     }
 }

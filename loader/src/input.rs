@@ -117,6 +117,11 @@ pub(crate) struct Input {
 /// Where a parser's keys go. Each parser has its own, so no key waits for a lock.
 pub(crate) trait KeySink: Send {
     fn take(&mut self, keys: &[DeviceKey]);
+
+    /// Whether it takes no more, so that reading may end. Its owner knows why.
+    fn is_closed(&self) -> bool {
+        false
+    }
 }
 
 /// What was read. A value is what one row holds in one column; with one column there are as many as rows.

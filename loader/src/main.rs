@@ -9,7 +9,7 @@ mod exit;
 mod fold;
 mod frames;
 mod input;
-mod partition;
+mod keys;
 mod plot;
 mod progress;
 mod seen;

@@ -49,15 +49,20 @@ impl Progress {
         self.bar.set_length(total);
     }
 
+    /// Takes the line away, so that a report or an error stands alone.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Counts what was done. Called per block or chunk, never per row.
     pub(crate) fn add(&self, count: u64) {
         self.bar.inc(count);
     }
 }
 
-/// Takes the line away, however the work ended, so that a report or an error stands alone.
+/// However the work ended.
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
     }
 }

@@ -16,6 +16,8 @@ use crate::filter::{FilterSpec, fill_ratio};
 const CHUNK_BYTES: u64 = 16 << 20;
 /// Even a small audience is cut into 16, so that a rebuild of it can share chunks too.
 const MAX_SHARDS_PER_CHUNK: u32 = 4096;
+/// What stands before a chunk's filters at most, if it has that many shards.
+const PREFIX_ROOM: usize = file_prefix_bytes(MAX_SHARDS_PER_CHUNK) as usize;
 const MIN_SHARDS_PER_CHUNK: u32 = 16;
 
 /// How many neighbouring shards share a chunk when `keys` keys are dealt out evenly: a power of two from 16 to 4,096.
@@ -44,8 +46,7 @@ pub struct BuiltChunk {
     pub entry: ChunkEntry,
     /// The file's bytes.
     pub bytes: Vec<u8>,
-    /// What the manifest says of its filters, together with those of the other chunks.
-    pub stats: FillStats,
+    stats: FillStats,
 }
 
 /// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks' sums. Can be written down and
@@ -86,38 +87,90 @@ impl BuiltChunk {
     ///
     /// If `keys` is empty, not sorted, or holds a key twice: the caller's mistake, which would cost exactness silently.
     pub fn build(spec: &FilterSpec, keys: &[DeviceKey]) -> Self {
-        assert!(!keys.is_empty(), "a chunk has keys");
-        assert!(keys.is_sorted_by(|a, b| a < b), "keys are sorted and distinct");
-        let first_shard = keys[0].shard();
-        let shard_count = usize::from(keys[keys.len() - 1].shard() - first_shard) + 1;
-        let mut shard_keys = vec![0_u32; shard_count];
-        for shard in keys.chunk_by(|a, b| a.shard() == b.shard()) {
-            let count = u32::try_from(shard.len()).expect("a shard holds fewer than 2³² keys");
-            shard_keys[usize::from(shard[0].shard() - first_shard)] = count;
+        let shards = || keys.chunk_by(|a, b| a.shard() == b.shard());
+        let body_bytes: u64 = shards().map(|shard| spec.filter_bytes(shard.len() as u32)).sum();
+        let mut chunk = ChunkBuilder::new(spec, body_bytes);
+        for shard in shards() {
+            chunk.add_shard(shard[0].shard(), shard.iter().copied());
         }
-        let mut bytes = Vec::new();
-        encode_prefix(spec, first_shard.into(), &shard_keys, &mut bytes);
-        let mut start = bytes.len();
-        let body_bytes: u64 = shard_keys.iter().map(|keys| spec.filter_bytes(*keys)).sum();
-        bytes.resize(start + usize::try_from(body_bytes).expect("a chunk fits memory"), 0);
-        let mut stats = FillStats::NONE;
-        for shard in keys.chunk_by(|a, b| a.shard() == b.shard()) {
-            let end = start + spec.filter_bytes(shard.len() as u32) as usize;
-            let filter = &mut bytes[start..end];
-            for key in shard {
-                spec.insert(filter, key);
-            }
-            stats.merge(&FillStats::of(spec, filter));
-            start = end;
+        chunk.finish().expect("a chunk has keys")
+    }
+}
+
+/// A chunk that is built shard by shard, so that the keys of all its shards need not be in memory at once.
+#[derive(Debug)]
+pub struct ChunkBuilder<'s> {
+    spec: &'s FilterSpec,
+    first_shard: u32,
+    shard_keys: Vec<u32>,
+    body: Vec<u8>,
+    stats: FillStats,
+}
+
+impl<'s> ChunkBuilder<'s> {
+    /// A chunk without shards. `body_bytes` is what its filters are expected to take, or more: memory that is not filled is not
+    /// touched.
+    pub fn new(spec: &'s FilterSpec, body_bytes: u64) -> Self {
+        let body =
+            Vec::with_capacity(usize::try_from(body_bytes).expect("a chunk fits memory") + PREFIX_ROOM);
+        Self { spec, first_shard: 0, shard_keys: Vec::new(), body, stats: FillStats::NONE }
+    }
+
+    /// Adds a shard with all its keys, of which there is at least one. Takes about 20 ns a key.
+    ///
+    /// # Panics
+    ///
+    /// If shards do not come in their order, each once; or keys are not of that shard, sorted and distinct.
+    pub fn add_shard(&mut self, shard: u16, keys: impl ExactSizeIterator<Item = DeviceKey>) {
+        let count = u32::try_from(keys.len()).expect("a shard holds fewer than 2³² keys");
+        assert!(count > 0, "a shard that is added has keys");
+        let shard = u32::from(shard);
+        if self.shard_keys.is_empty() {
+            self.first_shard = shard;
         }
+        let next = self.first_shard + self.shard_keys.len() as u32;
+        assert!(shard >= next, "shards are sorted and distinct");
+        self.shard_keys.resize((shard - self.first_shard) as usize, 0);
+        self.shard_keys.push(count);
+        let start = self.body.len();
+        self.body.resize(start + self.spec.filter_bytes(count) as usize, 0);
+        let filter = &mut self.body[start..];
+        let mut last: Option<DeviceKey> = None;
+        for key in keys {
+            assert!(last.is_none_or(|last| last < key), "keys are sorted and distinct");
+            assert!(u32::from(key.shard()) == shard, "keys are of their shard");
+            self.spec.insert(filter, &key);
+            last = Some(key);
+        }
+        self.stats.merge(&FillStats::of(self.spec, filter));
+    }
+
+    /// What its filters take so far.
+    pub const fn body_bytes(&self) -> u64 {
+        self.body.len() as u64
+    }
+
+    /// The chunk; `None` if it has no keys.
+    pub fn finish(self) -> Option<BuiltChunk> {
+        let Self { spec, first_shard, shard_keys, body: mut bytes, stats } = self;
+        if shard_keys.is_empty() {
+            return None;
+        }
+        let mut prefix = Vec::new();
+        encode_prefix(spec, first_shard, &shard_keys, &mut prefix);
+        // The shards at either end are known only now.
+        let body_bytes = bytes.len();
+        bytes.resize(body_bytes + prefix.len(), 0);
+        bytes.copy_within(..body_bytes, prefix.len());
+        bytes[..prefix.len()].copy_from_slice(&prefix);
         let entry = ChunkEntry {
             digest: Digest::of(&bytes),
-            first_shard: first_shard.into(),
-            shard_count: shard_count as u32,
-            keys: keys.len() as u64,
+            first_shard,
+            shard_count: shard_keys.len() as u32,
+            keys: shard_keys.iter().map(|keys| u64::from(*keys)).sum(),
             size_bytes: bytes.len() as u64,
         };
-        Self { entry, bytes, stats }
+        Some(BuiltChunk { entry, bytes, stats })
     }
 }
 
@@ -201,12 +254,28 @@ impl BuiltChunk {
     }
 }
 
+/// What a manifest needs to know of a chunk; it may be kept, and the chunk be let go.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChunkRecord {
+    /// The manifest's entry.
+    pub entry: ChunkEntry,
+    /// What the manifest says of its filters, together with those of the other chunks.
+    pub stats: FillStats,
+}
+
+impl BuiltChunk {
+    /// What a manifest needs to know of it.
+    pub fn record(&self) -> ChunkRecord {
+        ChunkRecord { entry: self.entry.clone(), stats: self.stats }
+    }
+}
+
 /// Collects chunks, in any order, into a manifest.
 #[derive(Debug)]
 pub struct ManifestBuilder {
     filter: FilterSpec,
     target_fpr: f64,
-    chunks: Vec<(ChunkEntry, FillStats)>,
+    chunks: Vec<ChunkRecord>,
 }
 
 impl ManifestBuilder {
@@ -217,12 +286,12 @@ impl ManifestBuilder {
 
     /// Adds a chunk; its bytes are not kept.
     pub fn add(&mut self, chunk: &BuiltChunk) {
-        self.add_entry(chunk.entry.clone(), chunk.stats);
+        self.add_record(chunk.record());
     }
 
-    /// Adds a chunk that was built elsewhere.
-    pub fn add_entry(&mut self, entry: ChunkEntry, stats: FillStats) {
-        self.chunks.push((entry, stats));
+    /// Adds a chunk that was built before.
+    pub fn add_record(&mut self, chunk: ChunkRecord) {
+        self.chunks.push(chunk);
     }
 
     /// The manifest of `generation`. The statistics are summed in shard order, so that they too are the same each time.
@@ -233,10 +302,10 @@ impl ManifestBuilder {
         created_unix_seconds: u64,
         build: BuildReport,
     ) -> Manifest {
-        self.chunks.sort_by_key(|(entry, _)| entry.first_shard);
+        self.chunks.sort_by_key(|chunk| chunk.entry.first_shard);
         let mut stats = FillStats::NONE;
-        for (_, chunk) in &self.chunks {
-            stats.merge(chunk);
+        for chunk in &self.chunks {
+            stats.merge(&chunk.stats);
         }
         let fill_ratio = match stats.shards {
             0 => FillRatio { min: 0.0, mean: 0.0, max: 0.0 },
@@ -252,6 +321,6 @@ impl ManifestBuilder {
             fill_ratio,
             build,
         };
-        Manifest::from_parts(description, self.chunks.into_iter().map(|(entry, _)| entry).collect())
+        Manifest::from_parts(description, self.chunks.into_iter().map(|chunk| chunk.entry).collect())
     }
 }

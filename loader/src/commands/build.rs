@@ -4,28 +4,34 @@
 //! and found good enough (`gate.rs`): a build that fails, or that comes second, changes nothing. The bytes of the chunks
 //! depend on the set of keys only.
 
+mod chunks;
 mod compact;
 mod gate;
+mod memory_args;
 mod publish;
 mod report;
+mod stages;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
 use rtad::filter::{FilterKind, FilterSpec};
+use rtad::snapshot::shards_per_chunk;
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
 use crate::fold::Fold;
-use crate::input::{self, Counts, KeySink as _, Rejects};
-use crate::partition::{Distinct, Partitions};
+use crate::input::{self, Counts, Rejects};
+use crate::keys::{Filler, Keys, Slab};
 pub(crate) use gate::GateError;
 pub(super) use gate::{Gate, GateArgs};
-use publish::Plan;
+use memory_args::MemoryArgs;
+use publish::{Plan, Shelf};
 use report::{BuildSummary, Changes};
+use stages::Stages;
 
 /// Build an audience from dumps of device ids and publish it.
 ///
@@ -35,14 +41,14 @@ use report::{BuildSummary, Changes};
 /// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
 /// harmless.
 ///
-/// All keys are held in memory: 16 bytes per usable id (duplicates included), and some 200 MB besides; 1.8 GB
-/// were measured for 100 million.
+/// Keys are held in memory as long as they fit --memory, and spilled to disk from then on: 16 bytes per usable
+/// id, duplicates included.
 ///
 /// Devices that were appended or removed before the build begins stay so, whatever the input says, and those
 /// with a tombstone are left out; what is appended while it runs applies to the new generation.
 ///
-/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates or the
-/// number of threads.
+/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates, the
+/// number of threads or the memory.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct BuildArgs {
@@ -67,6 +73,8 @@ pub(super) struct BuildArgs {
     /// Publish even if there is no usable id at all; over a generation that has keys also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
     #[command(flatten)]
     gate: GateArgs,
     #[command(flatten)]
@@ -93,57 +101,55 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
     let store = args.sign.open(&args.target)?;
     let input = args.input.resolve(&args.inputs)?;
-    let threads = args.input.threads();
+    let budget = args.memory.budget(&args.input)?;
+    let dir = args.memory.spill_dir();
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
     let fold = runtime.block_on(Fold::read(&store, &base))?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
 
-    let started = Instant::now();
+    let mut stages = Stages::begin(&budget);
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut parsers: Vec<_> = (0..threads).map(|_| Partitions::default()).collect();
-    let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
+    let mut slab = Slab::of(budget.segments());
+    let keys = Keys::new(&mut slab, &budget, &dir);
+    let fillers: Vec<_> = (0..budget.threads()).map(|_| Filler::new(&keys)).collect();
+    let counts = input::read(&input, &mut fillers.iter().collect::<Vec<_>>(), rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), Rejects::finish)?;
+    keys.check()?;
     check(&args, &counts)?;
-    let read_seconds = started.elapsed().as_secs_f64();
+    fillers[0].take(fold.added());
+    fillers.iter().for_each(Filler::flush);
+    drop(fillers);
+    stages.read();
 
-    progress.phase("sorting keys");
-    let mut keys = Partitions::merge(parsers);
-    keys.take(fold.added());
-    let Distinct { found, left: distinct } =
-        keys.sort_and_dedup(threads, |key| !fold.removes(key), |keys| progress.add(keys));
-    let duplicates = counts.keys + fold.added().len() as u64 - found;
-    let changes = Changes { added: fold.added().len() as u64, removed: found - distinct };
-    let min_keys = FilterSpec::min_keys(args.filter, args.fpr);
-    if distinct > 0 && distinct < min_keys {
-        return Err(UsageError::TooFewKeys { fpr: args.fpr, keys: distinct, min_keys }.into());
-    }
-    gate.check_keys(distinct)?;
-    let plan = Plan {
-        filter,
-        target_fpr: args.fpr,
-        keys: distinct,
-        duplicates,
-        counts,
-        folded: fold.folded,
-        threads,
-        gate,
-        expires: args.expires,
+    let audience = &args.target.audience;
+    let (target_fpr, expires, cut) = (args.fpr, args.expires, shards_per_chunk as _);
+    let (fold, runtime, progress) = (&fold, &runtime, &progress);
+    let plan =
+        Plan { audience, filter, target_fpr, budget, counts, fold, gate, expires, runtime, progress, cut };
+    let shelf = || match args.dry_run {
+        true => Ok(Shelf::Nowhere),
+        false => Ok(Shelf::Store(Box::new(runtime.block_on(store.publish(base))?))),
     };
-    progress.phase("building chunks");
-    let done = match args.dry_run {
-        true => {
-            let done = plan.pretend(&mut keys, &args.target.audience, &progress);
-            gate.check(&done.manifest)?;
-            done
-        }
-        false => plan.publish(&mut keys, &store, base, &runtime, &progress)?,
+    let done = if keys.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
+        progress.phase("sorting keys");
+        let held_bytes = keys.held_bytes();
+        let keys = keys.into_sorted(budget.threads(), plan.unwanted(), |keys| progress.add(keys));
+        stages.sorted(0);
+        plan.build_sorted(&keys, held_bytes, shelf)?
+    } else {
+        let keys = keys.into_spilled()?;
+        drop(slab);
+        stages.sorted(keys.bytes());
+        plan.build_spilled(&keys, shelf)?
     };
-    drop(progress);
-    let seconds = (read_seconds, started.elapsed().as_secs_f64());
-    let summary = BuildSummary::new(&done, &counts, changes, gate, args.dry_run, seconds);
+    progress.clear();
+    let changes =
+        Changes { added: fold.added().len() as u64, removed: done.distinct.found - done.distinct.left };
+    let is_signed = store.signs() && !args.dry_run;
+    let summary = BuildSummary::new(&done, &counts, changes, gate, (args.dry_run, is_signed), stages.end());
     output.report(&summary, BuildSummary::write_text)
 }
 

@@ -70,6 +70,11 @@ pub(super) struct InputArgs {
 }
 
 impl InputArgs {
+    /// As the flag says, if it was given.
+    pub(super) fn asked_threads(&self) -> Option<usize> {
+        self.threads.map(NonZeroUsize::get)
+    }
+
     pub(super) fn threads(&self) -> usize {
         self.threads.map_or_else(default_threads, NonZeroUsize::get)
     }

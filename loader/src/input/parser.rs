@@ -68,6 +68,9 @@ impl<'a> Parser<'a> {
             }
             progress.add(self.counts.rows - rows_before);
             pool.give_back(block.bytes);
+            if sink.is_closed() {
+                return;
+            }
         }
     }
 

@@ -1,51 +1,56 @@
-//! From sorted keys to chunks, on all cores, and from there to the store, a few at a time.
+//! From keys to a generation: chunks are put into the store as they are built, a few at a time; then the manifest.
 //!
-//! Builders take groups of partitions off a queue; what they build waits in a short channel, so that memory
-//! holds a few chunks whatever the store is doing.
+//! Where chunks are cut depends on the exact number of distinct keys. Of keys in memory that is known before; of keys on disk
+//! only when all were sorted once, and then their chunks are built as well: so it is guessed, and if the guess was wrong, all is
+//! built again. Chunks that were put in vain are named by nothing, and gc removes them.
 
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
 use rtad::device::SHARDS;
 use rtad::filter::FilterSpec;
-use rtad::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Folded, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
-};
-use rtad::store::{Base, Store, StoreError};
+use rtad::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
+use rtad::store::Publication;
 
-use super::super::CommandError;
+use super::super::{CommandError, UsageError};
+use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
+use crate::fold::Fold;
 use crate::input::Counts;
-use crate::partition::{PARTITIONS, Partition, Partitions, next};
+use crate::keys::{Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, Spilled, Unwanted, Worker};
 use crate::progress::Progress;
 
-/// Finished chunks that may wait to be written.
-const WAITING_CHUNKS: usize = 2;
-/// Chunks that are written at a time: each is 16 MiB in memory, and a request under way to a store that is far.
+/// Chunks that are written at a time: each a request under way to a store that is far.
 const PARALLEL_PUTS: usize = 4;
 /// A dry run makes no generation; its manifest is never written.
 const NO_GENERATION: u64 = 0;
 
+/// How many shards share a chunk, by the number of keys.
+pub(super) type Cut = fn(&FilterSpec, u64) -> u32;
+
 /// What is to be built.
-#[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
+    pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
-    /// Distinct keys.
-    pub(super) keys: u64,
-    /// Keys that came up again.
-    pub(super) duplicates: u64,
+    pub(super) budget: Budget,
     pub(super) counts: Counts,
-    /// The deltas that are in them.
-    pub(super) folded: Option<Folded>,
-    pub(super) threads: usize,
+    pub(super) fold: &'a Fold,
     pub(super) gate: Gate,
     /// For how long it may be served.
     pub(super) expires: Option<Duration>,
+    pub(super) runtime: &'a Runtime,
+    pub(super) progress: &'a Progress,
+    pub(super) cut: Cut,
+}
+
+/// Where it goes.
+pub(super) enum Shelf<'s> {
+    Store(Box<Publication<'s>>),
+    /// A dry run.
+    Nowhere,
 }
 
 /// What was built.
@@ -54,117 +59,170 @@ pub(super) struct Done {
     pub(super) manifest: Manifest,
     /// Chunks that the store did not hold already.
     pub(super) chunks_written: u64,
-    pub(super) signed: bool,
+    pub(super) distinct: Distinct,
 }
 
-impl Plan {
-    /// Builds and publishes, if the gate lets what was built through.
-    pub(super) fn publish(
-        &self,
-        keys: &mut Partitions,
-        store: &Store,
-        base: Base,
-        runtime: &Runtime,
-        progress: &Progress,
-    ) -> Result<Done, CommandError> {
-        let mut chunks_written = 0;
-        let publication = runtime.block_on(store.publish(base))?;
-        let chunks = self.chunks(keys, |mut receiver| {
-            let mut manifest = self.manifest_builder();
-            let added = |chunk: &BuiltChunk| {
-                progress.add(1);
-                manifest.add(chunk);
-            };
-            runtime.block_on(async {
-                let built = stream::poll_fn(|context| receiver.poll_recv(context)).inspect(added);
-                let puts = built.map(|chunk| publication.put_chunk(chunk));
-                let mut puts = puts.buffer_unordered(PARALLEL_PUTS);
-                while let Some(is_new) = puts.try_next().await? {
-                    chunks_written += u64::from(is_new);
-                }
-                Ok::<_, StoreError>(())
-            })?;
-            Ok::<_, StoreError>(manifest)
-        })?;
-        let audience = publication.audience().clone();
-        let manifest = self.manifest(chunks, audience, publication.generation());
-        self.gate.check(&manifest)?;
-        runtime.block_on(publication.commit(&manifest))?;
-        Ok(Done { manifest, chunks_written, signed: store.signs() })
-    }
+/// Chunks that were built and put where they belong.
+struct Built {
+    manifest: ManifestBuilder,
+    chunks_written: u64,
+    distinct: Distinct,
+}
 
-    /// Builds only.
-    pub(super) fn pretend(
-        &self,
-        keys: &mut Partitions,
-        audience: &AudienceName,
-        progress: &Progress,
-    ) -> Done {
-        let chunks = self.chunks(keys, |mut receiver| {
-            let mut manifest = self.manifest_builder();
-            while let Some(chunk) = receiver.blocking_recv() {
-                progress.add(1);
-                manifest.add(&chunk);
+/// What was put.
+enum Put {
+    Chunk(ChunkRecord, bool),
+    End(Distinct),
+}
+
+impl Shelf<'_> {
+    async fn put(&self, made: Made<'_>) -> Result<Put, CommandError> {
+        match made {
+            Made::Chunk(chunk, _room) => {
+                let record = chunk.record();
+                let is_new = match self {
+                    Self::Store(publication) => publication.put_chunk(chunk).await?,
+                    Self::Nowhere => false,
+                };
+                Ok(Put::Chunk(record, is_new))
             }
-            Ok::<_, std::convert::Infallible>(manifest)
-        });
-        let chunks = chunks.unwrap_or_else(|never| match never {});
-        Done {
-            manifest: self.manifest(chunks, audience.clone(), NO_GENERATION),
-            chunks_written: 0,
-            signed: false,
+            Made::End(distinct) => Ok(Put::End(distinct)),
         }
     }
+}
 
-    fn manifest_builder(&self) -> ManifestBuilder {
-        ManifestBuilder::new(self.filter, self.target_fpr)
-    }
-
-    /// Builds all chunks, for `drain` to take, on this thread. Stops when it has failed.
-    fn chunks<T, E>(
+impl Plan<'_> {
+    /// Builds keys that are in memory, where they take `held_bytes`.
+    pub(super) fn build_sorted<'s>(
         &self,
-        keys: &mut Partitions,
-        drain: impl FnOnce(mpsc::Receiver<BuiltChunk>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        // Of the distinct keys: duplicates must not change where chunks are cut.
-        let per_chunk = shards_per_chunk(&self.filter, self.keys);
-        let group = (per_chunk as usize / (SHARDS / PARTITIONS)).max(1);
-        let queue = Mutex::new(keys.groups(group));
-        let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
-        let build = |sender: mpsc::Sender<BuiltChunk>| {
-            let mut sorted = Vec::new();
-            while let Some(group) = next(&queue) {
-                sorted.clear();
-                sorted.reserve_exact(group.iter().map(Partition::len).sum());
-                group.iter_mut().for_each(|partition| partition.drain_into(&mut sorted));
-                for run in chunk_runs(&sorted, per_chunk) {
-                    // Nobody listens any more once a chunk could not be written.
-                    if sender.blocking_send(BuiltChunk::build(&self.filter, run)).is_err() {
-                        return;
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..self.threads {
-                let sender = sender.clone();
-                scope.spawn(|| build(sender));
-            }
-            drop(sender);
-            drain(receiver)
-        })
+        keys: &Sorted<'_>,
+        held_bytes: u64,
+        shelf: impl FnOnce() -> Result<Shelf<'s>, CommandError>,
+    ) -> Result<Done, CommandError> {
+        let distinct = keys.distinct();
+        self.check(distinct.left)?;
+        let shelf = shelf()?;
+        let room = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
+        let cut = (self.cut)(&self.filter, distinct.left);
+        let built = self.make(keys, 0, &Room::of(room), cut, &shelf)?;
+        self.finish(Built { distinct, ..built }, shelf)
     }
 
-    fn manifest(&self, chunks: ManifestBuilder, audience: AudienceName, generation: u64) -> Manifest {
+    /// Builds keys that are on disk.
+    pub(super) fn build_spilled<'s>(
+        &self,
+        keys: &Spilled<'_>,
+        shelf: impl FnOnce() -> Result<Shelf<'s>, CommandError>,
+    ) -> Result<Done, CommandError> {
+        // There are no more than these, duplicates included.
+        self.gate.check_keys(keys.keys())?;
+        let shelf = shelf()?;
+        let unwanted = self.unwanted();
+        let unit_bytes = self.budget.units(0).0;
+        let estimate = keys.units(unit_bytes, unwanted).estimate(&mut Worker::new(unit_bytes))?;
+        let mut cut = (self.cut)(&self.filter, estimate);
+        let built = loop {
+            let largest = largest_chunk(&self.filter, cut, |shard| keys.most_keys(shard));
+            let (unit_bytes, room) = self.budget.units(largest);
+            let units = keys.units(unit_bytes, unwanted);
+            let built = self.make(&units, unit_bytes, &Room::of(room), cut, &shelf)?;
+            let exact = (self.cut)(&self.filter, built.distinct.left);
+            if exact == cut {
+                break built;
+            }
+            cut = exact;
+        };
+        self.check(built.distinct.left)?;
+        self.finish(built, shelf)
+    }
+
+    pub(super) fn unwanted(&self) -> Unwanted<'_> {
+        self.fold.removed()
+    }
+
+    /// What the largest chunk of these keys, given by partition, takes at most.
+    pub(super) fn largest_chunk(&self, partitions: &[u64]) -> u64 {
+        let cut = (self.cut)(&self.filter, partitions.iter().sum()) as usize;
+        let runs = partitions.chunks((cut / SHARDS_PER_PARTITION).max(1));
+        let most = runs.map(|run| run.iter().sum::<u64>()).max().unwrap_or(0);
+        most * u64::from(self.filter.millibits_per_key()) / 8000
+    }
+
+    /// What can be said of so many distinct keys.
+    fn check(&self, keys: u64) -> Result<(), CommandError> {
+        let (kind, fpr) = (self.filter.kind(), self.target_fpr);
+        let min_keys = FilterSpec::min_keys(kind, fpr);
+        if keys > 0 && keys < min_keys {
+            return Err(UsageError::TooFewKeys { fpr, keys, min_keys }.into());
+        }
+        Ok(self.gate.check_keys(keys)?)
+    }
+
+    /// Builds all chunks and puts them on the shelf.
+    fn make(
+        &self,
+        keys: &dyn ShardKeys,
+        unit_bytes: usize,
+        room: &Room,
+        shards_per_chunk: u32,
+        shelf: &Shelf<'_>,
+    ) -> Result<Built, CommandError> {
+        self.progress.phase("building chunks");
+        let (filter, threads) = (&self.filter, self.budget.threads());
+        let making = Making { filter, shards_per_chunk, threads, keys, unit_bytes, room };
+        let mut built = Built {
+            manifest: ManifestBuilder::new(self.filter, self.target_fpr),
+            chunks_written: 0,
+            distinct: Distinct::default(),
+        };
+        making
+            .run(|mut receiver| {
+                let puts = async {
+                    let made = stream::poll_fn(|context| receiver.poll_recv(context));
+                    let puts = made.map(async |made| shelf.put(made?).await);
+                    let mut puts = puts.buffer_unordered(PARALLEL_PUTS);
+                    while let Some(put) = puts.try_next().await? {
+                        match put {
+                            Put::Chunk(record, is_new) => {
+                                self.progress.add(1);
+                                built.manifest.add_record(record);
+                                built.chunks_written += u64::from(is_new);
+                            }
+                            Put::End(distinct) => built.distinct = built.distinct.and(distinct),
+                        }
+                    }
+                    Ok(())
+                };
+                self.runtime.block_on(puts)
+            })
+            .map(|()| built)
+    }
+
+    /// Makes it live, if the gate lets what was built through.
+    fn finish(&self, built: Built, shelf: Shelf<'_>) -> Result<Done, CommandError> {
+        let Built { manifest, chunks_written, distinct } = built;
+        let generation = match &shelf {
+            Shelf::Store(publication) => publication.generation(),
+            Shelf::Nowhere => NO_GENERATION,
+        };
+        let manifest = self.manifest(manifest, generation, distinct.found);
+        self.gate.check(&manifest)?;
+        if let Shelf::Store(publication) = shelf {
+            self.runtime.block_on(publication.commit(&manifest))?;
+        }
+        Ok(Done { manifest, chunks_written, distinct })
+    }
+
+    fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
-            duplicates: self.duplicates,
+            duplicates: self.counts.keys + self.fold.added().len() as u64 - found,
             rejected: self.counts.rejected.iter().sum(),
         };
-        let manifest = chunks.finish(audience, generation, now, build);
-        let manifest = match &self.folded {
+        let manifest = chunks.finish(self.audience.clone(), generation, now, build);
+        let manifest = match &self.fold.folded {
             Some(folded) => manifest.with_folded(folded.clone()),
             None => manifest,
         };
@@ -175,48 +233,16 @@ impl Plan {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use rtad::device::DeviceKey;
-    use rtad::filter::FilterKind;
-
-    use super::*;
-    use crate::input::KeySink;
-
-    /// From chunks that span sixteen partitions to sixteen chunks in one partition.
-    #[test]
-    fn chunks_are_those_of_all_keys_cut_at_once() {
-        let mut keys: Vec<_> = (0..5000_u32).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
-        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
-        let mut cuts = Vec::new();
-        // The number of keys is all that decides where chunks are cut.
-        for claimed in [5000, 100_000_000, 200_000_000, 400_000_000, 1_500_000_000, 20_000_000_000] {
-            let mut partitions = Partitions::default();
-            partitions.take(&keys);
-            partitions.sort_and_dedup(2, |_| true, |_| {});
-            let counts = Counts { keys: claimed, ..Counts::default() };
-            let plan = Plan {
-                filter,
-                target_fpr: 0.0001,
-                keys: claimed,
-                duplicates: 0,
-                counts,
-                folded: None,
-                threads: 3,
-                gate: Gate::open_to_all(),
-                expires: None,
-            };
-            let audience: AudienceName = "a".parse().unwrap();
-            let done = plan.pretend(&mut partitions, &audience, &Progress::new(false));
-
-            keys.sort();
-            let per_chunk = shards_per_chunk(&filter, claimed);
-            let expected: Vec<_> =
-                chunk_runs(&keys, per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect();
-            assert_eq!(done.manifest.chunks(), expected, "{per_chunk} shards per chunk");
-            cuts.push(per_chunk);
-        }
-        assert_eq!((cuts[0], cuts[5]), (4096, 16));
-        assert!(cuts.contains(&512) && cuts.contains(&256), "{cuts:?}");
-    }
+/// What the largest chunk's filters take at most, if so many shards share one.
+pub(super) fn largest_chunk(
+    filter: &FilterSpec,
+    shards_per_chunk: u32,
+    most_keys: impl Fn(usize) -> u64,
+) -> u64 {
+    let bytes = |shard| filter.filter_bytes(u32::try_from(most_keys(shard)).unwrap_or(u32::MAX));
+    let shards: Vec<u64> = (0..SHARDS).map(bytes).collect();
+    shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

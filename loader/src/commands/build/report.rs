@@ -10,6 +10,7 @@ use rtad::snapshot::FillRatio;
 
 use super::gate::Gate;
 use super::publish::Done;
+use super::stages::Stages;
 use crate::input::{Counts, Reason};
 
 /// The JSON object of `build --json`.
@@ -41,6 +42,7 @@ pub(super) struct BuildSummary {
     gate: Gate,
     read_seconds: f64,
     total_seconds: f64,
+    stages: Stages,
 }
 
 /// What deltas and tombstones changed of the input.
@@ -67,8 +69,8 @@ impl BuildSummary {
         counts: &Counts,
         deltas: Changes,
         gate: Gate,
-        dry_run: bool,
-        seconds: (f64, f64),
+        (dry_run, signed): (bool, bool),
+        stages: Stages,
     ) -> Self {
         let manifest = &done.manifest;
         let filter = manifest.filter();
@@ -76,7 +78,7 @@ impl BuildSummary {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
             dry_run,
-            signed: done.signed,
+            signed,
             keys: manifest.keys(),
             rows: counts.rows,
             values: counts.values,
@@ -101,8 +103,9 @@ impl BuildSummary {
             chunks_written: done.chunks_written,
             expires_unix_seconds: manifest.expires_unix_seconds(),
             gate,
-            read_seconds: seconds.0,
-            total_seconds: seconds.1,
+            read_seconds: stages.read_seconds,
+            total_seconds: stages.total_seconds(),
+            stages,
         }
     }
 
@@ -132,6 +135,14 @@ impl BuildSummary {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
         }
         self.gate.write_text(out)?;
-        writeln!(out, "  time        {:.1} s, of it reading {:.1} s", self.total_seconds, self.read_seconds)
+        let Stages { read_seconds, sort_seconds, chunk_seconds, spilled_bytes, peak_memory_bytes, .. } =
+            self.stages;
+        writeln!(
+            out,
+            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks {chunk_seconds:.1} s",
+            self.total_seconds
+        )?;
+        let peak = peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());
+        writeln!(out, "  memory      {peak} at most, {} spilled to disk", HumanBytes(spilled_bytes))
     }
 }

@@ -59,6 +59,6 @@ fn write_changes(args: &BeginArgs, fold: &Fold) -> io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = BufWriter::new(options.open(&args.changes)?);
     frames::write(&mut out, Content::Added, fold.added())?;
-    frames::write(&mut out, Content::Removed, fold.removed())?;
+    frames::write(&mut out, Content::Removed, fold.removed().map_or(&[], |removed| removed))?;
     out.flush()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use rtad::device::{DeviceKey, SHARDS};
 use rtad::filter::FilterSpec;
-use rtad::snapshot::{BuiltChunk, shards_per_chunk};
+use rtad::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
 use rtad::store::Store;
 
 use super::super::{CommandError, Output, runtime};
@@ -130,7 +130,7 @@ impl Builder<'_> {
             return Err(JobError::TooManyKeys { found, keys: all }.into());
         }
         let chunk = BuiltChunk::build(&self.filter, keys);
-        let (entry, stats) = (chunk.entry.clone(), chunk.stats);
+        let ChunkRecord { entry, stats } = chunk.record();
         let job = &self.args.job;
         let written = self.runtime.block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
         let line = Line::Chunk(ChunkLine { job: job.id(), keys: all, entry, stats, written });

@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{BuildReport, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
 use rtad::store::{Publication, Store};
 
 use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
@@ -180,7 +180,7 @@ impl Reported {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
         for line in self.chunks.values() {
-            manifest.add_entry(line.entry.clone(), line.stats);
+            manifest.add_record(ChunkRecord { entry: line.entry.clone(), stats: line.stats });
         }
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use rtad::device::DeviceKey;
 use rtad::snapshot::Snapshot;
 
-use crate::partition::next;
+use crate::keys::next;
 use crate::progress::Progress;
 
 /// False positives that a default measurement expects: enough for an interval of 2 % either way.

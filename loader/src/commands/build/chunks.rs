@@ -1,0 +1,199 @@
+//! From keys, shard by shard, to chunks, on all cores.
+//!
+//! Builders take groups of shards off a queue. What they build waits in a short channel; the memory of all chunks that are being
+//! built, wait or are written is bounded by their [`Room`], whatever the store is doing.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex};
+
+use tokio::sync::mpsc;
+
+use rtad::device::SHARDS;
+use rtad::filter::FilterSpec;
+use rtad::snapshot::{BuiltChunk, ChunkBuilder};
+
+use crate::keys::{Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next};
+
+/// Finished chunks that may wait to be written.
+const WAITING_CHUNKS: usize = 2;
+/// An allocation so large is a mapping of its own, which is gone when it is freed and takes no more than what was written to. Of
+/// smaller ones the allocator keeps some for later.
+const OWN_MAPPING_BYTES: u64 = 33 << 20;
+
+/// Memory for all chunks together.
+#[derive(Debug)]
+pub(super) struct Room {
+    total: u64,
+    free: Mutex<u64>,
+    given_back: Condvar,
+}
+
+/// Some of it, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Taken<'r> {
+    room: &'r Room,
+    bytes: u64,
+}
+
+impl Room {
+    pub(super) const fn of(bytes: u64) -> Self {
+        Self { total: bytes, free: Mutex::new(bytes), given_back: Condvar::new() }
+    }
+
+    /// Waits until there is so much; for what is more than all, until there is nothing else.
+    fn take(&self, bytes: u64) -> Taken<'_> {
+        let bytes = bytes.min(self.total);
+        let free = self.free.lock().expect("nothing panics under this lock");
+        let mut free =
+            self.given_back.wait_while(free, |free| *free < bytes).expect("nothing panics under this lock");
+        *free -= bytes;
+        Taken { room: self, bytes }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        *self.free.lock().expect("nothing panics under this lock") += bytes;
+        self.given_back.notify_all();
+    }
+}
+
+impl Taken<'_> {
+    /// Gives back what is not needed.
+    fn shrink_to(&mut self, bytes: u64) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.bytes -= surplus;
+        self.room.give_back(surplus);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.room.give_back(self.bytes);
+    }
+}
+
+/// What comes out of a group of shards, in this order.
+#[derive(Debug)]
+pub(super) enum Made<'r> {
+    /// A chunk, and the memory it is in.
+    Chunk(BuiltChunk, Taken<'r>),
+    /// There are no more; they are of so many keys.
+    End(Distinct),
+}
+
+/// How chunks are made.
+pub(super) struct Making<'a> {
+    pub(super) filter: &'a FilterSpec,
+    pub(super) shards_per_chunk: u32,
+    pub(super) threads: usize,
+    pub(super) keys: &'a dyn ShardKeys,
+    /// What each thread gets for keys.
+    pub(super) unit_bytes: usize,
+    pub(super) room: &'a Room,
+}
+
+impl<'a> Making<'a> {
+    /// Shards that one thread takes at a time: whole chunks, and whole partitions.
+    fn group_shards(&self) -> usize {
+        (self.shards_per_chunk as usize).max(SHARDS_PER_PARTITION)
+    }
+
+    /// Builds all chunks, for `drain` to take, on this thread. Stops when it has failed.
+    pub(super) fn run<T, E>(
+        &self,
+        drain: impl FnOnce(mpsc::Receiver<Result<Made<'a>, SpillError>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let queue = Mutex::new(0..SHARDS / self.group_shards());
+        let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
+        let work = |sender: mpsc::Sender<_>| {
+            let mut worker = Worker::new(self.unit_bytes);
+            while let Some(group) = next(&queue) {
+                match self.group(group, &mut worker, &sender) {
+                    Ok(true) => {}
+                    // Nobody listens any more once a chunk could not be written.
+                    Ok(false) => return,
+                    Err(error) => {
+                        let _ = sender.blocking_send(Err(error));
+                        return;
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                let sender = sender.clone();
+                scope.spawn(|| work(sender));
+            }
+            drop(sender);
+            drain(receiver)
+        })
+    }
+
+    /// Whether anybody still listens.
+    fn group(
+        &self,
+        group: usize,
+        worker: &mut Worker,
+        sender: &mpsc::Sender<Result<Made<'a>, SpillError>>,
+    ) -> Result<bool, SpillError> {
+        let first = group * self.group_shards();
+        let per_chunk = self.shards_per_chunk as usize;
+        let mut open: Option<Open<'a>> = None;
+        let (mut is_heard, mut too_large) = (true, None);
+        let close = |open: Option<Open<'a>>| {
+            let Some(made) = open.and_then(Open::finish) else { return true };
+            sender.blocking_send(Ok(Made::Chunk(made.0, made.1))).is_ok()
+        };
+        let distinct = self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
+            let run = usize::from(shard) / per_chunk;
+            if open.as_ref().is_none_or(|open| open.run != run) {
+                is_heard = close(open.take());
+                if !is_heard {
+                    return false;
+                }
+            }
+            let open = open.get_or_insert_with(|| self.open(run));
+            open.chunk.add_shard(shard, keys.iter().map(device_key));
+            let is_too_large = open.chunk.body_bytes() > self.room.total;
+            if is_too_large {
+                too_large = Some((run * per_chunk) as u32);
+            }
+            !is_too_large
+        })?;
+        if let Some(first_shard) = too_large {
+            return Err(SpillError::ChunkTooLarge { first_shard, most: self.room.total });
+        }
+        is_heard = is_heard && close(open.take());
+        Ok(is_heard && sender.blocking_send(Ok(Made::End(distinct))).is_ok())
+    }
+
+    fn open(&self, run: usize) -> Open<'a> {
+        let per_chunk = self.shards_per_chunk as usize;
+        let room = self.room.take(self.most_bytes(run * per_chunk..(run + 1) * per_chunk));
+        let body_bytes = room.bytes.max(OWN_MAPPING_BYTES);
+        Open { run, chunk: ChunkBuilder::new(self.filter, body_bytes), room }
+    }
+
+    /// What the filters of these shards take at most.
+    pub(super) fn most_bytes(&self, shards: Range<usize>) -> u64 {
+        let most = |shard| {
+            let keys = u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
+            self.filter.filter_bytes(keys)
+        };
+        shards.map(most).sum()
+    }
+}
+
+/// A chunk that is being built.
+struct Open<'a> {
+    run: usize,
+    chunk: ChunkBuilder<'a>,
+    room: Taken<'a>,
+}
+
+impl<'a> Open<'a> {
+    fn finish(mut self) -> Option<(BuiltChunk, Taken<'a>)> {
+        let chunk = self.chunk.finish()?;
+        self.room.shrink_to(chunk.entry.size_bytes);
+        Some((chunk, self.room))
+    }
+}

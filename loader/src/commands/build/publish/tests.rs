@@ -1,0 +1,92 @@
+use rtad::device::DeviceKey;
+use rtad::filter::FilterKind;
+use rtad::snapshot::{BuiltChunk, chunk_runs};
+
+use super::*;
+use crate::keys::{Filler, Keys, Slab, SpillDir};
+
+fn key(n: u32) -> DeviceKey {
+    DeviceKey::of_canonical(&n.to_le_bytes())
+}
+
+/// Builds from memory or from disk, as it fits.
+fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
+    let audience: AudienceName = "a".parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let plan = Plan {
+        audience: &audience,
+        filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
+        target_fpr: 0.0001,
+        budget,
+        counts: Counts { keys: keys.len() as u64, ..Counts::default() },
+        fold: &Fold::default(),
+        gate: Gate::open_to_all(),
+        expires: None,
+        runtime: &runtime,
+        progress: &Progress::new(false),
+        cut,
+    };
+    let dir = SpillDir::unnamed();
+    let mut slab = Slab::of(budget.segments());
+    let gathered = Keys::new(&mut slab, &budget, &dir);
+    let filler = Filler::new(&gathered);
+    filler.take(keys);
+    filler.flush();
+    drop(filler);
+    let shelf = || Ok(Shelf::Nowhere);
+    let done = if gathered.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
+        plan.build_sorted(&gathered.into_sorted(2, None, |_| {}), 0, shelf).unwrap()
+    } else {
+        plan.build_spilled(&gathered.into_spilled().unwrap(), shelf).unwrap()
+    };
+    (done.manifest, done.distinct)
+}
+
+fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad::snapshot::ChunkEntry> {
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+    let mut keys = keys.to_vec();
+    keys.sort();
+    keys.dedup();
+    chunk_runs(&keys, shards_per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect()
+}
+
+/// From chunks that span sixteen partitions to sixteen chunks in one partition.
+#[test]
+fn chunks_are_those_of_all_keys_cut_at_once() {
+    let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();
+    let cuts: [(u32, Cut); 4] = [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
+    for (per_chunk, cut) in cuts {
+        for (budget, fits) in [(Budget::tiny(64 << 20, 3), true), (Budget::tiny(1 << 20, 3), false)] {
+            let many: Vec<_> = if fits { keys.clone() } else { (0..60_000).chain(0..50).map(key).collect() };
+            let (manifest, distinct) = built(&many, cut, budget);
+            assert_eq!(manifest.chunks(), cut_at_once(&many, per_chunk), "{per_chunk} shards per chunk");
+            assert_eq!((distinct.left, manifest.build().duplicates), (many.len() as u64 - 50, 50));
+        }
+    }
+}
+
+/// One partition has each key once, all others have one key many times: where to cut is guessed wrong at first.
+#[test]
+fn a_wrong_guess_is_built_again() {
+    const LIMIT: u64 = 10_000;
+    let cut: Cut = |_, keys| if keys > LIMIT { 256 } else { 4096 };
+    let in_partition = |partition: u32, n: u32| {
+        let mut bytes = *key(n).as_bytes();
+        bytes[0] = partition as u8;
+        DeviceKey::from_bytes(bytes)
+    };
+    let repeated = |middling: u32| {
+        (0..=255_u32).flat_map(move |partition| {
+            (0..300_u32 + partition).map(move |n| {
+                let is_distinct = partition == middling;
+                in_partition(partition, if is_distinct { n } else { n % 5 })
+            })
+        })
+    };
+    // The one that is looked at is the one in the middle by size.
+    let few: Vec<_> = repeated(128).collect();
+    let (manifest, distinct) = built(&few, cut, Budget::tiny(1 << 20, 2));
+    assert!(distinct.left < LIMIT);
+    assert_eq!(manifest.chunks(), cut_at_once(&few, 4096));
+    assert_eq!(manifest.build().duplicates, few.len() as u64 - distinct.left);
+}

@@ -1,0 +1,108 @@
+//! The memory that keys are gathered in: one piece, handed out in segments that are used again.
+//!
+//! It is taken whole at the start and given back whole at the end, so that how much of it is resident is known at any time and
+//! nothing depends on how the allocator deals with many threads. Pages that no segment was ever handed out from are not touched.
+
+use std::slice::ChunksMut;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// A device key as bytes: memory of these comes zeroed from the kernel, untouched.
+pub(crate) type Key = [u8; 16];
+
+pub(crate) const KEY_BYTES: usize = size_of::<Key>();
+
+/// Room for keys.
+pub(crate) struct Slab(Vec<Key>);
+
+impl Slab {
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self(vec![[0; KEY_BYTES]; bytes / KEY_BYTES])
+    }
+}
+
+/// Some keys of one partition. The default has no room.
+#[derive(Default)]
+pub(super) struct Segment<'m> {
+    keys: &'m mut [Key],
+    len: usize,
+}
+
+impl Segment<'_> {
+    /// Whether there was room.
+    #[inline]
+    pub(super) fn push(&mut self, key: &Key) -> bool {
+        let place = self.keys.get_mut(self.len);
+        let has_room = place.is_some();
+        if let Some(place) = place {
+            *place = *key;
+            self.len += 1;
+        }
+        has_room
+    }
+
+    pub(super) fn keys(&self) -> &[Key] {
+        &self.keys[..self.len]
+    }
+
+    /// Replaces its keys by as many of `keys` as it has room for.
+    pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = Key>) {
+        self.len = 0;
+        for (place, key) in self.keys.iter_mut().zip(keys) {
+            *place = key;
+            self.len += 1;
+        }
+    }
+}
+
+/// Segments that nobody uses.
+pub(super) struct Pool<'m> {
+    free: Mutex<Free<'m>>,
+    returned: Condvar,
+}
+
+struct Free<'m> {
+    fresh: ChunksMut<'m, Key>,
+    used: Vec<Segment<'m>>,
+    handed_out: usize,
+}
+
+impl<'m> Pool<'m> {
+    pub(super) fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
+        let fresh = slab.0.chunks_mut(segment_keys);
+        let free = Mutex::new(Free { fresh, used: Vec::new(), handed_out: 0 });
+        Self { free, returned: Condvar::new() }
+    }
+
+    /// One that is free; those that were used before come first.
+    pub(super) fn take(&self) -> Option<Segment<'m>> {
+        let mut free = self.lock();
+        if let Some(segment) = free.used.pop() {
+            return Some(segment);
+        }
+        let keys = free.fresh.next()?;
+        free.handed_out += 1;
+        Some(Segment { keys, len: 0 })
+    }
+
+    pub(super) fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
+        let emptied = |segment: Segment<'m>| Segment { len: 0, ..segment };
+        self.lock().used.extend(segments.into_iter().map(emptied));
+        self.returned.notify_all();
+    }
+
+    /// Waits until another thread has given some back.
+    pub(super) fn wait(&self) {
+        let free = self.lock();
+        let poisoned = "nothing panics under this lock";
+        drop(self.returned.wait_while(free, |free| free.used.is_empty()).expect(poisoned));
+    }
+
+    /// How many were ever handed out: what is resident.
+    pub(super) fn touched(&self) -> usize {
+        self.lock().handed_out
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Free<'m>> {
+        self.free.lock().expect("nothing panics under this lock")
+    }
+}

@@ -1,0 +1,139 @@
+//! Keys that fit memory: each partition is sorted by way of one thread's scratch, and goes back where it came from.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use super::memory::{KEY_BYTES, Segment};
+use super::{
+    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, next,
+    sort_and_dedup, starts,
+};
+
+/// Keys in memory, sorted, each once.
+pub(crate) struct Sorted<'m> {
+    partitions: Vec<Partition<'m>>,
+    distinct: Distinct,
+}
+
+struct Partition<'m> {
+    segments: Vec<Segment<'m>>,
+    /// Keys of each shard.
+    shards: [u32; SHARDS_PER_PARTITION],
+}
+
+impl<'m> Sorted<'m> {
+    pub(super) fn sort(
+        partitions: Vec<Vec<Segment<'m>>>,
+        threads: usize,
+        unwanted: Unwanted<'_>,
+        done: impl Fn(u64) + Sync,
+    ) -> Self {
+        let unsorted = |segments| Partition { segments, shards: [0; SHARDS_PER_PARTITION] };
+        let mut partitions: Vec<_> = partitions.into_iter().map(unsorted).collect();
+        let queue = Mutex::new(partitions.iter_mut());
+        let work = || {
+            let (mut scratch, mut distinct) = (Vec::new(), Distinct::default());
+            while let Some(partition) = next(&queue) {
+                let keys = partition.sort(&mut scratch, unwanted);
+                done(keys.left);
+                distinct = distinct.and(keys);
+            }
+            distinct
+        };
+        let distinct = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Distinct>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).fold(Distinct::default(), Distinct::and)
+        });
+        Self { partitions, distinct }
+    }
+
+    pub(crate) const fn distinct(&self) -> Distinct {
+        self.distinct
+    }
+
+    /// What the largest partition takes.
+    pub(crate) fn largest_partition_bytes(&self) -> u64 {
+        let keys = |partition: &Partition<'_>| partition.shards.iter().map(|keys| u64::from(*keys)).sum();
+        self.partitions.iter().map(keys).max().unwrap_or(0) * KEY_BYTES as u64
+    }
+}
+
+impl Partition<'_> {
+    fn keys(&self) -> impl Iterator<Item = u128> {
+        self.segments.iter().flat_map(|segment| segment.keys()).map(|key| u128::from_be_bytes(*key))
+    }
+
+    /// Sorts and removes what came twice, and what is not wanted.
+    fn sort(&mut self, scratch: &mut Vec<u128>, unwanted: Unwanted<'_>) -> Distinct {
+        let mut counts = [0; SHARDS_PER_PARTITION];
+        for key in self.segments.iter().flat_map(|segment| segment.keys()) {
+            counts[usize::from(key[1])] += 1;
+        }
+        // By shards first: what is sorted then is short and lies in the cache.
+        let starts = starts(counts.into_iter());
+        let mut places = starts;
+        if scratch.len() < starts[SHARDS_PER_PARTITION] {
+            // Nothing in it is worth copying, and both at once are too much.
+            *scratch = Vec::new();
+            *scratch = vec![0; starts[SHARDS_PER_PARTITION]];
+        }
+        for key in self.segments.iter().flat_map(|segment| segment.keys()) {
+            let place = &mut places[usize::from(key[1])];
+            scratch[*place] = u128::from_be_bytes(*key);
+            *place += 1;
+        }
+        let mut distinct = Distinct::default();
+        for (shard, bounds) in starts.windows(2).enumerate() {
+            let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], unwanted);
+            self.shards[shard] = u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
+            distinct = distinct.and(keys);
+        }
+        let shards = starts.iter().zip(self.shards);
+        let mut sorted = shards
+            .flat_map(|(start, keys)| &scratch[*start..*start + keys as usize])
+            .map(|key| key.to_be_bytes());
+        self.segments.iter_mut().for_each(|segment| segment.refill(&mut sorted));
+        self.segments.retain(|segment| !segment.keys().is_empty());
+        distinct
+    }
+}
+
+impl ShardKeys for Sorted<'_> {
+    fn shards(
+        &self,
+        shards: Range<usize>,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Distinct, SpillError> {
+        let mut left = 0;
+        for index in shards.start / SHARDS_PER_PARTITION..PARTITIONS {
+            let first = index * SHARDS_PER_PARTITION;
+            if first >= shards.end {
+                break;
+            }
+            let partition = &self.partitions[index];
+            worker.unit.clear();
+            worker.unit.reserve_exact(partition.shards.iter().map(|keys| *keys as usize).sum());
+            worker.unit.extend(partition.keys());
+            let starts = starts(partition.shards.iter().map(|keys| *keys as usize));
+            for (shard, bounds) in (first..).zip(starts.windows(2)) {
+                let keys = &worker.unit[bounds[0]..bounds[1]];
+                if shards.contains(&shard) && !keys.is_empty() {
+                    left += keys.len() as u64;
+                    if !each(shard as u16, keys) {
+                        return Ok(Distinct::default());
+                    }
+                }
+            }
+        }
+        // What was found before is known already.
+        Ok(Distinct { found: left, left })
+    }
+
+    fn most_keys(&self, shard: usize) -> u64 {
+        u64::from(self.partitions[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION])
+    }
+}

@@ -1,0 +1,148 @@
+//! Keys on disk: one file per partition, 16 bytes a key, in no order.
+//!
+//! Each file has its own lock, which is held for one write of many segments. How many keys each shard has is counted on the way:
+//! it says, before a file is read, which shards fit memory together.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use super::dir::SpillDir;
+use super::memory::{KEY_BYTES, Segment};
+use super::{PARTITIONS, SHARDS_PER_PARTITION, SpillError};
+
+/// Keys of each shard of a partition.
+pub(super) type ShardCounts = [u64; SHARDS_PER_PARTITION];
+
+/// One partition's file.
+pub(super) struct SpillFile {
+    pub(super) file: File,
+    pub(super) keys: u64,
+    pub(super) shards: Box<ShardCounts>,
+}
+
+impl SpillFile {
+    pub(super) fn empty(file: File) -> Self {
+        Self { file, keys: 0, shards: Box::new([0; SHARDS_PER_PARTITION]) }
+    }
+
+    /// Appends the segments' keys in as few writes as the system takes.
+    fn append(&mut self, segments: &[Segment<'_>]) -> io::Result<()> {
+        let mut slices: Vec<_> =
+            segments.iter().map(|segment| IoSlice::new(segment.keys().as_flattened())).collect();
+        write_all(&mut self.file, &mut slices)?;
+        for key in segments.iter().flat_map(|segment| segment.keys()) {
+            self.shards[usize::from(key[1])] += 1;
+        }
+        self.keys += segments.iter().map(|segment| segment.keys().len() as u64).sum::<u64>();
+        Ok(())
+    }
+
+    /// Calls `each` with all its keys, by way of `block`.
+    pub(super) fn read(&self, block: &mut [u8], mut each: impl FnMut(&[[u8; KEY_BYTES]])) -> io::Result<()> {
+        let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
+        while offset < end {
+            let len = block.len().min((end - offset) as usize);
+            self.file.read_exact_at(&mut block[..len], offset)?;
+            each(block[..len].as_chunks().0);
+            offset += len as u64;
+        }
+        Ok(())
+    }
+}
+
+fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut slices, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The files of all partitions, made when the first key is written.
+pub(super) struct Spill<'d> {
+    pub(super) dir: &'d SpillDir,
+    files: OnceLock<Vec<Mutex<SpillFile>>>,
+    making: Mutex<()>,
+    bytes: AtomicU64,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<SpillError>>,
+}
+
+impl<'d> Spill<'d> {
+    pub(super) const fn new(dir: &'d SpillDir) -> Self {
+        Self {
+            dir,
+            files: OnceLock::new(),
+            making: Mutex::new(()),
+            bytes: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Writes segments of one partition. After a failure, which is kept, nothing is written any more.
+    pub(super) fn write(&self, partition: usize, segments: &[Segment<'_>]) {
+        if self.has_failed() {
+            return;
+        }
+        if let Err(error) = self.try_write(partition, segments) {
+            self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn try_write(&self, partition: usize, segments: &[Segment<'_>]) -> Result<(), SpillError> {
+        let files = self.files()?;
+        let mut file = files[partition].lock().expect("nothing panics under this lock");
+        let before = file.keys;
+        file.append(segments).map_err(|error| self.dir.failed(error, self.bytes()))?;
+        self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn files(&self) -> Result<&[Mutex<SpillFile>], SpillError> {
+        let _one_at_a_time = self.making.lock().expect("nothing panics under this lock");
+        if let Some(files) = self.files.get() {
+            return Ok(files);
+        }
+        let file = |_| Ok(Mutex::new(SpillFile::empty(self.dir.create_unnamed()?)));
+        let files = (0..PARTITIONS).map(file).collect::<Result<Vec<_>, SpillError>>()?;
+        Ok(self.files.get_or_init(|| files))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// The first failure.
+    pub(super) fn take_failure(&self) -> Option<SpillError> {
+        self.failure.lock().expect("nothing panics under this lock").take()
+    }
+
+    /// Bytes written.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.files.get().is_some()
+    }
+
+    /// What was written, or why it could not be.
+    pub(super) fn finish(self) -> Result<Vec<SpillFile>, SpillError> {
+        if let Some(error) = self.take_failure() {
+            return Err(error);
+        }
+        self.files()?;
+        let files = self.files.into_inner().expect("they were just made");
+        Ok(files.into_iter().map(|file| file.into_inner().expect("nothing panics under this lock")).collect())
+    }
+}

@@ -1,0 +1,298 @@
+//! Keys on disk, given out in units: runs of shards that fit a thread's memory together.
+//!
+//! How many keys each shard has is known, so a unit is read straight to where its shards lie and sorted shard by shard. A
+//! partition that is a few times too large is read once for each of its units; a larger one is first dealt out into a file for
+//! each. A single shard that is too large is read piece by piece, each sorted with what is left of those before it: that is
+//! enough for any number of duplicates.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use super::dir::SpillDir;
+use super::memory::KEY_BYTES;
+use super::spill::{ShardCounts, SpillFile};
+use super::{
+    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, dedup, local_shard,
+    sort_and_dedup, starts,
+};
+
+/// A partition is read so often before it is dealt out instead, which reads it twice and writes it once.
+const MAX_PASSES: usize = 3;
+
+/// Keys on disk, as they came.
+pub(crate) struct Spilled<'d> {
+    dir: &'d SpillDir,
+    files: Vec<SpillFile>,
+}
+
+/// Keys on disk with what is needed to give them out.
+pub(crate) struct Units<'a> {
+    spilled: &'a Spilled<'a>,
+    /// Keys that fit a thread's memory.
+    unit_keys: usize,
+    unwanted: Unwanted<'a>,
+}
+
+impl<'d> Spilled<'d> {
+    pub(super) const fn new(dir: &'d SpillDir, files: Vec<SpillFile>) -> Self {
+        Self { dir, files }
+    }
+
+    /// What they take on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.keys() * KEY_BYTES as u64
+    }
+
+    /// Keys, duplicates included.
+    pub(crate) fn keys(&self) -> u64 {
+        self.files.iter().map(|file| file.keys).sum()
+    }
+
+    pub(crate) fn most_keys(&self, shard: usize) -> u64 {
+        self.files[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION]
+    }
+
+    /// Ready to be given out, each once, by threads that have `unit_bytes` for them.
+    pub(crate) const fn units<'a>(&'a self, unit_bytes: usize, unwanted: Unwanted<'a>) -> Units<'a> {
+        Units { spilled: self, unit_keys: unit_bytes / KEY_BYTES, unwanted }
+    }
+}
+
+impl Units<'_> {
+    /// About how many distinct keys there are, by those of one partition of middling size.
+    pub(crate) fn estimate(&self, worker: &mut Worker) -> Result<u64, SpillError> {
+        let mut order: Vec<usize> = (0..PARTITIONS).collect();
+        let files = &self.spilled.files;
+        order.retain(|partition| files[*partition].keys > 0);
+        order.sort_unstable_by_key(|partition| files[*partition].keys);
+        let Some(sample) = order.get(order.len() / 2) else { return Ok(0) };
+        let first = sample * SHARDS_PER_PARTITION;
+        let distinct = self.shards(first..first + SHARDS_PER_PARTITION, worker, &mut |_, _| true)?;
+        let ratio = distinct.left as f64 / files[*sample].keys as f64;
+        Ok((self.spilled.keys() as f64 * ratio) as u64)
+    }
+
+    /// Cuts shards of one partition into runs that fit memory; one that does not is a run of its own.
+    fn cut(&self, counts: &ShardCounts, shards: Range<usize>) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut room = 0;
+        for shard in shards {
+            match runs.last_mut() {
+                Some(run) if counts[shard] <= room => run.end = shard + 1,
+                _ => {
+                    runs.push(shard..shard + 1);
+                    room = self.unit_keys as u64;
+                }
+            }
+            room = room.saturating_sub(counts[shard]);
+        }
+        runs
+    }
+
+    fn partition(
+        &self,
+        partition: usize,
+        shards: Range<usize>,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Option<Distinct>, SpillError> {
+        let file = &self.spilled.files[partition];
+        let runs = self.cut(&file.shards, shards);
+        let mut distinct = Distinct::default();
+        let mut files = match runs.len() {
+            ..=MAX_PASSES => Vec::new(),
+            _ => self.deal_out(file, &runs, worker)?,
+        };
+        let mut files = files.drain(..);
+        for run in runs {
+            let part = files.next();
+            let source = part.as_ref().unwrap_or(file);
+            // Besides it there can be only shards without keys in its run.
+            let too_large = run.clone().find(|shard| file.shards[*shard] > self.unit_keys as u64);
+            let sorted = match too_large {
+                Some(shard) => self.piecewise(partition, source, shard, worker, each)?,
+                None => self.unit(partition, source, run, worker, each)?,
+            };
+            let Some(sorted) = sorted else { return Ok(None) };
+            distinct = distinct.and(sorted);
+        }
+        Ok(Some(distinct))
+    }
+
+    /// A run that fits.
+    fn unit(
+        &self,
+        partition: usize,
+        file: &SpillFile,
+        run: Range<usize>,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Option<Distinct>, SpillError> {
+        let count = |shard| if run.contains(&shard) { file.shards[shard] as usize } else { 0 };
+        let starts = starts((0..SHARDS_PER_PARTITION).map(count));
+        if starts[SHARDS_PER_PARTITION] == 0 {
+            return Ok(Some(Distinct::default()));
+        }
+        let Worker { unit, block } = worker;
+        let mut places = starts;
+        let mut has_changed = false;
+        let read = file.read(block, |keys| {
+            for key in keys {
+                let shard = usize::from(key[1]);
+                if run.contains(&shard) {
+                    let place = &mut places[shard];
+                    match unit[..].get_mut(*place).filter(|_| *place < starts[shard + 1]) {
+                        Some(free) => *free = u128::from_be_bytes(*key),
+                        None => has_changed = true,
+                    }
+                    *place += 1;
+                }
+            }
+        });
+        self.check(read)?;
+        if has_changed || places[..SHARDS_PER_PARTITION] != starts[1..] {
+            return Err(SpillError::Changed { dir: self.spilled.dir.shown() });
+        }
+        let mut distinct = Distinct::default();
+        for shard in run {
+            let sorted = sort_and_dedup(&mut unit[starts[shard]..starts[shard + 1]], self.unwanted);
+            distinct = distinct.and(sorted);
+            let keys = &unit[starts[shard]..starts[shard] + sorted.left as usize];
+            if !keys.is_empty() && !each((partition * SHARDS_PER_PARTITION + shard) as u16, keys) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(distinct))
+    }
+
+    /// A shard that does not fit unless it has many duplicates.
+    fn piecewise(
+        &self,
+        partition: usize,
+        file: &SpillFile,
+        local_shard: usize,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Option<Distinct>, SpillError> {
+        let shard = partition * SHARDS_PER_PARTITION + local_shard;
+        let Worker { unit, block } = worker;
+        let unit = &mut unit[..self.unit_keys];
+        // Sorting for less than a quarter of new keys would take for ever.
+        let most = self.unit_keys / 4 * 3;
+        let (mut len, mut too_large) = (0, false);
+        let read = file.read(block, |keys| {
+            if too_large {
+                return;
+            }
+            for key in keys.iter().filter(|key| usize::from(key[1]) == local_shard) {
+                if len == unit.len() {
+                    unit.sort_unstable();
+                    len = dedup(unit);
+                    too_large = len > most;
+                    if too_large {
+                        return;
+                    }
+                }
+                unit[len] = u128::from_be_bytes(*key);
+                len += 1;
+            }
+        });
+        self.check(read)?;
+        if too_large {
+            let needed = file.shards[local_shard] * KEY_BYTES as u64;
+            return Err(SpillError::ShardTooLarge { shard: shard as u32, found: len, needed: needed >> 20 });
+        }
+        let sorted = sort_and_dedup(&mut unit[..len], self.unwanted);
+        let keys = &unit[..sorted.left as usize];
+        Ok((keys.is_empty() || each(shard as u16, keys)).then_some(sorted))
+    }
+
+    /// One file for each run, without a name.
+    fn deal_out(
+        &self,
+        from: &SpillFile,
+        runs: &[Range<usize>],
+        worker: &mut Worker,
+    ) -> Result<Vec<SpillFile>, SpillError> {
+        let mut run_of = [None; SHARDS_PER_PARTITION];
+        for (index, run) in runs.iter().enumerate() {
+            run_of[run.clone()].fill(Some(index));
+        }
+        let dir = self.spilled.dir;
+        let mut files: Vec<SpillFile> =
+            runs.iter().map(|_| Ok(SpillFile::empty(dir.create_unnamed()?))).collect::<Result<_, _>>()?;
+        // Of a thread's share of any --memory there are many keys for each.
+        let Worker { unit, block } = worker;
+        let mut buffers: Vec<(&mut [u128], usize)> =
+            unit.chunks_mut(self.unit_keys / runs.len()).map(|buffer| (buffer, 0)).collect();
+        let mut bytes = Vec::with_capacity(block.len());
+        let mut failed = None;
+        let read = from.read(block, |keys| {
+            for key in keys {
+                let Some(run) = run_of[usize::from(key[1])] else { continue };
+                let (buffer, len) = &mut buffers[run];
+                buffer[*len] = u128::from_be_bytes(*key);
+                *len += 1;
+                if *len == buffer.len() && failed.is_none() {
+                    failed = write(&mut files[run], buffer, &mut bytes).err();
+                }
+                if *len == buffer.len() {
+                    *len = 0;
+                }
+            }
+        });
+        self.check(read)?;
+        for (file, (buffer, len)) in files.iter_mut().zip(buffers) {
+            failed = failed.or_else(|| write(file, &buffer[..len], &mut bytes).err());
+        }
+        match failed {
+            Some(error) => Err(dir.failed(error, self.spilled.keys() * KEY_BYTES as u64)),
+            None => Ok(files),
+        }
+    }
+
+    fn check(&self, read: io::Result<()>) -> Result<(), SpillError> {
+        read.map_err(|source| SpillError::Read { dir: self.spilled.dir.shown(), source })
+    }
+}
+
+/// Appends keys to a file, by way of `bytes`.
+fn write(file: &mut SpillFile, keys: &[u128], bytes: &mut Vec<u8>) -> io::Result<()> {
+    for keys in keys.chunks(bytes.capacity() / KEY_BYTES) {
+        bytes.clear();
+        bytes.extend(keys.iter().flat_map(|key| key.to_be_bytes()));
+        file.file.write_all(bytes)?;
+    }
+    for key in keys {
+        file.shards[local_shard(*key)] += 1;
+    }
+    file.keys += keys.len() as u64;
+    Ok(())
+}
+
+impl ShardKeys for Units<'_> {
+    fn shards(
+        &self,
+        shards: Range<usize>,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Distinct, SpillError> {
+        let mut distinct = Distinct::default();
+        let mut start = shards.start;
+        while start < shards.end {
+            let partition = start / SHARDS_PER_PARTITION;
+            let first = partition * SHARDS_PER_PARTITION;
+            let end = shards.end.min(first + SHARDS_PER_PARTITION);
+            match self.partition(partition, start - first..end - first, worker, each)? {
+                Some(keys) => distinct = distinct.and(keys),
+                None => break,
+            }
+            start = end;
+        }
+        Ok(distinct)
+    }
+
+    fn most_keys(&self, shard: usize) -> u64 {
+        self.spilled.most_keys(shard)
+    }
+}

@@ -1,0 +1,122 @@
+//! What comes out is the set that went in, whatever the memory: in segments, spilled, in one unit or in pieces.
+
+use super::*;
+
+fn key(n: u64) -> DeviceKey {
+    DeviceKey::of_canonical(&n.to_le_bytes())
+}
+
+/// In one shard of partition 7.
+fn key_in(shard: u8, n: u64) -> DeviceKey {
+    let mut bytes = *key(n).as_bytes();
+    (bytes[0], bytes[1]) = (7, shard);
+    DeviceKey::from_bytes(bytes)
+}
+
+fn sorted(keys: &[DeviceKey], unwanted: &SortedKeys) -> Vec<DeviceKey> {
+    let mut keys = keys.to_vec();
+    keys.sort();
+    keys.dedup();
+    keys.retain(|key| !unwanted.contains(key));
+    keys
+}
+
+fn given_out(keys: &dyn ShardKeys, unit_bytes: usize) -> Result<(Vec<DeviceKey>, Distinct), SpillError> {
+    let (mut out, mut distinct) = (Vec::new(), Distinct::default());
+    let mut worker = Worker::new(unit_bytes);
+    // Parts of partitions, and several of them.
+    for shards in [0..16, 16..1800, 1800..2304, 2304..SHARDS] {
+        let mut last = None;
+        let found = keys.shards(shards.clone(), &mut worker, &mut |shard, keys| {
+            assert!(shards.contains(&usize::from(shard)) && last < Some(shard) && !keys.is_empty());
+            assert!(keys.iter().all(|key| device_key(key).shard() == shard));
+            last = Some(shard);
+            out.extend(keys.iter().map(device_key));
+            true
+        })?;
+        distinct = distinct.and(found);
+    }
+    Ok((out, distinct))
+}
+
+/// Takes keys by three threads.
+fn gather<'m, 'd>(
+    keys: &[DeviceKey],
+    slab: &'m mut Slab,
+    budget: &Budget,
+    dir: &'d SpillDir,
+) -> Keys<'m, 'd> {
+    let gathered = Keys::new(slab, budget, dir);
+    let fillers: Vec<_> = (0..3).map(|_| Filler::new(&gathered)).collect();
+    std::thread::scope(|scope| {
+        for (filler, keys) in fillers.iter().zip(keys.chunks(keys.len().div_ceil(3).max(1))) {
+            scope.spawn(|| keys.chunks(999).for_each(|keys| filler.take(keys)));
+        }
+    });
+    fillers.iter().for_each(Filler::flush);
+    drop(fillers);
+    gathered.check().unwrap();
+    gathered
+}
+
+fn spill<'d>(keys: &[DeviceKey], dir: &'d SpillDir) -> Spilled<'d> {
+    let budget = Budget::tiny(4 << 20, 3);
+    let mut slab = Slab::of(budget.segments());
+    gather(keys, &mut slab, &budget, dir).into_spilled().unwrap()
+}
+
+#[test]
+fn keys_come_out_sorted_and_once_from_memory_and_disk() {
+    let keys: Vec<_> = (0..400_000).map(|n| key(n % 300_000)).collect();
+    let unwanted = SortedKeys::sort(vec![key(11), key(300_000), key(299_999)]);
+    let (expected, dir) = (sorted(&keys, &unwanted), SpillDir::unnamed());
+    let distinct = Distinct { found: 300_000, left: 299_998 };
+
+    let budget = Budget::tiny(64 << 20, 3);
+    let mut slab = Slab::of(budget.segments());
+    let gathered = gather(&keys, &mut slab, &budget, &dir);
+    assert!(gathered.fit(&budget, |_| 0));
+    let in_memory = gathered.into_sorted(3, Some(&unwanted), |_| {});
+    assert_eq!(in_memory.distinct(), distinct);
+    assert!(given_out(&in_memory, 0).unwrap().0 == expected);
+
+    let budget = Budget::tiny(4 << 20, 3);
+    let mut slab = Slab::of(budget.segments());
+    let gathered = gather(&keys, &mut slab, &budget, &dir);
+    assert!(!gathered.fit(&budget, |_| 0), "some was spilled");
+    let spilled = gathered.into_spilled().unwrap();
+    drop(slab);
+    assert_eq!((spilled.keys(), spilled.bytes()), (400_000, 6_400_000));
+    // A whole partition, two or three passes, and dealt out.
+    for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
+        let (out, found) = given_out(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
+        assert_eq!(found, distinct, "{unit_bytes}");
+        assert!(out == expected, "{unit_bytes}");
+    }
+    let estimate = spilled.units(1 << 20, None).estimate(&mut Worker::new(1 << 20)).unwrap();
+    assert!((290_000..310_000).contains(&estimate), "{estimate}");
+}
+
+#[test]
+fn one_prefix_and_few_keys_many_times_take_no_more_memory() {
+    let dir = SpillDir::unnamed();
+    let many_times = (0..200_000).map(|n| key_in(3, n % 500));
+    let others = (0..300_000).map(|n| key_in(n as u8, n / 2));
+    let keys: Vec<_> = many_times.chain(others).collect();
+    let none = SortedKeys::sort(Vec::new());
+    let spilled = spill(&keys, &dir);
+    for unit_bytes in [8 << 20, 2 << 20, 100 << 10, 60 << 10] {
+        let (out, _) = given_out(&spilled.units(unit_bytes, None), unit_bytes).unwrap();
+        assert!(out == sorted(&keys, &none), "{unit_bytes}");
+    }
+    let error = given_out(&spilled.units(16 << 10, None), 16 << 10).unwrap_err();
+    assert!(matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }), "{error}");
+}
+
+#[test]
+fn no_keys_are_no_keys() {
+    let dir = SpillDir::unnamed();
+    let spilled = spill(&[], &dir);
+    assert_eq!(given_out(&spilled.units(5000, None), 5000).unwrap(), (Vec::new(), Distinct::default()));
+    assert_eq!(spilled.units(5000, None).estimate(&mut Worker::new(5000)).unwrap(), 0);
+}
