@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api custom_protobuf custom_json)
+[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api custom_protobuf custom_json ndjson parquet)
 version=0.13.2
 
 export PATH=$PWD/target/tools/bin:$PATH

@@ -4,6 +4,7 @@
     python3 fuzz/seeds.py
 """
 
+import gzip
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -186,7 +187,27 @@ API = {
     "byte-order-mark": b"\xef\xbb\xbf{}",
 }
 
-for target, seeds in {"tencent": TENCENT, "ocean": OCEAN, "api": API}.items():
+ROW = '{"id":"%s","device":{"idfa":"3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"},"imei":868049039501257}\n' % IMEI_MD5
+
+# The Parquet seeds are files of pyarrow's, with the same columns.
+NDJSON = {
+    "row": ROW,
+    "rows": ROW * 3,
+    "crlf": ROW.replace("\n", "\r\n") * 2,
+    "byte-order-mark": b"\xef\xbb\xbf" + ROW.encode(),
+    "nulls": ROW + '{"id":null,"device":null,"imei":null}\n',
+    "empty-lines": "\n \n" + ROW + "\r\n",
+    "twice": '{"id":1,"device":{"idfa":"x"},"device":7,"imei":"1","id":"%s"}' % OAID_MD5,
+    "deep": '{"x":' + "[" * 500 + "]" * 500 + ',"device":{"x":' + '{"a":' * 200 + "1" + "}" * 200 + "}}\n" + ROW,
+    "escapes": '{"\\u0069d":"\\u0038\\ud83e\\udd80","device":{"id\\u0066a":"\\""}}\n',
+    "numbers": '{"imei":-1}\n{"imei":1e400}\n{"imei":99999999999999999999}\n{"imei":0.5}\n' + ROW,
+    "no-objects": "[]\n7\n\"x\"\nnull\n{\n}\n{}x\n" + ROW,
+    "no-utf-8": b'{"id":"\xff","x":"\xff","\xff":1}\n' + ROW.encode(),
+    "nul": b'\0\n{"id":"\0"}\n' + ROW.encode(),
+    "gzip": gzip.compress(ROW.encode(), mtime=0),
+}
+
+for target, seeds in {"tencent": TENCENT, "ocean": OCEAN, "api": API, "ndjson": NDJSON}.items():
     (CORPUS / target).mkdir(parents=True, exist_ok=True)
     for name, body in seeds.items():
         (CORPUS / target / name).write_bytes(body.encode() if isinstance(body, str) else body)
