@@ -2,7 +2,7 @@
 
 use parquet::basic::Encoding;
 
-use super::thrift::{Broken, Compact, STRUCT, TRUE};
+use super::thrift::{Broken, Compact, LIST, STRUCT, TRUE};
 
 /// The header of one page; what is written of a kind of page that it is not does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub(super) fn encoding(number: i32) -> Option<Encoding> {
     })
 }
 
-/// How deep the schema nests in a file's metadata: whoever reads it recurses so far.
+/// How deep the schema nests in a file's metadata: whoever reads it recurses so far. Groups have as many members as there are.
 pub(super) fn schema_depth(metadata: &[u8]) -> Result<usize, Broken> {
     let mut deepest = 0;
     Compact::new(metadata).fields(|compact, number, kind| {
@@ -154,13 +154,22 @@ pub(super) fn schema_depth(metadata: &[u8]) -> Result<usize, Broken> {
         }
         // How many children each group on the way still has.
         let mut open: Vec<i32> = Vec::new();
-        let (elements, _) = compact.list()?;
+        let (elements, element_kind) = compact.list()?;
+        if kind != LIST || element_kind != STRUCT {
+            return Err(Broken::Bad);
+        }
+        let mut promised = 1;
         for _ in 0..elements {
             let mut children = 0;
             compact.fields(|compact, number, kind| match number {
                 5 => compact.i32(kind).map(|number| children = number),
                 _ => compact.skip(kind),
             })?;
+            // Whoever reads it takes memory for as many as a group says that it has.
+            promised += u64::try_from(children).map_err(|_| Broken::Bad)?;
+            if promised > elements {
+                return Err(Broken::Bad);
+            }
             if let Some(left) = open.last_mut() {
                 *left -= 1;
             }

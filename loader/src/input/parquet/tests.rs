@@ -253,3 +253,56 @@ fn a_flipped_bit_is_an_error_or_another_value_and_never_a_panic() {
     assert!(flips > 20_000, "{flips}");
     assert!(refused > flips / 20, "{refused} of {flips} were noticed");
 }
+
+/// Several damages at once, which a single one would have hidden: numbers are put in that are extreme in Thrift's eyes.
+#[test]
+fn mutants_are_read_or_refused() {
+    const MUTANTS: u64 = 20_000;
+    const EXTREMES: [&[u8]; 6] = [
+        &[0],
+        &[0xff, 0xff, 0xff, 0xff, 0x0f],
+        &[0xfe, 0xff, 0xff, 0xff, 0x0f],
+        &[0x80],
+        &[0x7f],
+        &[0x15, 0x80, 0x80, 0x80, 0x04],
+    ];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/parquet");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let files: Vec<Vec<u8>> = files.chain(sorts().iter().step_by(9).map(write)).collect();
+    let mut columns = columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % below
+    };
+    for mutant in 0..MUTANTS {
+        let mut file = files[next(files.len())].clone();
+        for _ in 0..=next(4) {
+            let at = next(file.len());
+            match next(4) {
+                0 => file[at] ^= 1 << next(8),
+                1 => file[at] = next(256) as u8,
+                2 => {
+                    let extreme = EXTREMES[next(EXTREMES.len())];
+                    let end = file.len().min(at + extreme.len());
+                    file[at..end].copy_from_slice(&extreme[..end - at]);
+                }
+                _ => {
+                    let (from, len) = (next(file.len()), next(40));
+                    let piece = file[from..file.len().min(from + len)].to_vec();
+                    let end = file.len().min(at + piece.len());
+                    file[at..end].copy_from_slice(&piece[..end - at]);
+                }
+            }
+        }
+        // The column that only some have.
+        columns[1].name = if mutant % 2 == 0 { "device.idfa" } else { "imei" }.to_owned();
+        match read(&file, &columns) {
+            Ok((cells, rows)) => assert!(cells.len() as u64 == 3 * rows, "mutant {mutant}"),
+            Err(InputError::Parquet { .. }) => {}
+            Err(other) => panic!("mutant {mutant}: {other:?}"),
+        }
+    }
+}

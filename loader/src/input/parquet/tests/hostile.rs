@@ -178,6 +178,11 @@ fn a_schema_s_depth_is_known_before_anybody_recurses() {
     };
     assert_eq!(schema_depth(&schema(3)), Ok(3));
     assert_eq!(schema_depth(&schema(100_000)), Ok(100_000));
+    // A group of more members than there are elements, or of fewer than none.
+    for children in [2, i64::from(i32::MAX), -1] {
+        let root = [vec![0x55], zigzag(children), vec![0]].concat();
+        assert_eq!(schema_depth(&[vec![0x29, 0x2c], root, vec![0, 0]].concat()), Err(Broken::Bad));
+    }
     // More elements than there are bytes; structs in structs for ever.
     assert_eq!(schema_depth(&[0x19, 0xfc, 0xff, 0xff, 0xff, 0x7f, 0]), Err(Broken::End));
     assert_eq!(schema_depth(&[0x1c; 1000]), Err(Broken::Bad));
