@@ -44,7 +44,7 @@ pub(super) struct VerifyArgs {
     /// Not the live generation but this one, without deltas
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Inputs whose every usable id must be a member: paths, globs, or `-` for stdin
+    /// Inputs whose every usable id must be a member: paths, globs, `-` for stdin, or URLs
     #[arg(long, value_name = "INPUT", num_args = 1..)]
     against: Vec<OsString>,
     #[command(flatten)]
