@@ -1,6 +1,7 @@
 //! One suite over every kind of store that can be written to: a directory, which locks; memory, which puts conditionally as
 //! buckets do; and a real S3 server, if `tests/stores/run.sh` has started one.
 
+mod ahead;
 mod appending;
 mod collecting;
 mod crashes;

@@ -13,7 +13,8 @@ use super::{CommandError, Output, Target, runtime};
 
 /// Compare two generations: which chunks differ, and what a pod would fetch to get from the first to the second.
 ///
-/// Says nothing about single devices: a snapshot does not hold them.
+/// Reads two manifests and no chunk: a megabyte at most, however large the generations are. Says nothing about single devices: a
+/// snapshot does not hold them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct DiffArgs {
