@@ -273,6 +273,8 @@ pub(crate) enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Spill(#[from] SpillError),
+    #[error("what was done is kept in {dir}, and the same command with --resume goes on with it")]
+    Kept { dir: String, source: Box<Self> },
     #[error(transparent)]
     Usage(#[from] UsageError),
     #[error(transparent)]
@@ -358,6 +360,13 @@ pub(crate) enum UsageError {
     ColumnOfLines,
     #[error(transparent)]
     Memory(TooLittle),
+    #[error(
+        "spill directory {dir}: holds what is left of an interrupted build; --resume goes on with it; \
+         to begin anew, remove its files"
+    )]
+    Interrupted { dir: String },
+    #[error("spill directory {dir}: is of another build: {what}; to begin anew, remove its files")]
+    OtherBuild { dir: String, what: String },
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
@@ -379,8 +388,18 @@ pub(crate) enum UsageError {
 }
 
 impl CommandError {
+    /// Whether the same build may come further later, or with more room.
+    fn may_go_on(&self) -> bool {
+        match self {
+            Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
+            Self::Spill(_) | Self::Rejects(_) => true,
+            Self::Store(error) => error.is_outage(),
+            _ => false,
+        }
+    }
+
     /// The exit code of it.
-    pub(crate) const fn status(&self) -> ExitStatus {
+    pub(crate) fn status(&self) -> ExitStatus {
         match self {
             Self::Input(InputError::StdinTwice | InputError::Url { .. } | InputError::Pattern { .. })
             | Self::Rejects(RejectError::IsInput { .. })
@@ -389,6 +408,8 @@ impl CommandError {
             | Self::Store(
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
+            Self::Kept { source, .. } => source.status(),
+            Self::Spill(SpillError::InUse { .. }) => ExitStatus::Usage,
             Self::Verify(_)
             | Self::Expired { .. }
             | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })

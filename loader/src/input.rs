@@ -22,10 +22,13 @@ mod parser;
 mod rejects;
 mod remote;
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
 
 use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
 use rtad::store::StoreError;
@@ -118,6 +121,12 @@ pub(crate) struct Input {
 pub(crate) trait KeySink: Send {
     fn take(&mut self, keys: &[DeviceKey]);
 
+    /// The keys of a block were taken, in which there was so much.
+    fn parsed(&mut self, _source: usize, _counts: &Counts) {}
+
+    /// A source was read to its end: it has so many blocks, some of which may still be with other sinks.
+    fn ended(&mut self, _source: usize, _blocks: u64) {}
+
     /// Whether it takes no more, so that reading may end. Its owner knows why.
     fn is_closed(&self) -> bool {
         false
@@ -125,7 +134,7 @@ pub(crate) trait KeySink: Send {
 }
 
 /// What was read. A value is what one row holds in one column; with one column there are as many as rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) rows: u64,
     pub(crate) values: u64,
@@ -144,7 +153,7 @@ impl Counts {
         self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
@@ -166,8 +175,17 @@ struct Value {
 
 #[derive(Debug)]
 enum Rows {
-    Lines { first: u64 },
-    Cells { values: Vec<Value>, rows: u64 },
+    Lines {
+        first: u64,
+    },
+    Cells {
+        values: Vec<Value>,
+        rows: u64,
+    },
+    /// There are no more of this source: so many blocks came before.
+    End {
+        blocks: u64,
+    },
 }
 
 /// Some whole rows of one input.
@@ -208,6 +226,17 @@ pub(crate) fn read<S: KeySink>(
     rejects: Option<&Rejects>,
     progress: &Progress,
 ) -> Result<Counts, InputError> {
+    read_rest(input, &[], sinks, rejects, progress)
+}
+
+/// The same without those sources, by their place and sorted, that were read before.
+pub(crate) fn read_rest<S: KeySink>(
+    input: &Input,
+    ended: &[usize],
+    sinks: &mut [S],
+    rejects: Option<&Rejects>,
+    progress: &Progress,
+) -> Result<Counts, InputError> {
     let pool = Pool::default();
     let next_source = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
@@ -219,7 +248,7 @@ pub(crate) fn read<S: KeySink>(
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
-                scope.spawn(move || read_sources(input, next_source, pool, sender))
+                scope.spawn(move || read_sources(input, ended, next_source, pool, sender))
             })
             .collect();
         drop(sender);
@@ -264,6 +293,7 @@ fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(
 /// Takes sources until there are none; after an error the other readers stop too.
 fn read_sources(
     input: &Input,
+    ended: &[usize],
     next: &AtomicUsize,
     pool: &Pool,
     sender: SyncSender<Block>,
@@ -271,7 +301,14 @@ fn read_sources(
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(source) = input.sources.get(index) else { return Ok(()) };
-        let send = |block| next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok();
+        if ended.binary_search(&index).is_ok() {
+            continue;
+        }
+        let blocks = Cell::new(0);
+        let send = |block| {
+            blocks.set(blocks.get() + 1);
+            next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok()
+        };
         let read = match &input.layout {
             Layout::Lines { .. } | Layout::Ndjson { .. } => Opened::open(source).and_then(|mut opened| {
                 lines::read_blocks(&mut opened, index, pool, send).map_err(|error| opened.failed(error))
@@ -285,5 +322,7 @@ fn read_sources(
             next.store(FAILED, Ordering::Relaxed);
             return read;
         }
+        let end = Rows::End { blocks: blocks.get() };
+        let _ = sender.send(Block { source: index, bytes: Vec::new(), len: 0, rows: end });
     }
 }

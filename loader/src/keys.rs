@@ -22,10 +22,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use serde::{Deserialize, Serialize};
+
 use rtad::device::{DeviceKey, SHARDS};
 use rtad::snapshot::SortedKeys;
 
-use crate::input::KeySink;
 pub(crate) use budget::{Budget, TooLittle};
 pub(crate) use dir::SpillDir;
 pub(crate) use memory::Slab;
@@ -43,12 +44,16 @@ pub(crate) const SHARDS_PER_PARTITION: usize = SHARDS / PARTITIONS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum SpillError {
+    #[error("spill directory {dir}: another build uses it; --spill-dir takes another")]
+    InUse { dir: String },
     #[error("spill directory {dir}: could not make a file in it")]
     Create { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not write to it")]
     Write { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not read what was written")]
     Read { dir: String, source: io::Error },
+    #[error("spill directory {dir}: keys were lost, as it could not be written to")]
+    Lost { dir: String },
     #[error("spill directory {dir}: what was written has changed")]
     Changed { dir: String },
     #[error(
@@ -68,7 +73,7 @@ pub(crate) enum SpillError {
 }
 
 /// Keys, each counted once.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Distinct {
     pub(crate) found: u64,
     /// Those of them that were wanted.
@@ -167,7 +172,7 @@ impl<'m, 'd> Keys<'m, 'd> {
     fn spill_fullest(&self) {
         let count = |partition: &usize| self.counts[*partition].load(Ordering::Relaxed);
         let fullest = (0..PARTITIONS).max_by_key(count).expect("there are partitions");
-        if !self.spill_partition(fullest) {
+        if count(&fullest) == 0 || !self.spill_partition(fullest) {
             // Other threads are writing, and will give their segments back.
             self.pool.wait();
         }
@@ -175,14 +180,31 @@ impl<'m, 'd> Keys<'m, 'd> {
 
     /// Whether there was anything to spill.
     fn spill_partition(&self, partition: usize) -> bool {
-        let segments = std::mem::take(&mut *self.partition(partition));
-        self.counts[partition].fetch_sub(segments.len(), Ordering::Relaxed);
-        if segments.is_empty() {
-            return false;
-        }
-        self.spill.write(partition, &segments);
+        let segments = self.spill.write(partition, || {
+            let segments = std::mem::take(&mut *self.partition(partition));
+            self.counts[partition].fetch_sub(segments.len(), Ordering::Relaxed);
+            segments
+        });
+        let has_any = !segments.is_empty();
         self.pool.give_back(segments);
-        true
+        has_any
+    }
+
+    /// Takes up what another build left on disk: so many bytes of each partition.
+    pub(crate) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
+        self.spill.resume(lengths)
+    }
+
+    /// Writes all that were handed over to disk, durably. Returns how many bytes of each partition are there.
+    pub(crate) fn sync(&self) -> Result<Vec<u64>, SpillError> {
+        for partition in 0..PARTITIONS {
+            self.spill_partition(partition);
+        }
+        self.spill.sync()
+    }
+
+    pub(crate) fn are_spilled(&self) -> bool {
+        self.spill.is_used()
     }
 
     /// Whether keys were lost because they could not be spilled.
@@ -260,18 +282,13 @@ impl<'k, 'm> Filler<'k, 'm> {
         }
     }
 
+    /// Whether keys cannot be put aside any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.keys.spill.has_failed()
+    }
+
     fn open(&self) -> MutexGuard<'_, Vec<Segment<'m>>> {
         self.open.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl KeySink for &Filler<'_, '_> {
-    fn take(&mut self, keys: &[DeviceKey]) {
-        Filler::take(self, keys);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.keys.spill.has_failed()
     }
 }
 

@@ -49,6 +49,11 @@ impl Progress {
         self.bar.set_length(total);
     }
 
+    /// The line, for a thread that is to take it away.
+    pub(crate) fn handle(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     /// Takes the line away, so that a report or an error stands alone.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

@@ -46,7 +46,7 @@ pub struct BuiltChunk {
     pub entry: ChunkEntry,
     /// The file's bytes.
     pub bytes: Vec<u8>,
-    stats: FillStats,
+    pub(crate) stats: FillStats,
 }
 
 /// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks' sums. Can be written down and

@@ -25,7 +25,7 @@ use object_store::{ObjectStoreExt, PutMode};
 use super::trust::signature_path;
 use super::{Live, Store, StoreError, manifest_path};
 use crate::snapshot::{
-    AudienceName, BuiltChunk, BuiltDelta, Current, DeltaEntry, Digest, Folded, Manifest, State,
+    AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Current, DeltaEntry, Digest, Folded, Manifest, State,
 };
 
 /// So often `CURRENT` is written again because deltas were published just then.
@@ -163,6 +163,16 @@ impl Publication<'_> {
     /// The store's own.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
         self.store.put_unless_held(&self.base.audience, chunk, &self.safe_chunks).await
+    }
+
+    /// Whether the store holds a chunk, by its name and size, and will go on to for as long as this publish takes. What has lain in
+    /// an object store for long without being live does not count: a gc may be about to remove it.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
+        self.store.holds_chunk(&self.base.audience, entry, &self.safe_chunks).await
     }
 
     /// Writes a delta that the manifest is to name as its residual.

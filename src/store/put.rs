@@ -6,6 +6,9 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersio
 use super::{Live, Store, StoreError, current_path};
 use crate::snapshot::{AudienceName, Current};
 
+/// What is compared at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
 impl Store {
     /// Writes an object; [`StoreError::Conflict`] if the mode's condition does not hold.
     pub(super) async fn put(
@@ -44,6 +47,19 @@ impl Store {
             }
             written => written,
         }
+    }
+
+    /// Whether the object is these bytes, of which it is known to have as many. Takes little memory besides.
+    pub(super) async fn holds_bytes(&self, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+        let objects = self.objects(path)?;
+        for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            let start = (index * PIECE_BYTES) as u64;
+            let held = objects.get_range(path, start..start + piece.len() as u64).await;
+            if held.map_err(|source| StoreError::backend("read", path, source))? != piece {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The object's version, if it is these bytes.

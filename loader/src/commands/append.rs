@@ -113,7 +113,8 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     if args.follow {
         return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
     }
-    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
+    let rejects =
+        args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources, false)).transpose()?;
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();

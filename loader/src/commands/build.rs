@@ -7,13 +7,17 @@
 mod chunks;
 mod compact;
 mod gate;
+mod journal;
 mod memory_args;
 mod publish;
 mod report;
+mod resume;
+mod signals;
 mod stages;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -24,13 +28,15 @@ use rtad::snapshot::shards_per_chunk;
 use super::input_args::InputArgs;
 use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
 use crate::fold::Fold;
-use crate::input::{self, Counts, Rejects};
-use crate::keys::{Filler, Keys, Slab};
+use crate::input::{self, Counts, Input, Rejects};
+use crate::keys::{Distinct, Filler, Keys, Slab, SpillDir};
 pub(crate) use gate::GateError;
 pub(super) use gate::{Gate, GateArgs};
+use journal::Shelfmark;
 use memory_args::MemoryArgs;
 use publish::{Plan, Shelf};
 use report::{BuildSummary, Changes};
+use resume::{Checkpoints, Fingerprint, STATE, Sink, State};
 use stages::Stages;
 
 /// Build an audience from dumps of device ids and publish it.
@@ -41,8 +47,8 @@ use stages::Stages;
 /// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
 /// harmless.
 ///
-/// Keys are held in memory as long as they fit --memory, and spilled to disk from then on: 16 bytes per usable
-/// id, duplicates included.
+/// Keys are held in memory as long as they fit --memory, and spilled to disk from then on:
+/// 16 bytes per usable id, duplicates included. With --spill-dir an interrupted build can go on.
 ///
 /// Devices that were appended or removed before the build begins stay so, whatever the input says, and those
 /// with a tombstone are left out; what is appended while it runs applies to the new generation.
@@ -98,37 +104,81 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     if args.compact {
         return compact(&args, output);
     }
+    let dir = Arc::new(args.memory.spill_dir()?);
+    // Until it is known whether it is of this build.
+    dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
+    run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.may_go_on() {
+        true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
+            dir.keep(true);
+            CommandError::Kept { dir: dir.shown(), source: Box::new(error) }
+        }
+        _ => error,
+    })
+}
+
+fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
     let store = args.sign.open(&args.target)?;
     let input = args.input.resolve(&args.inputs)?;
     let budget = args.memory.budget(&args.input)?;
-    let dir = args.memory.spill_dir();
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
     let fold = runtime.block_on(Fold::read(&store, &base))?;
-    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources)).transpose()?;
+    let fingerprint = fingerprint(args, &input);
+    let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
+    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources, state.is_some()));
+    let rejects = rejects.transpose()?;
 
     let mut stages = Stages::begin(&budget);
     let progress = output.progress();
+    if dir.is_named() {
+        signals::watch(dir, &progress)?;
+    }
     progress.phase("reading rows");
     let mut slab = Slab::of(budget.segments());
-    let keys = Keys::new(&mut slab, &budget, &dir);
+    let keys = Keys::new(&mut slab, &budget, dir);
+    if let Some(state) = &state {
+        keys.resume(&state.lengths)?;
+    }
     let fillers: Vec<_> = (0..budget.threads()).map(|_| Filler::new(&keys)).collect();
-    let counts = input::read(&input, &mut fillers.iter().collect::<Vec<_>>(), rejects.as_ref(), &progress)?;
+    let checkpoints = Checkpoints::new(dir, fingerprint, &base, args.memory.checkpoint, state.as_ref());
+    let mut counts = checkpoints.counts();
+    if !state.as_ref().is_some_and(|state| state.is_read) {
+        let read = checkpoints.during(&keys, &fillers, || {
+            let sink = |filler| Sink { filler, checkpoints: &checkpoints };
+            let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
+            input::read_rest(&input, &checkpoints.ended(), &mut sinks, rejects.as_ref(), &progress)
+        });
+        keys.check()?;
+        counts.add(&read?);
+        checkpoints.end(&keys, &fillers)?;
+    }
     rejects.map_or(Ok(()), Rejects::finish)?;
-    keys.check()?;
-    check(&args, &counts)?;
+    check(args, &counts)?;
     fillers[0].take(fold.added());
     fillers.iter().for_each(Filler::flush);
     drop(fillers);
-    stages.read();
+    stages.read(state.is_some());
 
     let audience = &args.target.audience;
     let (target_fpr, expires, cut) = (args.fpr, args.expires, shards_per_chunk as _);
+    let journal = dir.is_named().then(|| Shelfmark::new(dir, &base));
     let (fold, runtime, progress) = (&fold, &runtime, &progress);
-    let plan =
-        Plan { audience, filter, target_fpr, budget, counts, fold, gate, expires, runtime, progress, cut };
+    let plan = Plan {
+        audience,
+        filter,
+        target_fpr,
+        budget,
+        counts,
+        fold,
+        gate,
+        expires,
+        runtime,
+        progress,
+        cut,
+        journal,
+    };
     let shelf = || match args.dry_run {
         true => Ok(Shelf::Nowhere),
         false => Ok(Shelf::Store(Box::new(runtime.block_on(store.publish(base))?))),
@@ -146,11 +196,26 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
         plan.build_spilled(&keys, shelf)?
     };
     progress.clear();
-    let changes =
-        Changes { added: fold.added().len() as u64, removed: done.distinct.found - done.distinct.left };
+    let Distinct { found, left } = done.distinct;
+    let changes = Changes { added: fold.added().len() as u64, removed: found - left };
     let is_signed = store.signs() && !args.dry_run;
     let summary = BuildSummary::new(&done, &counts, changes, gate, (args.dry_run, is_signed), stages.end());
     output.report(&summary, BuildSummary::write_text)
+}
+
+/// What the keys and the chunks hang on.
+fn fingerprint(args: &BuildArgs, input: &Input) -> Fingerprint {
+    let facts = [
+        ("--store", args.target.store.clone()),
+        ("--audience", args.target.audience.to_string()),
+        ("--filter", args.filter.as_str().to_owned()),
+        ("--fpr", args.fpr.to_string()),
+        ("what the ids are and how rows are told apart", format!("{:?}", input.layout)),
+        ("--case", format!("{:?}", input.case)),
+        ("--blank", format!("{:?}", args.input.blanks())),
+    ];
+    let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
+    facts.chain(resume::describe(&input.sources)).collect()
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

@@ -70,6 +70,11 @@ pub(super) struct InputArgs {
 }
 
 impl InputArgs {
+    /// The extra ids that stand for "no id".
+    pub(super) fn blanks(&self) -> &[String] {
+        &self.blanks
+    }
+
     /// As the flag says, if it was given.
     pub(super) fn asked_threads(&self) -> Option<usize> {
         self.threads.map(NonZeroUsize::get)

@@ -58,15 +58,22 @@ impl<'a> Parser<'a> {
             // Held while waiting: whoever holds it gets the next block, the others could get none either.
             let block = blocks.lock().expect("nothing panics under this lock").recv();
             let Ok(block) = block else { return };
-            let rows_before = self.counts.rows;
+            if let Rows::End { blocks } = block.rows {
+                sink.ended(block.source, blocks);
+                continue;
+            }
+            let before = std::mem::take(&mut self.counts);
             self.parse(&block);
             sink.take(&self.keys);
             self.counts.keys += self.keys.len() as u64;
             self.keys.clear();
+            let counts = std::mem::replace(&mut self.counts, before);
+            self.counts.add(&counts);
+            sink.parsed(block.source, &counts);
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
             }
-            progress.add(self.counts.rows - rows_before);
+            progress.add(counts.rows);
             pool.give_back(block.bytes);
             if sink.is_closed() {
                 return;

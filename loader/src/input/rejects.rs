@@ -60,8 +60,8 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Makes the file, or empties it, readable by its owner only.
-    pub(crate) fn create(path: &Path, sources: &[Source]) -> Result<Self, RejectError> {
+    /// Makes the file, or empties it, readable by its owner only. If `goes_on`, what is in it stays.
+    pub(crate) fn create(path: &Path, sources: &[Source], goes_on: bool) -> Result<Self, RejectError> {
         let shown = || path.display().to_string();
         let place = path.canonicalize().ok();
         let same = |source: &Source| match source {
@@ -71,7 +71,8 @@ impl Rejects {
         if sources.iter().any(same) {
             return Err(RejectError::IsInput { path: shown() });
         }
-        let file = open_private(path).map_err(|source| RejectError::Write { path: shown(), source })?;
+        let file =
+            open_private(path, goes_on).map_err(|source| RejectError::Write { path: shown(), source })?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
     }
 
@@ -97,9 +98,9 @@ impl Rejects {
     }
 }
 
-fn open_private(path: &Path) -> io::Result<File> {
+fn open_private(path: &Path, goes_on: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.create(true).write(true).append(goes_on).truncate(!goes_on);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;

@@ -1,23 +1,129 @@
 //! Where keys are spilled to.
 //!
-//! Into files without a name, which are gone with the process however it ends, `kill -9` included.
+//! By default into files without a name, which are gone with the process however it ends, `kill -9` included. In a directory that
+//! was asked for they have names, so that a build can go on where another was interrupted; they are removed when the directory
+//! is dropped, unless it was said to [`keep`](SpillDir::keep) them. The directory itself is the lock: one build at a time.
 
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use super::SpillError;
+
+/// What spill files' names end with; only such files are ever removed.
+const KEYS_SUFFIX: &str = ".keys";
 
 /// A directory for spill files.
 #[derive(Debug)]
 pub(crate) struct SpillDir {
     path: PathBuf,
+    named: Option<Named>,
+}
+
+#[derive(Debug)]
+struct Named {
+    /// The directory, locked.
+    lock: File,
+    /// It was not there before.
+    is_ours: bool,
+    is_kept: AtomicBool,
+    /// Held while files come or go.
+    changing: Mutex<()>,
+    /// Files besides those of keys.
+    notes: &'static [&'static str],
 }
 
 impl SpillDir {
-    /// The system's directory for temporary files.
+    /// Files without a name, in the system's directory for temporary files.
     pub(crate) fn unnamed() -> Self {
-        Self { path: std::env::temp_dir() }
+        Self { path: std::env::temp_dir(), named: None }
+    }
+
+    /// Takes the directory for this process alone, and makes it if need be. Besides keys it will hold files called `notes`.
+    pub(crate) fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
+        let failed = |source| SpillError::Create { dir: path.display().to_string(), source };
+        let made = DirBuilder::new().mode(0o700).create(path);
+        let is_ours = made.is_ok();
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        let lock = File::open(path).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(SpillError::InUse { dir: path.display().to_string() });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let named = Named { lock, is_ours, is_kept: AtomicBool::new(false), changing: Mutex::new(()), notes };
+        Ok(Self { path: path.to_owned(), named: Some(named) })
+    }
+
+    /// Whether what is written there has a name, and can be found again.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.named.is_some()
+    }
+
+    /// Whether everything is left there for a later build.
+    pub(crate) fn keep(&self, is_kept: bool) {
+        if let Some(named) = &self.named {
+            named.is_kept.store(is_kept, Ordering::Relaxed);
+        }
+    }
+
+    fn changing(&self) -> Option<MutexGuard<'_, ()>> {
+        self.named.as_ref().map(|named| named.changing.lock().expect("nothing panics under this lock"))
+    }
+
+    /// Lets no file come or go any more: whoever wants it waits. For a process that is about to end.
+    pub(crate) fn freeze(&self) {
+        std::mem::forget(self.changing());
+    }
+
+    /// Removes what a build put there. What cannot be removed stays: there is nobody to tell who could do better.
+    pub(crate) fn clear(&self) {
+        let Some(named) = &self.named else { return };
+        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_note = named.notes.iter().any(|note| name == *note);
+            if is_note || name.to_str().is_some_and(|name| name.ends_with(KEYS_SUFFIX)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        if named.is_ours {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+
+    /// An empty file for a partition's keys.
+    pub(super) fn create(&self, partition: usize) -> Result<File, SpillError> {
+        if !self.is_named() {
+            return self.create_unnamed();
+        }
+        let _changing = self.changing();
+        let made = private().read(true).truncate(true).open(self.keys_path(partition));
+        made.map_err(|source| SpillError::Create { dir: self.shown(), source })
+    }
+
+    /// A partition's file as another build left it, cut to what that build says is good.
+    pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
+        let open = || {
+            let mut file = OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
+            let has_all = file.metadata()?.len() >= bytes;
+            file.set_len(bytes)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok((file, has_all))
+        };
+        let (file, has_all) = open().map_err(|source| SpillError::Read { dir: self.shown(), source })?;
+        if has_all { Ok(file) } else { Err(SpillError::Changed { dir: self.shown() }) }
+    }
+
+    fn keys_path(&self, partition: usize) -> PathBuf {
+        self.path.join(format!("{partition:02x}{KEYS_SUFFIX}"))
     }
 
     /// A file that is gone when it is closed.
@@ -25,8 +131,37 @@ impl SpillDir {
         tempfile::tempfile_in(&self.path).map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
+    /// The bytes of a note, if it is there.
+    pub(crate) fn read_note(&self, name: &str) -> Result<Option<Vec<u8>>, SpillError> {
+        match std::fs::read(self.path.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(SpillError::Read { dir: self.shown(), source }),
+        }
+    }
+
+    /// Replaces a note, all of it or nothing, durably.
+    pub(crate) fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
+        let _changing = self.changing();
+        let write = || {
+            let half = self.path.join(format!("half-written{KEYS_SUFFIX}"));
+            let mut file = private().truncate(true).open(&half)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&half, self.path.join(name))?;
+            self.named.as_ref().map_or(Ok(()), |named| named.lock.sync_all())
+        };
+        write().map_err(|error| self.failed(error, 0))
+    }
+
+    /// A note to append to.
+    pub(crate) fn open_note(&self, name: &str) -> Result<File, SpillError> {
+        let opened = OpenOptions::new().append(true).open(self.path.join(name));
+        opened.map_err(|source| SpillError::Create { dir: self.shown(), source })
+    }
+
     /// What a failed write means, after so many bytes.
-    pub(super) fn failed(&self, source: io::Error, written: u64) -> SpillError {
+    pub(crate) fn failed(&self, source: io::Error, written: u64) -> SpillError {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
         let dir = self.shown();
         match source.kind() {
@@ -37,7 +172,23 @@ impl SpillDir {
         }
     }
 
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+/// For its owner only.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+impl Drop for SpillDir {
+    fn drop(&mut self) {
+        if self.named.as_ref().is_some_and(|named| !named.is_kept.load(Ordering::Relaxed)) {
+            let _changing = self.changing();
+            self.clear();
+        }
     }
 }

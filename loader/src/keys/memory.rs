@@ -5,6 +5,10 @@
 
 use std::slice::ChunksMut;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// For so long a thread waits for memory before it looks again itself.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A device key as bytes: memory of these comes zeroed from the kernel, untouched.
 pub(crate) type Key = [u8; 16];
@@ -90,11 +94,11 @@ impl<'m> Pool<'m> {
         self.returned.notify_all();
     }
 
-    /// Waits until another thread has given some back.
+    /// Waits until another thread has given some back, but not for ever: others may have been faster to take them.
     pub(super) fn wait(&self) {
         let free = self.lock();
-        let poisoned = "nothing panics under this lock";
-        drop(self.returned.wait_while(free, |free| free.used.is_empty()).expect(poisoned));
+        let waited = self.returned.wait_timeout_while(free, PATIENCE, |free| free.used.is_empty());
+        drop(waited.expect("nothing panics under this lock"));
     }
 
     /// How many were ever handed out: what is resident.

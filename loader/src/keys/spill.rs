@@ -32,6 +32,9 @@ impl SpillFile {
     fn append(&mut self, segments: &[Segment<'_>]) -> io::Result<()> {
         let mut slices: Vec<_> =
             segments.iter().map(|segment| IoSlice::new(segment.keys().as_flattened())).collect();
+        if slices.is_empty() {
+            return Ok(());
+        }
         write_all(&mut self.file, &mut slices)?;
         for key in segments.iter().flat_map(|segment| segment.keys()) {
             self.shards[usize::from(key[1])] += 1;
@@ -88,24 +91,30 @@ impl<'d> Spill<'d> {
         }
     }
 
-    /// Writes segments of one partition. After a failure, which is kept, nothing is written any more.
-    pub(super) fn write(&self, partition: usize, segments: &[Segment<'_>]) {
+    /// Writes the segments of one partition that `take` gives, and gives them back. They are taken under the file's lock: whoever
+    /// has it knows that nothing is on its way there. After a failure, which is kept, nothing is written any more.
+    pub(super) fn write<'m>(
+        &self,
+        partition: usize,
+        take: impl FnOnce() -> Vec<Segment<'m>>,
+    ) -> Vec<Segment<'m>> {
+        let mut segments = Vec::new();
         if self.has_failed() {
-            return;
+            return take();
         }
-        if let Err(error) = self.try_write(partition, segments) {
+        let written = self.files().and_then(|files| {
+            let mut file = files[partition].lock().expect("nothing panics under this lock");
+            segments = take();
+            let before = file.keys;
+            file.append(&segments).map_err(|error| self.dir.failed(error, self.bytes()))?;
+            self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
+            Ok(())
+        });
+        if let Err(error) = written {
             self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
             self.has_failed.store(true, Ordering::Relaxed);
         }
-    }
-
-    fn try_write(&self, partition: usize, segments: &[Segment<'_>]) -> Result<(), SpillError> {
-        let files = self.files()?;
-        let mut file = files[partition].lock().expect("nothing panics under this lock");
-        let before = file.keys;
-        file.append(segments).map_err(|error| self.dir.failed(error, self.bytes()))?;
-        self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
-        Ok(())
+        segments
     }
 
     fn files(&self) -> Result<&[Mutex<SpillFile>], SpillError> {
@@ -113,9 +122,47 @@ impl<'d> Spill<'d> {
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
-        let file = |_| Ok(Mutex::new(SpillFile::empty(self.dir.create_unnamed()?)));
+        let file = |partition| Ok(Mutex::new(SpillFile::empty(self.dir.create(partition)?)));
         let files = (0..PARTITIONS).map(file).collect::<Result<Vec<_>, SpillError>>()?;
         Ok(self.files.get_or_init(|| files))
+    }
+
+    /// Takes up files of another build, as far as they are good, and counts what is in them.
+    pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
+        let read = |source| SpillError::Read { dir: self.dir.shown(), source };
+        let mut block = vec![0; 1 << 20];
+        let mut reopened = |(partition, bytes): (usize, &u64)| {
+            let mut file = SpillFile::empty(self.dir.reopen(partition, *bytes)?);
+            file.keys = bytes / KEY_BYTES as u64;
+            let mut shards = Box::new([0; SHARDS_PER_PARTITION]);
+            file.read(&mut block, |keys| keys.iter().for_each(|key| shards[usize::from(key[1])] += 1))
+                .map_err(read)?;
+            self.bytes.fetch_add(*bytes, Ordering::Relaxed);
+            Ok(Mutex::new(SpillFile { shards, ..file }))
+        };
+        let files: Vec<_> = lengths.iter().enumerate().map(&mut reopened).collect::<Result<_, _>>()?;
+        if files.len() != PARTITIONS {
+            return Err(SpillError::Changed { dir: self.dir.shown() });
+        }
+        assert!(self.files.set(files).is_ok(), "nothing was written before");
+        Ok(())
+    }
+
+    /// Makes what was written durable. Returns how many bytes each file has.
+    pub(super) fn sync(&self) -> Result<Vec<u64>, SpillError> {
+        let sync = |file: &Mutex<SpillFile>| {
+            let failed = |error| self.dir.failed(error, self.bytes());
+            // The lock is not held while the disk is waited for.
+            let (file, keys) = {
+                let file = file.lock().expect("nothing panics under this lock");
+                (file.file.try_clone().map_err(failed)?, file.keys)
+            };
+            file.sync_data().map_err(failed)?;
+            Ok(keys * KEY_BYTES as u64)
+        };
+        let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;
+        // A write that failed has lost keys of the inputs that are about to be called read.
+        if self.has_failed() { Err(SpillError::Lost { dir: self.dir.shown() }) } else { Ok(lengths) }
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -75,25 +75,33 @@ impl Store {
         safe_chunks: &HashSet<Digest>,
     ) -> Result<bool, StoreError> {
         let path = chunk_path(audience, &chunk.entry);
-        let objects = self.objects(&path)?;
-        match objects.head(&path).await {
-            Ok(meta) if meta.size == chunk.entry.size_bytes => {
-                let held = match self.is_directory() {
-                    // Compared and not believed: a file that has rotted is made good by the next build.
-                    true => self.held(&path, &chunk.bytes).await?.is_some(),
-                    // An object store keeps checksums of its own, and comparing would fetch the whole snapshot. What has lain
-                    // there for long without being live is written again all the same: a gc may be about to remove it.
-                    false => safe_chunks.contains(&chunk.entry.digest) || is_fresh(&meta),
-                };
-                if held {
-                    return Ok(false);
-                }
-            }
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(source) => return Err(StoreError::backend("look up", &path, source)),
+        // A file that has rotted is made good by the next build. An object store keeps checksums of its own, and comparing would
+        // fetch the whole snapshot.
+        let is_held = self.holds_chunk(audience, &chunk.entry, safe_chunks).await?
+            && (!self.is_directory() || self.holds_bytes(&path, &chunk.bytes).await?);
+        if is_held {
+            return Ok(false);
         }
         self.put(audience, &path, chunk.bytes, PutMode::Overwrite).await?;
         Ok(true)
+    }
+
+    /// Whether a chunk is there, by its name and size, and will be for the while that a publish takes. What has lain in an object
+    /// store for long without being live does not count: a gc may be about to remove it.
+    pub(super) async fn holds_chunk(
+        &self,
+        audience: &AudienceName,
+        entry: &ChunkEntry,
+        safe_chunks: &HashSet<Digest>,
+    ) -> Result<bool, StoreError> {
+        let path = chunk_path(audience, entry);
+        match self.objects(&path)?.head(&path).await {
+            Ok(meta) if meta.size == entry.size_bytes => {
+                Ok(self.is_directory() || safe_chunks.contains(&entry.digest) || is_fresh(&meta))
+            }
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        }
     }
 }
 

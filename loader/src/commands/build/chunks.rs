@@ -75,9 +75,9 @@ impl Drop for Taken<'_> {
 #[derive(Debug)]
 pub(super) enum Made<'r> {
     /// A chunk, and the memory it is in.
-    Chunk(BuiltChunk, Taken<'r>),
-    /// There are no more; they are of so many keys.
-    End(Distinct),
+    Chunk(usize, BuiltChunk, Taken<'r>),
+    /// There are no more; so many there were, of so many keys.
+    End(usize, usize, Distinct),
 }
 
 /// How chunks are made.
@@ -97,12 +97,13 @@ impl<'a> Making<'a> {
         (self.shards_per_chunk as usize).max(SHARDS_PER_PARTITION)
     }
 
-    /// Builds all chunks, for `drain` to take, on this thread. Stops when it has failed.
+    /// Builds all chunks, but for those of groups that are `done`, for `drain` to take, on this thread. Stops when it has failed.
     pub(super) fn run<T, E>(
         &self,
+        done: &[usize],
         drain: impl FnOnce(mpsc::Receiver<Result<Made<'a>, SpillError>>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let queue = Mutex::new(0..SHARDS / self.group_shards());
+        let queue = Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
         let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
         let work = |sender: mpsc::Sender<_>| {
             let mut worker = Worker::new(self.unit_bytes);
@@ -138,10 +139,11 @@ impl<'a> Making<'a> {
         let first = group * self.group_shards();
         let per_chunk = self.shards_per_chunk as usize;
         let mut open: Option<Open<'a>> = None;
-        let (mut is_heard, mut too_large) = (true, None);
-        let close = |open: Option<Open<'a>>| {
+        let (mut chunks, mut is_heard, mut too_large) = (0, true, None);
+        let mut close = |open: Option<Open<'a>>| {
             let Some(made) = open.and_then(Open::finish) else { return true };
-            sender.blocking_send(Ok(Made::Chunk(made.0, made.1))).is_ok()
+            chunks += 1;
+            sender.blocking_send(Ok(Made::Chunk(group, made.0, made.1))).is_ok()
         };
         let distinct = self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
             let run = usize::from(shard) / per_chunk;
@@ -163,7 +165,7 @@ impl<'a> Making<'a> {
             return Err(SpillError::ChunkTooLarge { first_shard, most: self.room.total });
         }
         is_heard = is_heard && close(open.take());
-        Ok(is_heard && sender.blocking_send(Ok(Made::End(distinct))).is_ok())
+        Ok(is_heard && sender.blocking_send(Ok(Made::End(group, chunks, distinct))).is_ok())
     }
 
     fn open(&self, run: usize) -> Open<'a> {

@@ -4,6 +4,7 @@
 //! only when all were sorted once, and then their chunks are built as well: so it is guessed, and if the guess was wrong, all is
 //! built again. Chunks that were put in vain are named by nothing, and gc removes them.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -17,9 +18,12 @@ use rtad::store::Publication;
 use super::super::{CommandError, UsageError};
 use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
+use super::journal::{Group, Journal, Shelfmark};
 use crate::fold::Fold;
 use crate::input::Counts;
-use crate::keys::{Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, Spilled, Unwanted, Worker};
+use crate::keys::{
+    Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled, Unwanted, Worker,
+};
 use crate::progress::Progress;
 
 /// Chunks that are written at a time: each a request under way to a store that is far.
@@ -44,6 +48,8 @@ pub(super) struct Plan<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) cut: Cut,
+    /// Where it is written down which chunks are in the store.
+    pub(super) journal: Option<Shelfmark<'a>>,
 }
 
 /// Where it goes.
@@ -71,22 +77,33 @@ struct Built {
 
 /// What was put.
 enum Put {
-    Chunk(ChunkRecord, bool),
-    End(Distinct),
+    Chunk(usize, ChunkRecord, bool),
+    End(usize, usize, Distinct),
 }
 
 impl Shelf<'_> {
+    /// Whether all chunks of a group are there.
+    async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
+        let Self::Store(publication) = self else { return Ok(false) };
+        for chunk in &group.chunks {
+            if !publication.holds_chunk(&chunk.entry).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     async fn put(&self, made: Made<'_>) -> Result<Put, CommandError> {
         match made {
-            Made::Chunk(chunk, _room) => {
+            Made::Chunk(group, chunk, _room) => {
                 let record = chunk.record();
                 let is_new = match self {
                     Self::Store(publication) => publication.put_chunk(chunk).await?,
                     Self::Nowhere => false,
                 };
-                Ok(Put::Chunk(record, is_new))
+                Ok(Put::Chunk(group, record, is_new))
             }
-            Made::End(distinct) => Ok(Put::End(distinct)),
+            Made::End(group, chunks, distinct) => Ok(Put::End(group, chunks, distinct)),
         }
     }
 }
@@ -170,32 +187,20 @@ impl Plan<'_> {
         self.progress.phase("building chunks");
         let (filter, threads) = (&self.filter, self.budget.threads());
         let making = Making { filter, shards_per_chunk, threads, keys, unit_bytes, room };
-        let mut built = Built {
-            manifest: ManifestBuilder::new(self.filter, self.target_fpr),
-            chunks_written: 0,
-            distinct: Distinct::default(),
-        };
-        making
-            .run(|mut receiver| {
-                let puts = async {
-                    let made = stream::poll_fn(|context| receiver.poll_recv(context));
-                    let puts = made.map(async |made| shelf.put(made?).await);
-                    let mut puts = puts.buffer_unordered(PARALLEL_PUTS);
-                    while let Some(put) = puts.try_next().await? {
-                        match put {
-                            Put::Chunk(record, is_new) => {
-                                self.progress.add(1);
-                                built.manifest.add_record(record);
-                                built.chunks_written += u64::from(is_new);
-                            }
-                            Put::End(distinct) => built.distinct = built.distinct.and(distinct),
-                        }
-                    }
-                    Ok(())
-                };
-                self.runtime.block_on(puts)
-            })
-            .map(|()| built)
+        let mut puts = Puts::begin(self, shelf, shards_per_chunk)?;
+        let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
+        making.run(&done, |mut receiver| {
+            let all = async {
+                let made = stream::poll_fn(|context| receiver.poll_recv(context));
+                let mut made = made.map(async |made| shelf.put(made?).await).buffer_unordered(PARALLEL_PUTS);
+                while let Some(put) = made.try_next().await? {
+                    puts.add(put, self.progress)?;
+                }
+                Ok::<_, CommandError>(())
+            };
+            self.runtime.block_on(all)
+        })?;
+        Ok(puts.end(self))
     }
 
     /// Makes it live, if the gate lets what was built through.
@@ -242,6 +247,77 @@ pub(super) fn largest_chunk(
     let bytes = |shard| filter.filter_bytes(u32::try_from(most_keys(shard)).unwrap_or(u32::MAX));
     let shards: Vec<u64> = (0..SHARDS).map(bytes).collect();
     shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
+}
+
+/// What was put, by group.
+struct Puts<'a> {
+    journal: Option<Journal<'a>>,
+    open: HashMap<usize, OpenGroup>,
+    done: Vec<Group>,
+    chunks_written: u64,
+}
+
+/// A group of which not all was put.
+#[derive(Default)]
+struct OpenGroup {
+    chunks: Vec<ChunkRecord>,
+    /// How many there are, of how many keys.
+    end: Option<(usize, Distinct)>,
+}
+
+impl<'a> Puts<'a> {
+    /// With what an interrupted build had put.
+    fn begin(plan: &Plan<'a>, shelf: &Shelf<'_>, shards_per_chunk: u32) -> Result<Self, CommandError> {
+        let mut puts = Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
+        if let (Some(journal), Shelf::Store(_)) = (&plan.journal, shelf) {
+            let (journal, groups) = journal.open(shards_per_chunk)?;
+            puts.journal = Some(journal);
+            for group in groups {
+                // A gc may have been there since.
+                if plan.runtime.block_on(shelf.holds(&group))? {
+                    puts.done.push(group);
+                }
+            }
+        }
+        Ok(puts)
+    }
+
+    fn add(&mut self, put: Put, progress: &Progress) -> Result<(), SpillError> {
+        let group = match put {
+            Put::Chunk(group, record, is_new) => {
+                progress.add(1);
+                self.chunks_written += u64::from(is_new);
+                self.open.entry(group).or_default().chunks.push(record);
+                group
+            }
+            Put::End(group, chunks, distinct) => {
+                self.open.entry(group).or_default().end = Some((chunks, distinct));
+                group
+            }
+        };
+        let open = &self.open[&group];
+        if let Some((count, distinct)) = open.end
+            && count == open.chunks.len()
+        {
+            let chunks = self.open.remove(&group).unwrap_or_default().chunks;
+            let group = Group { group, distinct, chunks };
+            if let Some(journal) = &mut self.journal {
+                journal.add(&group)?;
+            }
+            self.done.push(group);
+        }
+        Ok(())
+    }
+
+    fn end(self, plan: &Plan<'_>) -> Built {
+        let mut manifest = ManifestBuilder::new(plan.filter, plan.target_fpr);
+        let mut distinct = Distinct::default();
+        for group in self.done {
+            distinct = distinct.and(group.distinct);
+            group.chunks.into_iter().for_each(|chunk| manifest.add_record(chunk));
+        }
+        Built { manifest, chunks_written: self.chunks_written, distinct }
+    }
 }
 
 #[cfg(test)]

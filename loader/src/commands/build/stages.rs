@@ -19,6 +19,9 @@ pub(super) struct Stages {
     pub(super) memory_bytes: u64,
     /// The process's most, as far as the system says.
     pub(super) peak_memory_bytes: Option<u64>,
+    /// Whether this went on with an interrupted build; times and memory are of this part alone.
+    #[serde(rename = "resumed")]
+    pub(super) is_resumed: bool,
     /// Keys on disk; 0 if all fitted memory.
     pub(super) spilled_bytes: u64,
     #[serde(skip)]
@@ -34,13 +37,15 @@ impl Stages {
             threads: budget.threads(),
             memory_bytes: budget.memory(),
             peak_memory_bytes: None,
+            is_resumed: false,
             spilled_bytes: 0,
             last: Instant::now(),
         }
     }
 
     /// Everything was read.
-    pub(super) fn read(&mut self) {
+    pub(super) fn read(&mut self, is_resumed: bool) {
+        self.is_resumed = is_resumed;
         self.read_seconds = self.lap();
     }
 

@@ -25,6 +25,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
         runtime: &runtime,
         progress: &Progress::new(false),
         cut,
+        journal: None,
     };
     let dir = SpillDir::unnamed();
     let mut slab = Slab::of(budget.segments());

@@ -1,0 +1,80 @@
+//! Which chunks are in the store already, so that a build that was interrupted does not build them again.
+//!
+//! One line per group of shards, written when all its chunks are durable in the store; a line that was cut off by a crash is not
+//! there. They hold for one way to cut chunks, and for the deltas that were taken up: with others they are of no use.
+
+use std::io::Write;
+
+use serde::{Deserialize, Serialize};
+
+use rtad::snapshot::ChunkRecord;
+use rtad::store::Base;
+
+use super::resume::CHUNKS;
+use crate::keys::{Distinct, SpillDir, SpillError};
+
+/// The first line: what the others depend on besides the keys.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    shards_per_chunk: u32,
+    /// Of what was live, deltas included.
+    sequence: u64,
+}
+
+/// All chunks of some neighbouring shards.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Group {
+    pub(super) group: usize,
+    pub(super) distinct: Distinct,
+    pub(super) chunks: Vec<ChunkRecord>,
+}
+
+/// Where such a journal is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shelfmark<'a> {
+    dir: &'a SpillDir,
+    sequence: u64,
+}
+
+impl<'a> Shelfmark<'a> {
+    pub(super) fn new(dir: &'a SpillDir, base: &Base) -> Self {
+        Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
+    }
+
+    /// What is there for chunks that are cut like this; anything else that is there is removed.
+    pub(super) fn open(&self, shards_per_chunk: u32) -> Result<(Journal<'a>, Vec<Group>), SpillError> {
+        let head = Head { shards_per_chunk, sequence: self.sequence };
+        let bytes = self.dir.read_note(CHUNKS)?.unwrap_or_default();
+        let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let is_ours = lines
+            .next()
+            .is_some_and(|line| serde_json::from_slice(line).is_ok_and(|found: Head| found == head));
+        let mut groups = Vec::new();
+        if is_ours {
+            groups.extend(lines.map_while(|line| serde_json::from_slice::<Group>(line).ok()));
+        }
+        let mut good = line(&head);
+        groups.iter().for_each(|group| good.extend(line(group)));
+        self.dir.write_note(CHUNKS, &good)?;
+        Ok((Journal { dir: self.dir, file: self.dir.open_note(CHUNKS)? }, groups))
+    }
+}
+
+/// A journal that is being written.
+pub(super) struct Journal<'a> {
+    dir: &'a SpillDir,
+    file: std::fs::File,
+}
+
+impl Journal<'_> {
+    pub(super) fn add(&mut self, group: &Group) -> Result<(), SpillError> {
+        let written = self.file.write_all(&line(group)).and_then(|()| self.file.sync_data());
+        written.map_err(|error| self.dir.failed(error, 0))
+    }
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain data");
+    line.push(b'\n');
+    line
+}

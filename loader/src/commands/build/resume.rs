@@ -1,0 +1,273 @@
+//! What is kept in a spill directory, so that a build that was interrupted can go on.
+//!
+//! ```text
+//! 00.keys … ff.keys  keys that were read
+//! state.json         which inputs were read to their end, how much of the keys' files is good, and of which build they are
+//! chunks.jsonl       which chunks are in the store
+//! ```
+//!
+//! Keys are a set: an input that was half read is read again, and what comes twice by that is removed with other duplicates. Counts
+//! are kept of whole inputs only, so they come out as if nothing had happened. Whatever was written after the last state is cut
+//! off, as a crash of the machine may have left anything there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use rtad::device::DeviceKey;
+use rtad::store::{Base, StoreError};
+
+use super::super::{CommandError, UsageError};
+use crate::input::{Counts, KeySink, Source};
+use crate::keys::{Filler, Keys, SpillDir, SpillError};
+
+pub(super) const STATE: &str = "state.json";
+pub(super) const CHUNKS: &str = "chunks.jsonl";
+const VERSION: u32 = 1;
+
+/// What a build is made of, in words: only the same build can go on.
+pub(super) type Fingerprint = Vec<(String, String)>;
+
+/// `state.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    version: u32,
+    fingerprint: Fingerprint,
+    /// What was live when the build began: its generation, and the sequence it was published with.
+    base: (u64, u64),
+    /// Whether all inputs were read.
+    pub(super) is_read: bool,
+    /// Those that were read to their end, by their place.
+    sources: BTreeMap<usize, Counts>,
+    /// Good bytes of each partition's file.
+    pub(super) lengths: Vec<u64>,
+}
+
+/// What was live, as far as it may not change.
+fn base_of(base: &Base) -> (u64, u64) {
+    base.current().map_or((0, 0), |current| (current.generation, current.published_sequence()))
+}
+
+/// How inputs are recognised.
+pub(super) fn describe(sources: &[Source]) -> impl Iterator<Item = (String, String)> {
+    sources.iter().map(|source| (format!("input {}", source.name()), facts_of(source)))
+}
+
+fn facts_of(source: &Source) -> String {
+    let Source::File(path) = source else { return "a stream".to_owned() };
+    let Some(facts) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else {
+        return "a stream".to_owned();
+    };
+    let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.unwrap_or_default();
+    format!("{} bytes, modified at {}.{:09}", facts.len(), modified.as_secs(), modified.subsec_nanos())
+}
+
+impl State {
+    /// What an interrupted build left, if there is any.
+    pub(super) fn read(
+        dir: &SpillDir,
+        fingerprint: &Fingerprint,
+        base: &Base,
+        may_resume: bool,
+    ) -> Result<Option<Self>, CommandError> {
+        let Some(bytes) = dir.read_note(STATE)? else { return Ok(None) };
+        if !may_resume {
+            return Err(UsageError::Interrupted { dir: dir.shown() }.into());
+        }
+        let differs = |what: String| UsageError::OtherBuild { dir: dir.shown(), what };
+        let state: Self = serde_json::from_slice(&bytes)
+            .map_err(|_| differs("its state.json is of another version, or broken".to_owned()))?;
+        if state.version != VERSION {
+            return Err(differs(format!("its state.json has version {}", state.version)).into());
+        }
+        if let Some(what) = difference(&state.fingerprint, fingerprint) {
+            return Err(differs(what).into());
+        }
+        if state.base != base_of(base) {
+            // Nobody can go on with it.
+            dir.keep(false);
+            let (then, now) = (state.base.0, base_of(base).0);
+            let reason = format!("generation {now} was published since this work began at generation {then}");
+            return Err(StoreError::Conflict { audience: base.audience().clone(), reason }.into());
+        }
+        dir.keep(false);
+        Ok(Some(state))
+    }
+}
+
+/// The first thing that is not the same.
+fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
+    let (old, new) = then
+        .iter()
+        .zip(now)
+        .find(|(then, now)| then != now)
+        .map_or_else(|| (then.get(now.len()), now.get(then.len())), |(then, now)| (Some(then), Some(now)));
+    match (old, new) {
+        (None, None) => None,
+        (Some((name, _)), None) => Some(format!("{name} is missing now")),
+        (None, Some((name, _))) => Some(format!("{name} is new")),
+        (Some((then, old)), Some((now, new))) if then == now => Some(format!("{now} is {new}, it was {old}")),
+        (Some((then, _)), Some((now, _))) => Some(format!("{now} stands where {then} was")),
+    }
+}
+
+/// Which inputs were read how far.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// Those that are being read: blocks parsed, what they held, and how many there are once that is known.
+    open: HashMap<usize, (u64, Counts, Option<u64>)>,
+    ended: BTreeMap<usize, Counts>,
+}
+
+impl Ledger {
+    fn update(&mut self, source: usize, update: impl FnOnce(&mut (u64, Counts, Option<u64>))) {
+        let open = self.open.entry(source).or_default();
+        update(open);
+        if let (parsed, counts, Some(all)) = *open
+            && parsed == all
+        {
+            self.open.remove(&source);
+            self.ended.insert(source, counts);
+        }
+    }
+}
+
+/// Writes down, every so often, how far reading has come.
+pub(super) struct Checkpoints<'a> {
+    dir: &'a SpillDir,
+    fingerprint: Fingerprint,
+    base: (u64, u64),
+    every: Duration,
+    begun: Instant,
+    ledger: Mutex<Ledger>,
+    is_over: Mutex<bool>,
+    over: Condvar,
+}
+
+impl<'a> Checkpoints<'a> {
+    pub(super) fn new(
+        dir: &'a SpillDir,
+        fingerprint: Fingerprint,
+        base: &Base,
+        every: Duration,
+        resumed: Option<&State>,
+    ) -> Self {
+        let ended = resumed.map(|state| state.sources.clone()).unwrap_or_default();
+        Self {
+            dir,
+            fingerprint,
+            base: base_of(base),
+            every,
+            begun: Instant::now(),
+            ledger: Mutex::new(Ledger { ended, ..Ledger::default() }),
+            is_over: Mutex::new(false),
+            over: Condvar::new(),
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("nothing panics under this lock")
+    }
+
+    /// Inputs that need not be read again.
+    pub(super) fn ended(&self) -> Vec<usize> {
+        self.ledger().ended.keys().copied().collect()
+    }
+
+    /// What was read to its end.
+    pub(super) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.ledger().ended.values().for_each(|counts| sum.add(counts));
+        sum
+    }
+
+    /// Runs `read` and writes down meanwhile what is done, if the directory has a name.
+    pub(super) fn during<T>(
+        &self,
+        keys: &Keys<'_, '_>,
+        fillers: &[Filler<'_, '_>],
+        read: impl FnOnce() -> T,
+    ) -> T {
+        if !self.dir.is_named() {
+            return read();
+        }
+        let saved = self.ended().len();
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.save_every_so_often(saved, keys, fillers));
+            // Also if reading panics.
+            let _over = Over(self);
+            read()
+        })
+    }
+
+    fn save_every_so_often(&self, mut saved: usize, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) {
+        loop {
+            let is_over = self.is_over.lock().expect("nothing panics under this lock");
+            let waited = self.over.wait_timeout_while(is_over, self.every, |is_over| !*is_over);
+            if *waited.expect("nothing panics under this lock").0 {
+                return;
+            }
+            let ended = self.ended().len();
+            if ended > saved && self.save(keys, fillers, false).is_ok() {
+                saved = ended;
+            }
+        }
+    }
+
+    /// Everything was read. Work of moments is not worth a file.
+    pub(super) fn end(&self, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) -> Result<(), SpillError> {
+        let is_worth_it = self.begun.elapsed() >= self.every || keys.are_spilled();
+        if self.dir.is_named() && is_worth_it { self.save(keys, fillers, true) } else { Ok(()) }
+    }
+
+    fn save(&self, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>], is_read: bool) -> Result<(), SpillError> {
+        // Before the keys: theirs are in the fillers by now.
+        let sources = self.ledger().ended.clone();
+        fillers.iter().for_each(Filler::flush);
+        let lengths = keys.sync()?;
+        let (fingerprint, base) = (self.fingerprint.clone(), self.base);
+        let state = State { version: VERSION, fingerprint, base, is_read, sources, lengths };
+        let bytes = serde_json::to_vec(&state).expect("a state is plain data");
+        self.dir.write_note(STATE, &bytes)
+    }
+}
+
+/// Ends the writing down.
+struct Over<'c, 'a>(&'c Checkpoints<'a>);
+
+impl Drop for Over<'_, '_> {
+    fn drop(&mut self) {
+        *self.0.is_over.lock().expect("nothing panics under this lock") = true;
+        self.0.over.notify_all();
+    }
+}
+
+/// A parser's keys, and what it has done.
+pub(super) struct Sink<'a, 'k, 'm> {
+    pub(super) filler: &'a Filler<'k, 'm>,
+    pub(super) checkpoints: &'a Checkpoints<'a>,
+}
+
+impl KeySink for Sink<'_, '_, '_> {
+    fn take(&mut self, keys: &[DeviceKey]) {
+        self.filler.take(keys);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.filler.is_closed()
+    }
+
+    fn parsed(&mut self, source: usize, counts: &Counts) {
+        self.checkpoints.ledger().update(source, |(parsed, sum, _)| {
+            *parsed += 1;
+            sum.add(counts);
+        });
+    }
+
+    fn ended(&mut self, source: usize, blocks: u64) {
+        self.checkpoints.ledger().update(source, |(_, _, all)| *all = Some(blocks));
+    }
+}
