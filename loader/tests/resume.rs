@@ -92,8 +92,8 @@ fn killed_again_and_again_it_comes_out_the_same() {
     let mut kills = 0;
     let built = loop {
         let mut child = start(&sandbox, &resume);
-        // Ever longer, so that it ends; not in step with anything it does.
-        std::thread::sleep(Duration::from_millis(23 + 61 * kills % 307 + kills * 15));
+        // Ever longer, so that it ends.
+        std::thread::sleep(Duration::from_millis(30).mul_f64(1.35_f64.powi(kills)));
         if child.try_wait().unwrap().is_some() {
             break outcome(child).json();
         }
