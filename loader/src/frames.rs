@@ -126,7 +126,7 @@ fn read_error(input: &str, offset: u64, source: io::Error) -> FrameError {
 }
 
 /// Fills the buffer as far as there are bytes.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {

@@ -2,7 +2,7 @@
 //!
 //! May be tried any number of times, and several times at once: the same keys are the same bytes under the same name.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
@@ -16,6 +16,9 @@ use super::super::{CommandError, Output, runtime};
 use super::lines::{ChunkLine, Line};
 use super::{Job, JobError};
 use crate::frames::{self, Content};
+
+/// Read at a time: whole keys.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Build one chunk and put it into the store under its digest; a step of a build that is spread over many machines.
 ///
@@ -78,14 +81,19 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// The chunk whose keys all of stdin is.
     fn one(&self) -> Result<(), CommandError> {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map_err(JobError::Stdin)?;
-        let (whole, rest) = bytes.as_chunks::<16>();
-        if !rest.is_empty() {
-            return Err(JobError::PartOfAKey { bytes: bytes.len() as u64 }.into());
+        let (mut stdin, mut piece) = (io::stdin().lock(), vec![0; PIECE_BYTES]);
+        let mut keys = Vec::new();
+        loop {
+            let filled = frames::fill(&mut stdin, &mut piece).map_err(JobError::Stdin)?;
+            let (whole, rest) = piece[..filled].as_chunks::<16>();
+            keys.extend(whole.iter().map(|key| DeviceKey::from_bytes(*key)));
+            if !rest.is_empty() {
+                return Err(JobError::PartOfAKey { bytes: (keys.len() * 16 + rest.len()) as u64 }.into());
+            }
+            if filled == 0 {
+                break;
+            }
         }
-        let mut keys: Vec<_> = whole.iter().map(|key| DeviceKey::from_bytes(*key)).collect();
-        drop(bytes);
         keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
         keys.dedup();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(()) };
