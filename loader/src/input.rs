@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
 use rtad::store::StoreError;
 
+pub(crate) use lines::lines;
 pub(crate) use open::{Opened, Source, expand};
 use parser::Parser;
 pub(crate) use rejects::{Reason, RejectError, Rejects};

@@ -29,8 +29,9 @@ use rtad::snapshot::SortedKeys;
 
 pub(crate) use budget::{Budget, TooLittle};
 pub(crate) use dir::SpillDir;
+pub(crate) use memory::KEY_BYTES;
 pub(crate) use memory::Slab;
-use memory::{KEY_BYTES, Pool, Segment};
+use memory::{Pool, Segment};
 pub(crate) use sorted::Sorted;
 use spill::Spill;
 pub(crate) use spilled::Spilled;
@@ -54,6 +55,11 @@ pub(crate) enum SpillError {
     Read { dir: String, source: io::Error },
     #[error("spill directory {dir}: keys were lost, as it could not be written to")]
     Lost { dir: String },
+    #[error(
+        "spill directory {dir}: has {found} bytes free, and the keys of these inputs take about {needed}; \
+         --spill-dir takes another directory, and a larger --memory needs less or none"
+    )]
+    NoRoom { dir: String, needed: u64, found: u64 },
     #[error("spill directory {dir}: what was written has changed")]
     Changed { dir: String },
     #[error(

@@ -95,3 +95,32 @@ fn one_prefix_and_one_id_many_times() {
         assert_eq!((&large["keys"], &large["chunks_written"]), (&keys.into(), &0.into()), "the same chunks");
     }
 }
+
+/// Ten million, which would be 160 MB.
+#[test]
+fn the_peak_stays_within_the_memory() {
+    let sandbox = Sandbox::new();
+    let file = std::fs::File::create(sandbox.path().join("ids")).unwrap();
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
+    for n in 1..=10_000_000_u128 {
+        // Spread evenly and each once: by an odd number.
+        writeln!(out, "{:032x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).unwrap();
+    }
+    drop(out);
+    let built = sandbox.build("--memory 96MiB --threads 2 {}/ids");
+    assert_eq!((&built["keys"], stage(&built, "spilled_bytes")), (&10_000_000.into(), 160_000_000));
+    let peak = stage(&built, "peak_memory_bytes");
+    assert!(peak <= (96 << 20) * 11 / 10, "{peak}");
+}
+
+/// A file with a hole stands for one that no disk has room for.
+#[test]
+fn a_disk_without_room_is_told_before_anything_is_read() {
+    let sandbox = Sandbox::new();
+    write_ids(&sandbox, "ids", 0..10_000);
+    let file = std::fs::OpenOptions::new().append(true).open(sandbox.path().join("ids")).unwrap();
+    file.set_len(1 << 43).unwrap();
+    let full = sandbox.run("build --store {}/s --audience a {}/ids");
+    full.fails(1, "bytes free, and the keys of these inputs take about 4");
+    assert!(!sandbox.path().join("s").exists());
+}

@@ -12,6 +12,7 @@ mod memory_args;
 mod publish;
 mod report;
 mod resume;
+mod room;
 mod signals;
 mod stages;
 
@@ -127,6 +128,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let fold = runtime.block_on(Fold::read(&store, &base))?;
     let fingerprint = fingerprint(args, &input);
     let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
+    let there = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
+    room::check(&input, dir, &budget, there)?;
     let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources, state.is_some()));
     let rejects = rejects.transpose()?;
 

@@ -64,7 +64,7 @@ pub(super) fn read_blocks(
 }
 
 /// The lines of a block, without their line ends.
-pub(super) fn lines(mut block: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn lines(mut block: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if block.is_empty() {
             return None;

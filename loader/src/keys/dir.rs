@@ -11,10 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::SpillError;
 
 /// What spill files' names end with; only such files are ever removed.
 const KEYS_SUFFIX: &str = ".keys";
+
+/// Open files that are enough for any number of threads that is of use.
+const FILES: u64 = 16_384;
 
 /// A directory for spill files.
 #[derive(Debug)]
@@ -39,11 +44,13 @@ struct Named {
 impl SpillDir {
     /// Files without a name, in the system's directory for temporary files.
     pub(crate) fn unnamed() -> Self {
+        raise_file_limit();
         Self { path: std::env::temp_dir(), named: None }
     }
 
     /// Takes the directory for this process alone, and makes it if need be. Besides keys it will hold files called `notes`.
     pub(crate) fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
+        raise_file_limit();
         let failed = |source| SpillError::Create { dir: path.display().to_string(), source };
         let made = DirBuilder::new().mode(0o700).create(path);
         let is_ours = made.is_ok();
@@ -160,6 +167,12 @@ impl SpillDir {
         opened.map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
+    /// Bytes that can still be written, if the system says.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.path).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     /// What a failed write means, after so many bytes.
     pub(crate) fn failed(&self, source: io::Error, written: u64) -> SpillError {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
@@ -177,6 +190,16 @@ impl SpillDir {
     }
 }
 
+/// A file for each partition is open, and for some time one for each unit of a large one in each thread. Where this fails there
+/// may still be enough.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(FILES, |maximum| maximum.min(FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
 /// For its owner only.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -190,5 +213,46 @@ impl Drop for SpillDir {
             let _changing = self.changing();
             self.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        std::fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn nothing_is_left_after_a_panic_and_all_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spill");
+        let open = || SpillDir::named(&path, &["note"]).unwrap();
+        let panicked = std::panic::catch_unwind(|| {
+            let dir = open();
+            dir.create(7).unwrap().write_all(&[1; 32]).unwrap();
+            dir.write_note("note", b"1").unwrap();
+            assert!(matches!(SpillDir::named(&path, &[]), Err(SpillError::InUse { .. })));
+            assert_eq!(names(&path).len(), 2);
+            panic!("as anything may");
+        });
+        assert!(panicked.is_err() && !path.exists());
+
+        let dir = open();
+        dir.create(7).unwrap().write_all(&[1; 40]).unwrap();
+        dir.write_note("note", b"1").unwrap();
+        dir.keep(true);
+        drop(dir);
+        let dir = open();
+        assert_eq!(dir.read_note("note").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(dir.reopen(7, 32).unwrap().metadata().unwrap().len(), 32, "what is not good is cut off");
+        assert!(matches!(dir.reopen(7, 64), Err(SpillError::Changed { .. })));
+        drop(dir);
+        assert!(path.exists() && names(&path).is_empty(), "it was there before");
     }
 }
