@@ -130,6 +130,19 @@ fn chunks_that_are_there_are_not_built_again() {
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 }
 
+/// What a build left that nobody can go on with is not taken for this one's.
+#[test]
+fn chunks_of_another_set_are_not_taken() {
+    let (sandbox, _) = dumps();
+    killed_while_building(&sandbox);
+    std::fs::remove_file(sandbox.path().join("spill/state.json")).unwrap();
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump[0-7]")).json();
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_593_000.into(), &false.into()));
+    let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/dump[0-7]";
+    assert_eq!(sandbox.run(verify).json()["against"]["false_negatives"], 0);
+    assert!(is_clean(&sandbox));
+}
+
 /// What is appended or removed while a build lies there interrupted is not lost by going on; who publishes wins.
 #[test]
 fn what_is_published_meanwhile_is_not_lost() {

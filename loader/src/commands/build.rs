@@ -166,7 +166,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
 
     let audience = &args.target.audience;
     let (target_fpr, expires, cut) = (args.fpr, args.expires, shards_per_chunk as _);
-    let journal = dir.is_named().then(|| Shelfmark::new(dir, &base));
+    // What is in memory alone is lost with it, and its chunks are of no use to another build.
+    let journal = (dir.is_named() && keys.are_spilled()).then(|| Shelfmark::new(dir, &base));
     let (fold, runtime, progress) = (&fold, &runtime, &progress);
     let plan = Plan {
         audience,

@@ -93,6 +93,14 @@ impl SpillDir {
 
     /// Removes what a build put there. What cannot be removed stays: there is nobody to tell who could do better.
     pub(crate) fn clear(&self) {
+        self.clear_files();
+        if self.named.as_ref().is_some_and(|named| named.is_ours) {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+
+    /// The same, but for the directory itself.
+    pub(crate) fn clear_files(&self) {
         let Some(named) = &self.named else { return };
         for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -100,9 +108,6 @@ impl SpillDir {
             if is_note || name.to_str().is_some_and(|name| name.ends_with(KEYS_SUFFIX)) {
                 let _ = std::fs::remove_file(entry.path());
             }
-        }
-        if named.is_ours {
-            let _ = std::fs::remove_dir(&self.path);
         }
     }
 
@@ -159,6 +164,14 @@ impl SpillDir {
             self.named.as_ref().map_or(Ok(()), |named| named.lock.sync_all())
         };
         write().map_err(|error| self.failed(error, 0))
+    }
+
+    /// Removes a note, if it is there.
+    pub(crate) fn remove_note(&self, name: &str) -> Result<(), SpillError> {
+        match std::fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(error, 0)),
+            _ => Ok(()),
+        }
     }
 
     /// A note to append to.

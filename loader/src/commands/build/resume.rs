@@ -73,7 +73,11 @@ impl State {
         base: &Base,
         may_resume: bool,
     ) -> Result<Option<Self>, CommandError> {
-        let Some(bytes) = dir.read_note(STATE)? else { return Ok(None) };
+        let Some(bytes) = dir.read_note(STATE)? else {
+            // Left by a build that was killed before it was worth keeping.
+            dir.clear_files();
+            return Ok(None);
+        };
         if !may_resume {
             return Err(UsageError::Interrupted { dir: dir.shown() }.into());
         }
@@ -94,6 +98,10 @@ impl State {
             return Err(StoreError::Conflict { audience: base.audience().clone(), reason }.into());
         }
         dir.keep(false);
+        if !state.is_read && dir.is_named() {
+            // Chunks are of all keys or of none.
+            dir.remove_note(CHUNKS)?;
+        }
         Ok(Some(state))
     }
 }
