@@ -10,7 +10,7 @@ mod unruly;
 mod web;
 
 use rtad::device::IdKind;
-use support::{Sandbox, gzip, ids, lines, zst};
+use support::{Sandbox, command, gzip, ids, lines, spawn, zst};
 use unruly::{Fault, Unruly};
 use web::Web;
 
@@ -58,6 +58,27 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
         sandbox.run("list --store {}/s --audience a --json").json()["audiences"][0]["live_generation"],
         2
     );
+}
+
+#[test]
+fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..1001);
+    sandbox.file("dump", lines(&all[..1000]));
+    let web = Web::serve(sandbox.path(), None);
+    let build = "build --store {}/s --audience a --spill-dir {}/spill --checkpoint 20ms";
+    let build = format!("{build} {}/dump -", web.url());
+    // It has read the one, and waits for the other.
+    let mut child = spawn(&mut command(sandbox.path(), &build));
+    while !sandbox.path().join("spill/state.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it waits");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox.file("dump", lines(&all[1..]));
+    sandbox.run(&format!("{build} --resume")).fails(2, "/dump is ");
+    assert!(sandbox.store().is_empty());
 }
 
 #[test]

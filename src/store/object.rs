@@ -23,6 +23,7 @@ pub struct Object {
     objects: Arc<dyn ObjectStore>,
     path: Path,
     size_bytes: u64,
+    version: String,
     /// What is read from its first byte to its last.
     whole: Reading,
     /// Of what was read first: all parts are of one file.
@@ -70,15 +71,22 @@ impl Object {
             bytes: 1,
             timeout: STALL_TIMEOUT,
         })?;
-        let size_bytes = found.map_err(|source| StoreError::backend("look up", &path, source))?.size;
+        let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
+        let size_bytes = found.size;
+        let version = found.e_tag.unwrap_or_else(|| found.last_modified.to_rfc3339());
         let whole = Reading::new(Arc::clone(&objects), path.clone(), size_bytes, STALL_TIMEOUT)
             .part(0..size_bytes, REQUEST_BYTES);
-        Ok(Self { objects, path, size_bytes, whole, e_tag: None })
+        Ok(Self { objects, path, size_bytes, version, whole, e_tag: None })
     }
 
     /// How long it is.
     pub const fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// Another one if it is replaced: its entity tag, or when it was written, if its store has no tags.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Its next bytes, about a MiB of them; none at its end.

@@ -126,7 +126,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
     let fold = runtime.block_on(Fold::read(&store, &base))?;
-    let fingerprint = fingerprint(args, &input);
+    let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
     let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
     let there = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
     room::check(&input, dir, &budget, there)?;
@@ -208,7 +208,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
 }
 
 /// What the keys and the chunks hang on.
-fn fingerprint(args: &BuildArgs, input: &Input) -> Fingerprint {
+fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let facts = [
         ("--store", args.target.store.clone()),
         ("--audience", args.target.audience.to_string()),
@@ -219,7 +219,7 @@ fn fingerprint(args: &BuildArgs, input: &Input) -> Fingerprint {
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
     let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
-    facts.chain(resume::describe(&input.sources)).collect()
+    Ok(facts.chain(resume::describe(&input.sources)?).collect())
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

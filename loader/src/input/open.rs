@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use flate2::read::MultiGzDecoder;
 
@@ -36,6 +37,28 @@ impl Source {
             Self::Stdin => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
             Self::Remote(url) => url.clone(),
+        }
+    }
+
+    /// What tells its content from that of another by the same name, without reading it; `None` of a stream.
+    pub(crate) fn identity(&self) -> Result<Option<String>, InputError> {
+        match self {
+            Self::Stdin => Ok(None),
+            Self::File(path) => {
+                let failed = |source| InputError::Open { input: self.name(), source };
+                let facts = std::fs::metadata(path).map_err(failed)?;
+                if !facts.is_file() {
+                    return Ok(None);
+                }
+                let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let modified = modified.unwrap_or_default();
+                let (seconds, nanoseconds) = (modified.as_secs(), modified.subsec_nanos());
+                Ok(Some(format!("{} bytes, modified at {seconds}.{nanoseconds:09}", facts.len())))
+            }
+            Self::Remote(url) => {
+                let found = Remote::open(url).map_err(|error| unreadable(&self.name(), 0, error))?;
+                Ok(Some(format!("{} bytes, version {}", found.size_bytes(), found.version())))
+            }
         }
     }
 }

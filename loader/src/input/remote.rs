@@ -31,6 +31,11 @@ impl Remote {
         self.object.size_bytes()
     }
 
+    /// What tells it from another at the same place.
+    pub(super) fn version(&self) -> &str {
+        self.object.version()
+    }
+
     /// A part of it, which must lie within.
     pub(super) fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
         self.runtime.block_on(self.object.range(part)).map_err(io::Error::other)

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -51,18 +51,12 @@ fn base_of(base: &Base) -> (u64, u64) {
 }
 
 /// How inputs are recognised.
-pub(super) fn describe(sources: &[Source]) -> impl Iterator<Item = (String, String)> {
-    sources.iter().map(|source| (format!("input {}", source.name()), facts_of(source)))
-}
-
-fn facts_of(source: &Source) -> String {
-    let Source::File(path) = source else { return "a stream".to_owned() };
-    let Some(facts) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else {
-        return "a stream".to_owned();
+pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> {
+    let describe = |source: &Source| {
+        let identity = source.identity()?.unwrap_or_else(|| "a stream".to_owned());
+        Ok((format!("input {}", source.name()), identity))
     };
-    let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = modified.unwrap_or_default();
-    format!("{} bytes, modified at {}.{:09}", facts.len(), modified.as_secs(), modified.subsec_nanos())
+    sources.iter().map(describe).collect()
 }
 
 impl State {
