@@ -45,32 +45,14 @@ impl Store {
         &self,
         audience: &AudienceName,
     ) -> Result<Option<File>, StoreError> {
-        let Backend::Directory(root) = &self.backend else { return Ok(None) };
-        let folder = root.join(audience.as_str());
-        let begun = Instant::now();
-        loop {
-            let folder = folder.clone();
-            match blocking(move || try_lock_shared(&folder)).await {
-                Ok(Some(lock)) => return Ok(Some(lock)),
-                Ok(None) if begun.elapsed() < CURRENT_LOCK_TIMEOUT => {
-                    tokio::time::sleep(SHARED_LOCK_POLL).await;
-                }
-                Ok(None) => {
-                    let reason = "another loader is publishing this audience, or a gc is at work".to_owned();
-                    return Err(StoreError::Conflict { audience: audience.clone(), reason });
-                }
-                Err(error) => {
-                    let (path, source) = (audience.to_string(), error.into());
-                    return Err(StoreError::Backend { action: "lock", path, source });
-                }
-            }
-        }
+        let reason = "another loader is publishing this audience, or a gc is at work";
+        self.wait_for_lock(audience, SHARED_LOCK_POLL, reason, try_lock_shared).await
     }
 }
 
 const SHARED_LOCK_POLL: Duration = Duration::from_millis(50);
-/// For so long a writer waits for another to replace `CURRENT`, which takes milliseconds.
-const CURRENT_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// For so long a writer waits for another: to replace `CURRENT` takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const CURRENT_LOCK_POLL: Duration = Duration::from_millis(5);
 
 impl Store {
@@ -84,20 +66,31 @@ impl Store {
         &self,
         audience: &AudienceName,
     ) -> Result<Option<File>, StoreError> {
+        let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
+        self.wait_for_lock(audience, CURRENT_LOCK_POLL, "another writer holds CURRENT.LOCK", take).await
+    }
+
+    /// Tries to `take` a lock of the audience's folder, again and again; [`StoreError::Conflict`] for this reason if it is held for
+    /// long.
+    async fn wait_for_lock(
+        &self,
+        audience: &AudienceName,
+        poll: Duration,
+        reason: &str,
+        take: fn(&FilePath) -> io::Result<Option<File>>,
+    ) -> Result<Option<File>, StoreError> {
         let Backend::Directory(root) = &self.backend else { return Ok(None) };
-        let folder = root.join(audience.as_str());
         let begun = Instant::now();
         loop {
-            let folder = folder.clone();
-            let locked = blocking(move || take_and_sweep(&folder, "CURRENT.LOCK", &["", "deltas"])).await;
-            match locked {
+            let folder = root.join(audience.as_str());
+            match blocking(move || take(&folder)).await {
                 Ok(Some(lock)) => return Ok(Some(lock)),
-                Ok(None) if begun.elapsed() < CURRENT_LOCK_TIMEOUT => {
-                    tokio::time::sleep(CURRENT_LOCK_POLL).await;
-                }
+                Ok(None) if begun.elapsed() < LOCK_TIMEOUT => tokio::time::sleep(poll).await,
                 Ok(None) => {
-                    let reason = "another writer holds CURRENT.LOCK".to_owned();
-                    return Err(StoreError::Conflict { audience: audience.clone(), reason });
+                    return Err(StoreError::Conflict {
+                        audience: audience.clone(),
+                        reason: reason.to_owned(),
+                    });
                 }
                 Err(error) => {
                     let (path, source) = (audience.to_string(), error.into());
