@@ -281,6 +281,10 @@ pub(crate) enum CommandError {
     Sign(#[from] SignError),
     #[error(transparent)]
     Gate(#[from] GateError),
+    #[error(
+        "the chunks make no manifest that could be read; nothing was published; a build without --resume begins anew"
+    )]
+    Refused(#[source] rtad::snapshot::ManifestError),
     #[error(transparent)]
     Frames(#[from] FrameError),
     #[error(transparent)]
@@ -360,6 +364,8 @@ pub(crate) enum UsageError {
     ColumnOfLines,
     #[error(transparent)]
     Memory(TooLittle),
+    #[error("--memory: the system has less than that")]
+    NoMemory { source: io::Error },
     #[error(
         "spill directory {dir}: holds what is left of an interrupted build; --resume goes on with it; \
          to begin anew, remove its files"
@@ -393,6 +399,7 @@ impl CommandError {
         match self {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
             Self::Spill(_) | Self::Rejects(_) => true,
+            Self::Input(InputError::Fetch { .. } | InputError::Read { .. }) => true,
             Self::Store(error) => error.is_outage(),
             _ => false,
         }
@@ -421,6 +428,7 @@ impl CommandError {
             | Self::Changes { .. }
             | Self::Report { .. }
             | Self::Memory(_)
+            | Self::Refused(_)
             | Self::Plot { .. }
             | Self::Runtime(_)
             | Self::Listen { .. }

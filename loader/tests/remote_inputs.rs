@@ -70,7 +70,7 @@ fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
     let build = format!("{build} {}/dump -", web.url());
     // It has read the one, and waits for the other.
     let mut child = spawn(&mut command(sandbox.path(), &build));
-    while !sandbox.path().join("spill/state.json").exists() {
+    while !sandbox.path().join("spill/rtad-state.json").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -62,7 +62,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 fn journal_lines(sandbox: &Sandbox) -> usize {
-    let bytes = std::fs::read(sandbox.path().join("spill/chunks.jsonl")).unwrap_or_default();
+    let bytes = std::fs::read(sandbox.path().join("spill/rtad-chunks.jsonl")).unwrap_or_default();
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
@@ -73,7 +73,7 @@ fn killed_while_building(sandbox: &Sandbox) {
         let is_building = wait_for(&mut child, || journal_lines(sandbox) >= 4);
         let _ = child.kill();
         child.wait().unwrap();
-        if is_building && sandbox.path().join("spill/state.json").exists() {
+        if is_building && sandbox.path().join("spill/rtad-state.json").exists() {
             return;
         }
     }
@@ -128,6 +128,17 @@ fn chunks_that_are_there_are_not_built_again() {
     }
     check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+
+    // What was gone, was built again and then interrupted once more is written down twice.
+    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
+    killed_while_building(&sandbox);
+    let journal = sandbox.path().join("spill/rtad-chunks.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let text = &text[..=text.rfind('\n').unwrap()];
+    let (_, groups) = text.split_once('\n').unwrap();
+    std::fs::write(&journal, [text, groups].concat()).unwrap();
+    check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 }
 
 /// What a build left that nobody can go on with is not taken for this one's.
@@ -135,7 +146,7 @@ fn chunks_that_are_there_are_not_built_again() {
 fn chunks_of_another_set_are_not_taken() {
     let (sandbox, _) = dumps();
     killed_while_building(&sandbox);
-    std::fs::remove_file(sandbox.path().join("spill/state.json")).unwrap();
+    std::fs::remove_file(sandbox.path().join("spill/rtad-state.json")).unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump[0-7]")).json();
     assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_593_000.into(), &false.into()));
     let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/dump[0-7]";
@@ -176,7 +187,7 @@ fn what_is_published_meanwhile_is_not_lost() {
 /// A build that reads one dump and then waits for stdin.
 fn waiting(sandbox: &Sandbox, arguments: &str) -> Child {
     let mut child = start(sandbox, &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"));
-    assert!(wait_for(&mut child, || sandbox.path().join("spill/state.json").exists()));
+    assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
     child
 }
 
@@ -239,17 +250,25 @@ fn a_directory_is_left_as_it_was() {
     sandbox.file("dump", lines(&ids(IdKind::Md5, 0..1000)));
     sandbox.file("bad", "no id\n".repeat(1000));
     std::fs::create_dir(sandbox.path().join("spill")).unwrap();
-    sandbox.file("spill/theirs", "");
+    // Whatever others keep there, or have in the directory for temporary files.
+    let theirs = ["theirs", "tls.keys", "chunks.jsonl", "state.json"];
+    for name in theirs {
+        sandbox.file(&format!("spill/{name}"), "");
+    }
+    std::fs::create_dir(sandbox.path().join("tmp")).unwrap();
+    sandbox.file("tmp/rtad-state.json", "{}");
+    let mut unnamed = command(sandbox.path(), "build --store {}/s --audience a --json {}/dump");
+    outcome(spawn(unnamed.env("TMPDIR", sandbox.path().join("tmp")))).json();
     let rest = || std::fs::read_dir(sandbox.path().join("spill")).unwrap().count();
     sandbox.run(&format!("{BUILD} --resume {{}}/dump")).json();
-    assert_eq!(rest(), 1);
+    assert_eq!(rest(), theirs.len());
     sandbox.run(&format!("{BUILD} {{}}/bad")).fails(3, "malformed");
-    assert_eq!(rest(), 1);
+    assert_eq!(rest(), theirs.len());
     let child = start(&sandbox, &format!("{BUILD} -"));
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "-INT");
     outcome(child).fails(130, "interrupted; nothing was kept");
-    assert_eq!(rest(), 1);
+    assert_eq!(rest(), theirs.len());
 }
 
 /// Files that may not grow stand for a disk that is full.

@@ -117,6 +117,8 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            // With a time-out a read is not taken up again by itself.
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
             Err(error) => panic!("no answer: {error}"),
         }
     }

@@ -139,7 +139,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         signals::watch(dir, &progress)?;
     }
     progress.phase("reading rows");
-    let mut slab = Slab::of(budget.segments());
+    let mut slab = Slab::of(budget.segments()).map_err(|source| UsageError::NoMemory { source })?;
     let keys = Keys::new(&mut slab, &budget, dir);
     if let Some(state) = &state {
         keys.resume(&state.lengths)?;
@@ -162,6 +162,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     fillers[0].take(fold.added());
     fillers.iter().for_each(Filler::flush);
     drop(fillers);
+    keys.check()?;
     stages.read(state.is_some());
 
     let audience = &args.target.audience;

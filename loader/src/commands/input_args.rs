@@ -94,7 +94,7 @@ impl InputArgs {
             Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };
         let keys = KeyMaker::with_extra_blanks(&self.blanks);
-        Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys })
+        Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys, is_part: false })
     }
 
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, UsageError> {

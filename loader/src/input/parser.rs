@@ -69,10 +69,11 @@ impl<'a> Parser<'a> {
             self.keys.clear();
             let counts = std::mem::replace(&mut self.counts, before);
             self.counts.add(&counts);
-            sink.parsed(block.source, &counts);
+            // Before the block is called done: who goes on after a kill does not read it again.
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
             }
+            sink.parsed(block.source, &counts);
             progress.add(counts.rows);
             pool.give_back(block.bytes);
             if sink.is_closed() {

@@ -15,6 +15,8 @@ const PROCESS_BYTES: u64 = 24 * MIB;
 const READING_BYTES: u64 = 6 * MIB;
 /// With less a thread would write to many files a little at a time.
 const LEAST_PER_THREAD: u64 = 10 * MIB;
+/// Keys of some shards: with less a partition is read many times over.
+const LEAST_UNIT: u64 = 4 * MIB;
 /// Room for one chunk of the usual size, whatever it takes.
 const CHUNK_ROOM: u64 = 20 * MIB;
 
@@ -83,7 +85,8 @@ impl Budget {
 
     /// Of keys that are on disk: bytes per thread for those of some shards, and bytes for all chunks together.
     pub(crate) fn units(&self, largest_chunk: u64) -> (usize, u64) {
-        let chunks = largest_chunk.max(CHUNK_ROOM).max(self.rest / 5).min(self.rest / 2);
+        let chunks = largest_chunk.max(CHUNK_ROOM).max(self.rest / 5);
+        let chunks = chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
         (((self.rest - chunks) / self.threads) as usize, chunks)
     }
 

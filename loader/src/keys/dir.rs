@@ -13,10 +13,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::SpillError;
+use super::{PARTITIONS, SpillError};
 
-/// What spill files' names end with; only such files are ever removed.
-const KEYS_SUFFIX: &str = ".keys";
+/// What is being written, before it replaces a note.
+const HALF_WRITTEN: &str = "rtad-half-written";
 
 /// Open files that are enough for any number of threads that is of use.
 const FILES: u64 = 16_384;
@@ -102,12 +102,12 @@ impl SpillDir {
     /// The same, but for the directory itself.
     pub(crate) fn clear_files(&self) {
         let Some(named) = &self.named else { return };
-        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let is_note = named.notes.iter().any(|note| name == *note);
-            if is_note || name.to_str().is_some_and(|name| name.ends_with(KEYS_SUFFIX)) {
-                let _ = std::fs::remove_file(entry.path());
-            }
+        // By name, as others may have files there too; and first what says that the keys are there.
+        for name in named.notes.iter().chain([&HALF_WRITTEN]) {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+        for partition in 0..PARTITIONS {
+            let _ = std::fs::remove_file(self.keys_path(partition));
         }
     }
 
@@ -125,17 +125,20 @@ impl SpillDir {
     pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
         let open = || {
             let mut file = OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
-            let has_all = file.metadata()?.len() >= bytes;
+            // Never made longer: the next to come would believe the zeros.
+            if file.metadata()?.len() < bytes {
+                return Ok(None);
+            }
             file.set_len(bytes)?;
             file.seek(SeekFrom::End(0))?;
-            Ok((file, has_all))
+            Ok(Some(file))
         };
-        let (file, has_all) = open().map_err(|source| SpillError::Read { dir: self.shown(), source })?;
-        if has_all { Ok(file) } else { Err(SpillError::Changed { dir: self.shown() }) }
+        let file = open().map_err(|source| SpillError::Read { dir: self.shown(), source })?;
+        file.ok_or_else(|| SpillError::Changed { dir: self.shown() })
     }
 
     fn keys_path(&self, partition: usize) -> PathBuf {
-        self.path.join(format!("{partition:02x}{KEYS_SUFFIX}"))
+        self.path.join(format!("rtad-{partition:02x}.keys"))
     }
 
     /// A file that is gone when it is closed.
@@ -145,6 +148,9 @@ impl SpillDir {
 
     /// The bytes of a note, if it is there.
     pub(crate) fn read_note(&self, name: &str) -> Result<Option<Vec<u8>>, SpillError> {
+        if !self.is_named() {
+            return Ok(None);
+        }
         match std::fs::read(self.path.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -156,7 +162,7 @@ impl SpillDir {
     pub(crate) fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
         let _changing = self.changing();
         let write = || {
-            let half = self.path.join(format!("half-written{KEYS_SUFFIX}"));
+            let half = self.path.join(HALF_WRITTEN);
             let mut file = private().truncate(true).open(&half)?;
             file.write_all(bytes)?;
             file.sync_all()?;

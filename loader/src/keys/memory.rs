@@ -3,9 +3,12 @@
 //! It is taken whole at the start and given back whole at the end, so that how much of it is resident is known at any time and
 //! nothing depends on how the allocator deals with many threads. Pages that no segment was ever handed out from are not touched.
 
+use std::io;
 use std::slice::ChunksMut;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use rtad::memory::{Pages, Region};
 
 /// For so long a thread waits for memory before it looks again itself.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -16,11 +19,12 @@ pub(crate) type Key = [u8; 16];
 pub(crate) const KEY_BYTES: usize = size_of::<Key>();
 
 /// Room for keys.
-pub(crate) struct Slab(Vec<Key>);
+pub(crate) struct Slab(Region);
 
 impl Slab {
-    pub(crate) fn of(bytes: usize) -> Self {
-        Self(vec![[0; KEY_BYTES]; bytes / KEY_BYTES])
+    /// Reserves it; the system may refuse more than it could ever give.
+    pub(crate) fn of(bytes: usize) -> io::Result<Self> {
+        Region::zeroed(bytes, Pages::Small).map(Self)
     }
 }
 
@@ -72,7 +76,7 @@ struct Free<'m> {
 
 impl<'m> Pool<'m> {
     pub(super) fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
-        let fresh = slab.0.chunks_mut(segment_keys);
+        let fresh = slab.0.as_chunks_mut().0.chunks_mut(segment_keys);
         let free = Mutex::new(Free { fresh, used: Vec::new(), handed_out: 0 });
         Self { free, returned: Condvar::new() }
     }

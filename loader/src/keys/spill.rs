@@ -102,19 +102,31 @@ impl<'d> Spill<'d> {
         if self.has_failed() {
             return take();
         }
-        let written = self.files().and_then(|files| {
+        let written = self.files().map(|files| {
             let mut file = files[partition].lock().expect("nothing panics under this lock");
+            // Whoever waited for the file must not write after what was half written.
+            if self.has_failed() {
+                return;
+            }
             segments = take();
             let before = file.keys;
-            file.append(&segments).map_err(|error| self.dir.failed(error, self.bytes()))?;
-            self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
-            Ok(())
+            match file.append(&segments) {
+                Ok(()) => {
+                    self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
+                }
+                Err(error) => self.fail(self.dir.failed(error, self.bytes())),
+            }
         });
         if let Err(error) = written {
-            self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
-            self.has_failed.store(true, Ordering::Relaxed);
+            self.fail(error);
         }
         segments
+    }
+
+    /// The first failure is kept; from then on nothing is written.
+    fn fail(&self, error: SpillError) {
+        self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
+        self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn files(&self) -> Result<&[Mutex<SpillFile>], SpillError> {
@@ -157,7 +169,10 @@ impl<'d> Spill<'d> {
                 let file = file.lock().expect("nothing panics under this lock");
                 (file.file.try_clone().map_err(failed)?, file.keys)
             };
-            file.sync_data().map_err(failed)?;
+            // The system tells it once: what it has lost stays lost, whatever is said of a second try.
+            if let Err(error) = file.sync_data() {
+                self.fail(failed(error));
+            }
             Ok(keys * KEY_BYTES as u64)
         };
         let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;

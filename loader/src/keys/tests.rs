@@ -61,7 +61,7 @@ fn gather<'m, 'd>(
 
 fn spill<'d>(keys: &[DeviceKey], dir: &'d SpillDir) -> Spilled<'d> {
     let budget = Budget::tiny(4 << 20, 3);
-    let mut slab = Slab::of(budget.segments());
+    let mut slab = Slab::of(budget.segments()).unwrap();
     gather(keys, &mut slab, &budget, dir).into_spilled().unwrap()
 }
 
@@ -73,7 +73,7 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let distinct = Distinct { found: 300_000, left: 299_998 };
 
     let budget = Budget::tiny(64 << 20, 3);
-    let mut slab = Slab::of(budget.segments());
+    let mut slab = Slab::of(budget.segments()).unwrap();
     let gathered = gather(&keys, &mut slab, &budget, &dir);
     assert!(gathered.fit(&budget, |_| 0));
     let in_memory = gathered.into_sorted(3, Some(&unwanted), |_| {});
@@ -81,7 +81,7 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert!(given_out(&in_memory, 0).unwrap().0 == expected);
 
     let budget = Budget::tiny(4 << 20, 3);
-    let mut slab = Slab::of(budget.segments());
+    let mut slab = Slab::of(budget.segments()).unwrap();
     let gathered = gather(&keys, &mut slab, &budget, &dir);
     assert!(!gathered.fit(&budget, |_| 0), "some was spilled");
     let spilled = gathered.into_spilled().unwrap();

@@ -3,6 +3,7 @@
 //! One line per group of shards, written when all its chunks are durable in the store; a line that was cut off by a crash is not
 //! there. They hold for one way to cut chunks, and for the deltas that were taken up: with others they are of no use.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use rtad::snapshot::ChunkRecord;
 use rtad::store::Base;
 
+use super::super::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{Distinct, SpillDir, SpillError};
 
@@ -41,22 +43,34 @@ impl<'a> Shelfmark<'a> {
         Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
     }
 
-    /// What is there for chunks that are cut like this; anything else that is there is removed.
-    pub(super) fn open(&self, shards_per_chunk: u32) -> Result<(Journal<'a>, Vec<Group>), SpillError> {
+    /// What is there for chunks that are cut like this, as far as the store `holds` it still; anything else that is there is
+    /// removed.
+    pub(super) fn open(
+        &self,
+        shards_per_chunk: u32,
+        holds: impl Fn(&Group) -> Result<bool, CommandError>,
+    ) -> Result<(Journal<'a>, Vec<Group>), CommandError> {
         let head = Head { shards_per_chunk, sequence: self.sequence };
         let bytes = self.dir.read_note(CHUNKS)?.unwrap_or_default();
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
         let is_ours = lines
             .next()
             .is_some_and(|line| serde_json::from_slice(line).is_ok_and(|found: Head| found == head));
-        let mut groups = Vec::new();
+        // Each once: what was lost and built again stands there twice.
+        let mut groups = BTreeMap::new();
         if is_ours {
-            groups.extend(lines.map_while(|line| serde_json::from_slice::<Group>(line).ok()));
+            let read = lines.map_while(|line| serde_json::from_slice::<Group>(line).ok());
+            groups.extend(read.map(|group| (group.group, group)));
         }
-        let mut good = line(&head);
-        groups.iter().for_each(|group| good.extend(line(group)));
+        let (mut good, mut held) = (line(&head), Vec::new());
+        for group in groups.into_values() {
+            if holds(&group)? {
+                good.extend(line(&group));
+                held.push(group);
+            }
+        }
         self.dir.write_note(CHUNKS, &good)?;
-        Ok((Journal { dir: self.dir, file: self.dir.open_note(CHUNKS)? }, groups))
+        Ok((Journal { dir: self.dir, file: self.dir.open_note(CHUNKS)? }, held))
     }
 }
 

@@ -10,6 +10,9 @@ use super::super::{CommandError, UsageError};
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 
+/// Beyond any machine.
+const MOST: u64 = 16 << 40;
+
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
     /// Memory that the build may take in all, such as 256MiB or 4GiB: at least 64MiB, and 16MiB for each thread beyond two
@@ -47,5 +50,5 @@ impl MemoryArgs {
 
 fn parse_size(text: &str) -> Result<u64, &'static str> {
     let size = text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64());
-    size.ok_or("accepted: a size, such as 256MiB or 4GiB")
+    size.filter(|size| *size <= MOST).ok_or("accepted: a size up to 16TiB, such as 256MiB or 4GiB")
 }

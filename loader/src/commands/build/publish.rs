@@ -211,6 +211,8 @@ impl Plan<'_> {
             Shelf::Nowhere => NO_GENERATION,
         };
         let manifest = self.manifest(manifest, generation, distinct.found);
+        // Looked at as readers will look at it: chunks came from many threads, and some from an interrupted build.
+        Manifest::parse(&manifest.to_bytes(), self.audience, generation).map_err(CommandError::Refused)?;
         self.gate.check(&manifest)?;
         if let Shelf::Store(publication) = shelf {
             self.runtime.block_on(publication.commit(&manifest))?;
@@ -223,7 +225,8 @@ impl Plan<'_> {
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
-            duplicates: self.counts.keys + self.fold.added().len() as u64 - found,
+            // Of a stream that was half read before an interruption, keys may be left that it no longer gave.
+            duplicates: (self.counts.keys + self.fold.added().len() as u64).saturating_sub(found),
             rejected: self.counts.rejected.iter().sum(),
         };
         let manifest = chunks.finish(self.audience.clone(), generation, now, build);
@@ -270,14 +273,10 @@ impl<'a> Puts<'a> {
     fn begin(plan: &Plan<'a>, shelf: &Shelf<'_>, shards_per_chunk: u32) -> Result<Self, CommandError> {
         let mut puts = Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
         if let (Some(journal), Shelf::Store(_)) = (&plan.journal, shelf) {
-            let (journal, groups) = journal.open(shards_per_chunk)?;
-            puts.journal = Some(journal);
-            for group in groups {
-                // A gc may have been there since.
-                if plan.runtime.block_on(shelf.holds(&group))? {
-                    puts.done.push(group);
-                }
-            }
+            // A gc may have been there since.
+            let holds = |group: &Group| plan.runtime.block_on(shelf.holds(group));
+            let (journal, groups) = journal.open(shards_per_chunk, holds)?;
+            (puts.journal, puts.done) = (Some(journal), groups);
         }
         Ok(puts)
     }

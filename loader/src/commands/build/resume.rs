@@ -1,9 +1,9 @@
 //! What is kept in a spill directory, so that a build that was interrupted can go on.
 //!
 //! ```text
-//! 00.keys … ff.keys  keys that were read
-//! state.json         which inputs were read to their end, how much of the keys' files is good, and of which build they are
-//! chunks.jsonl       which chunks are in the store
+//! rtad-00.keys …     keys that were read
+//! rtad-state.json    which inputs were read to their end, how much of the keys' files is good, and of which build they are
+//! rtad-chunks.jsonl  which chunks are in the store
 //! ```
 //!
 //! Keys are a set: an input that was half read is read again, and what comes twice by that is removed with other duplicates. Counts
@@ -23,14 +23,16 @@ use super::super::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
-pub(super) const STATE: &str = "state.json";
-pub(super) const CHUNKS: &str = "chunks.jsonl";
+/// More often would be nothing but work.
+const LEAST_CHECKPOINT: Duration = Duration::from_millis(10);
+pub(super) const STATE: &str = "rtad-state.json";
+pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
 
 /// What a build is made of, in words: only the same build can go on.
 pub(super) type Fingerprint = Vec<(String, String)>;
 
-/// `state.json`.
+/// `rtad-state.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct State {
     version: u32,
@@ -77,9 +79,9 @@ impl State {
         }
         let differs = |what: String| UsageError::OtherBuild { dir: dir.shown(), what };
         let state: Self = serde_json::from_slice(&bytes)
-            .map_err(|_| differs("its state.json is of another version, or broken".to_owned()))?;
+            .map_err(|_| differs("its rtad-state.json is of another version, or broken".to_owned()))?;
         if state.version != VERSION {
-            return Err(differs(format!("its state.json has version {}", state.version)).into());
+            return Err(differs(format!("its rtad-state.json has version {}", state.version)).into());
         }
         if let Some(what) = difference(&state.fingerprint, fingerprint) {
             return Err(differs(what).into());
@@ -162,7 +164,7 @@ impl<'a> Checkpoints<'a> {
             dir,
             fingerprint,
             base: base_of(base),
-            every,
+            every: every.max(LEAST_CHECKPOINT),
             begun: Instant::now(),
             ledger: Mutex::new(Ledger { ended, ..Ledger::default() }),
             is_over: Mutex::new(false),

@@ -50,10 +50,12 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
             Some(dir) if matches!(dir.read_note(STATE), Ok(Some(_))) => {
                 exit::write_error(&Interrupted::Kept { dir: dir.shown() });
             }
-            dir => {
-                dir.inspect(|dir| dir.clear());
+            Some(dir) => {
+                dir.clear();
                 exit::write_error(&Interrupted::Nothing);
             }
+            // It is over already.
+            None => {}
         }
         std::process::exit(BY_SIGNAL + kind.as_raw_value());
     });

@@ -13,7 +13,7 @@ use super::super::input_args::InputArgs;
 use super::super::{CommandError, Output};
 use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
-use crate::input::{self, KeySink};
+use crate::input::{self, Input, KeySink};
 
 /// Keys that a thread gathers before they are sorted and written: 32 MiB.
 const BATCH_KEYS: usize = 2 << 20;
@@ -40,7 +40,7 @@ pub(in super::super) struct KeysArgs {
 }
 
 pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), CommandError> {
-    let input = args.input.resolve(&args.inputs)?;
+    let input = Input { is_part: true, ..args.input.resolve(&args.inputs)? };
     let progress = output.progress();
     progress.phase("reading rows");
     let out = Mutex::new(Out { file: BufWriter::with_capacity(1 << 20, io::stdout()), failed: None });

@@ -28,7 +28,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
         journal: None,
     };
     let dir = SpillDir::unnamed();
-    let mut slab = Slab::of(budget.segments());
+    let mut slab = Slab::of(budget.segments()).unwrap();
     let gathered = Keys::new(&mut slab, &budget, &dir);
     let filler = Filler::new(&gathered);
     filler.take(keys);
