@@ -138,9 +138,9 @@ def make_keys(rows, loader, flags, columns):
         yield REPORT, step.finish()
 
 
-def make_distinct(records, loader):
+def make_distinct(part, records, loader, parts):
     """The frames of a run of buckets: each key once, and how many there are."""
-    with Loader([resolved(loader), "distinct"], (frame for _, frame in records)) as step:
+    with Loader([resolved(loader), "distinct", "--part", f"{part}/{parts}"], (frame for _, frame in records)) as step:
         yield from frames(step.stdout)
         yield REPORT, step.finish()
 
@@ -231,7 +231,7 @@ def build(spark, args, changes):
     parts = power_of_two(max(-(-found // PART_KEYS), context.defaultParallelism))
     parts = min(args.parts or parts, BUCKETS)
     dealt = frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
-    distinct = dealt.mapPartitions(functools.partial(make_distinct, loader=loader))
+    distinct = dealt.mapPartitionsWithIndex(functools.partial(make_distinct, loader=loader, parts=parts))
     distinct.persist(StorageLevel.DISK_ONLY)
     counted = reports(distinct)
     keys.unpersist()

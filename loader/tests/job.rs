@@ -173,9 +173,12 @@ fn what_does_not_add_up_is_not_published() {
     let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
 
     steps.publish("", &with(&chunks[1..])).fails(3, "and there are 2000 in all: some chunk is missing");
-    steps.publish("", &chunks[1..]).fails(3, "some chunk is missing");
     steps.publish("", &counts).fails(3, "the chunks have 0 keys, and there are 2000 in all");
-    steps.publish("", &[]).fails(3, "no usable id in 0 rows");
+    steps.publish("", &[]).fails(3, "made buckets 0 to 4095 distinct: is that part still at work?");
+    sandbox.file("none", "");
+    let mut none = Steps::begin(&sandbox);
+    none.distinct(&["{}/none"], 1);
+    none.publish("", &none.lines).fails(3, "no usable id in 0 rows");
     steps.publish("", &with(&["{}".into()])).fails(3, "-, line 3: is not what");
     let other = steps.chunks(2001, &frames);
     steps
@@ -220,6 +223,69 @@ fn what_does_not_add_up_is_not_published() {
     let half = halved.distinct(&["{}/half"], 2).concat();
     let all = [halved.lines.clone(), halved.chunks(900, &half)].concat();
     halved.publish("", &all).fails(3, "--max-shrink 0.5 allows no fewer than 1000");
+}
+
+/// A worker that is not finished is not seen by the others: what they count agrees without it.
+#[test]
+fn a_part_that_is_not_there_is_missed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let mut steps = Steps::begin(&sandbox);
+    let mut parts = steps.distinct(&["{}/ids"], 16);
+    let all = steps.lines.clone();
+    // One line is that of `keys`.
+    let absent: Value = serde_json::from_str(&steps.lines.remove(4)).unwrap();
+    assert_eq!((&absent["first_bucket"], &absent["buckets"]), (&768.into(), &256.into()));
+    parts.remove(3);
+    let total = steps.total();
+    let chunks = steps.chunks(total, &parts.concat());
+    let with = |lines: &[String]| [lines, &chunks[..]].concat();
+    steps.publish("", &with(&steps.lines)).fails(3, "made buckets 768 to 1023 distinct: is that part still");
+    steps.publish("", &with(&all[..16])).fails(3, "made buckets 3840 to 4095 distinct");
+    steps.publish("", &with(&[&all[..], &all[2..3]].concat())).fails(3, "bucket 256 is in two lines");
+    // As after a job of fewer parts in the same folder.
+    let whole = absent.to_string().replace("256", "512");
+    steps.publish("", &with(&[&steps.lines[..], &[whole]].concat())).fails(3, "bucket 1024 is in two lines");
+    let beyond = absent.to_string().replace("256", "4096");
+    steps.publish("", &with(&[beyond])).fails(3, "has 4096 buckets from 768 on, and there are 4096 in all");
+    assert!(!sandbox.path().join("s/a/CURRENT").exists());
+}
+
+/// The manifest would say that they were taken up, and they would be removed from what is live.
+#[test]
+fn changes_that_a_part_was_not_given_are_missed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    sandbox.file("added", lines(&ids(IdKind::Md5, 5000..5007)));
+    sandbox.file("gone", lines(&ids(IdKind::Md5, 0..5)));
+    sandbox.build("{}/ids");
+    sandbox.run("append --store {}/s --audience a --json {}/added").json();
+    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
+    for (given, says) in [
+        ("none", "was given 0 keys that deltas added, and `begin` wrote 7"),
+        ("added", "was given 0 keys that deltas removed, and `begin` wrote 5"),
+        ("all", ""),
+    ] {
+        let mut steps = Steps::begin(&sandbox);
+        let mut changes = &steps.changes[..];
+        let (mut kept, added) = (Vec::new(), 1);
+        while let [_, _, what, _, count, _, _, _, ..] = changes {
+            let (frame, rest) = changes.split_at(8 + 16 * usize::from(*count));
+            if given == "all" || (given == "added" && *what == added) {
+                kept.extend_from_slice(frame);
+            }
+            changes = rest;
+        }
+        // Twice is as good as once.
+        steps.changes = kept.repeat(2);
+        let frames = steps.distinct(&["{}/ids"], 2).concat();
+        let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
+        let outcome = steps.publish("", &lines);
+        match says {
+            "" => assert_eq!(outcome.json()["keys"], 2002),
+            says => drop(outcome.fails(3, says)),
+        }
+    }
 }
 
 #[test]

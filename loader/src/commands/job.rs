@@ -28,6 +28,7 @@ use rtad::snapshot::{AudienceName, Current, Digest, ManifestError};
 use rtad::store::Base;
 
 use super::UsageError;
+use crate::frames::BUCKETS;
 
 pub(super) use begin::{BeginArgs, run as begin};
 pub(super) use chunk::{ChunkArgs, run as chunk};
@@ -51,6 +52,16 @@ pub(super) struct Job {
     target_fpr: f64,
     /// `None` if nothing was live.
     current: Option<Current>,
+    /// What `begin` wrote to `--changes`, and every part must have been given its share of.
+    changes: ChangedKeys,
+}
+
+/// How many keys deltas and tombstones changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangedKeys {
+    added: u64,
+    removed: u64,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -62,7 +73,7 @@ struct FilterFields {
 }
 
 impl Job {
-    fn new(base: &Base, filter: &FilterSpec, target_fpr: f64) -> Self {
+    fn new(base: &Base, filter: &FilterSpec, target_fpr: f64, changes: ChangedKeys) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -74,6 +85,7 @@ impl Job {
             },
             target_fpr,
             current: base.current().cloned(),
+            changes,
         }
     }
 
@@ -169,6 +181,24 @@ pub(crate) enum JobError {
         "chunk {chunk} came twice and differs: were its keys the same at every try? nothing was published"
     )]
     Differs { chunk: u32 },
+    #[error(
+        "no line of `rtad-loader distinct` says that it made buckets {first} to {last} distinct: is that part still at work? \
+         nothing was published"
+    )]
+    PartMissing { first: u32, last: u32 },
+    #[error(
+        "bucket {bucket} is in two lines of `rtad-loader distinct`; give each part's line once; nothing was published"
+    )]
+    PartTwice { bucket: u32 },
+    #[error(
+        "a line of `rtad-loader distinct` has {buckets} buckets from {first} on, and there are {BUCKETS} in all; nothing was published"
+    )]
+    NoPart { first: u32, buckets: u32 },
+    #[error(
+        "`rtad-loader distinct` was given {found} keys that deltas {what}, and `begin` wrote {expected}: give every part the \
+         frames of --changes as well; nothing was published"
+    )]
+    ChangesNotGiven { what: &'static str, found: u64, expected: u64 },
     #[error("the chunks make no manifest that could be read; nothing was published")]
     Refused(#[source] ManifestError),
     #[error("the chunks have {found} keys, and there are {expected} in all: {}; nothing was published",
@@ -190,13 +220,14 @@ mod tests {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let current = Current::new(7, 3, b"a manifest", None);
         let base = Base::noted("a".parse().unwrap(), Some(current));
-        let job = Job::new(&base, &filter, 0.0001);
+        let changes = ChangedKeys { added: 3, removed: 2 };
+        let job = Job::new(&base, &filter, 0.0001, changes);
         let text = serde_json::to_string(&job).unwrap();
         let again = Job::parse(&text).unwrap();
         assert_eq!((again.id(), again.filter()), (job.id(), filter));
-        assert_eq!(again.base().folded(), base.folded());
+        assert_eq!((again.base().folded(), again.changes), (base.folded(), changes));
 
-        let other = Job::new(&Base::noted("a".parse().unwrap(), None), &filter, 0.0001);
+        let other = Job::new(&Base::noted("a".parse().unwrap(), None), &filter, 0.0001, changes);
         assert_ne!(other.id(), job.id());
         for (from, to, reason) in [
             ("\"version\":1,\"audience\"", "\"version\":2,\"audience\"", "use one for all steps"),
@@ -204,6 +235,7 @@ mod tests {
             ("\"sequence\":7", "\"sequence\":0", "sequence"),
             ("\"hashes\":10", "\"hashes\":99", "99 hashes"),
             ("\"target_fpr\"", "\"fpr\"", "unknown field"),
+            ("\"removed\"", "\"gone\"", "unknown field"),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             let refused = Job::parse(&text.replace(from, to)).unwrap_err();

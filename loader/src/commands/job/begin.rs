@@ -9,14 +9,14 @@ use clap::Args;
 use rtad::filter::{FilterKind, FilterSpec};
 
 use super::super::{CommandError, Output, Target, UsageError, runtime};
-use super::Job;
+use super::{ChangedKeys, Job};
 use crate::fold::Fold;
 use crate::frames::{self, Content};
 
 /// Begin a build that is spread over many machines: write the job that its other steps take, as JSON on stdout.
 ///
 /// The job says what is live now. Devices that were appended or removed before stay so: their keys go to --changes, as frames
-/// that `rtad-loader distinct` is to be given with those of the input. What is appended from now on applies to the
+/// that `rtad-loader distinct` is to be given with those of the input; the job says how many there are. What is appended from now on applies to the
 /// new generation. `rtad-loader publish` ends with exit code 6 if somebody else has published since.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -45,7 +45,9 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     })?;
     let written = write_changes(args, &fold);
     written.map_err(|source| CommandError::Changes { path: args.changes.display().to_string(), source })?;
-    let job = Job::new(&base, &filter, args.fpr);
+    let removed = fold.removed().map_or(0, |removed| removed.len() as u64);
+    let changes = ChangedKeys { added: fold.added().len() as u64, removed };
+    let job = Job::new(&base, &filter, args.fpr, changes);
     output.data(&job, |job, out| {
         serde_json::to_writer(&mut *out, job)?;
         writeln!(out)

@@ -18,7 +18,7 @@ use crate::frames::{self, BUCKETS, Content};
 /// frames, sorted, each key once, with those that deltas added and without those that deltas and tombstones removed: the sum of `keys`
 /// over all parts is what `rtad-loader chunk --keys` is to be given. It must be given all frames of a bucket at once.
 ///
-/// How many keys there are goes to stderr as one line of JSON, or to --report. Holds 16 bytes in memory for each key that it is given,
+/// Which part it was, and how many keys there are, goes to stderr as one line of JSON, or to --report. Holds 16 bytes in memory for each key that it is given,
 /// duplicates included, and up to as much again while that grows.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -76,7 +76,13 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     progress.phase("sorting keys");
     sort(&mut added);
     sort(&mut removed);
-    let mut line = DistinctLine { added: added.len() as u64, ..DistinctLine::default() };
+    let mut line = DistinctLine {
+        first_bucket: args.part.first,
+        buckets: args.part.buckets,
+        added: added.len() as u64,
+        removed: removed.len() as u64,
+        ..DistinctLine::default()
+    };
     keys.append(&mut added);
     sort(&mut keys);
     line.found = keys.len() as u64;

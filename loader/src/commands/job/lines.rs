@@ -33,15 +33,20 @@ pub(super) struct KeysLine {
     pub(super) rejected: BTreeMap<String, u64>,
 }
 
-/// What `distinct` has left.
+/// What `distinct` has left of a part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctLine {
+    /// The part: these buckets and no others.
+    pub(super) first_bucket: u32,
+    pub(super) buckets: u32,
     /// Distinct keys, with those that were added, without those that were removed.
     pub(super) keys: u64,
     /// Before anything was removed.
     pub(super) found: u64,
     /// Keys that deltas added, those of the input included.
     pub(super) added: u64,
+    /// Keys that deltas and tombstones removed, whether they were there or not.
+    pub(super) removed: u64,
 }
 
 /// What `chunk` has built.
@@ -75,14 +80,6 @@ impl KeysLine {
         for (reason, count) in &other.rejected {
             *self.rejected.entry(reason.clone()).or_default() += count;
         }
-    }
-}
-
-impl DistinctLine {
-    pub(super) const fn add(&mut self, other: &Self) {
-        self.keys += other.keys;
-        self.found += other.found;
-        self.added += other.added;
     }
 }
 

@@ -16,7 +16,8 @@ use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
 use super::super::trust_args::{SignArgs, TrustArgs};
 use super::super::{CommandError, Output, now_unix_seconds, runtime};
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
-use super::{Job, JobError};
+use super::{ChangedKeys, Job, JobError};
+use crate::frames::BUCKETS;
 
 /// A dry run makes no generation; its manifest is never written.
 const NO_GENERATION: u64 = 0;
@@ -24,8 +25,9 @@ const NO_GENERATION: u64 = 0;
 /// Publish the chunks of a build that was spread over many machines: the last step, run once.
 ///
 /// Takes the lines that `rtad-loader keys`, `distinct` and `chunk` have reported, in any order; a chunk's line may come several
-/// times. Nothing is published unless the chunks are of this job, cut alike, overlap nowhere, have all keys between them and are
-/// in the store. Of `keys` and `distinct` each step's line must come once; without those of `keys` nothing is known of malformed values.
+/// times. Nothing is published unless every part was made distinct and had what deltas changed, and the chunks are of this job, cut
+/// alike, overlap nowhere, have all keys between them and are in the store. Of `keys` and `distinct` each step's line must come once;
+/// without those of `keys` nothing is known of malformed values.
 ///
 /// Exit codes and limits are those of `rtad-loader build`.
 #[derive(Debug, Args)]
@@ -64,11 +66,22 @@ pub(in super::super) struct PublishArgs {
 #[derive(Debug, Default)]
 struct Reported {
     read: KeysLine,
-    distinct: DistinctLine,
-    /// Whether anything was said of how many keys there are, besides by chunks.
-    is_counted: bool,
+    /// Of all parts; these are by their first bucket.
+    distinct: Distinct,
     /// By the number of its run of shards.
     chunks: BTreeMap<u32, ChunkLine>,
+}
+
+/// What the parts have reported.
+#[derive(Debug, Default)]
+struct Distinct {
+    /// How many buckets each has, by its first.
+    parts: BTreeMap<u32, u32>,
+    keys: u64,
+    /// Before anything was removed.
+    found: u64,
+    /// What they were given of `--changes`.
+    changes: ChangedKeys,
 }
 
 pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
@@ -106,8 +119,9 @@ impl Reported {
         lines::read(&args.lines, |line| match line {
             Line::Keys(line) => reported.read.add(&line),
             Line::Distinct(line) => {
-                reported.distinct.add(&line);
-                reported.is_counted = true;
+                if let Err(error) = reported.distinct.take(&line) {
+                    wrong.get_or_insert(error);
+                }
             }
             Line::Chunk(line) => {
                 let expected = *keys.get_or_insert(line.keys);
@@ -161,10 +175,10 @@ impl Reported {
             let max_ratio = args.max_reject_ratio;
             return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
         }
+        self.distinct.check(args.job.changes)?;
         let found = self.chunks.values().map(|line| line.entry.keys).sum();
         let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
-        let expected = if self.is_counted { self.distinct.keys } else { cut_for };
-        for expected in [expected, cut_for] {
+        for expected in [self.distinct.keys, cut_for] {
             if found != expected {
                 return Err(JobError::NotWhole { found, expected }.into());
             }
@@ -202,7 +216,48 @@ impl Reported {
 
     /// Keys that came up again.
     fn duplicates(&self) -> u64 {
-        (self.read.keys + self.distinct.added).saturating_sub(self.distinct.found)
+        (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
+    }
+}
+
+impl Distinct {
+    fn take(&mut self, line: &DistinctLine) -> Result<(), JobError> {
+        let (first, buckets) = (line.first_bucket, line.buckets);
+        if buckets == 0 || first >= BUCKETS || buckets > BUCKETS - first {
+            return Err(JobError::NoPart { first, buckets });
+        }
+        if self.parts.insert(first, buckets).is_some() {
+            return Err(JobError::PartTwice { bucket: first });
+        }
+        self.keys += line.keys;
+        self.found += line.found;
+        self.changes.added += line.added;
+        self.changes.removed += line.removed;
+        Ok(())
+    }
+
+    /// Whether each bucket is in one part, and the parts were given all that deltas changed.
+    fn check(&self, changes: ChangedKeys) -> Result<(), JobError> {
+        let mut next = 0;
+        for (first, buckets) in
+            self.parts.iter().map(|(first, buckets)| (*first, *buckets)).chain([(BUCKETS, 0)])
+        {
+            if first > next {
+                return Err(JobError::PartMissing { first: next, last: first - 1 });
+            }
+            if first < next {
+                return Err(JobError::PartTwice { bucket: first });
+            }
+            next = first + buckets;
+        }
+        for (what, found, expected) in
+            [("added", self.changes.added, changes.added), ("removed", self.changes.removed, changes.removed)]
+        {
+            if found != expected {
+                return Err(JobError::ChangesNotGiven { what, found, expected });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -242,7 +297,7 @@ impl Summary {
             values: read.values,
             duplicates: reported.duplicates(),
             rejected: read.rejected.clone(),
-            added: distinct.added,
+            added: distinct.changes.added,
             removed: distinct.found.saturating_sub(distinct.keys),
             expected_fpr: manifest.expected_fpr(),
             size_bytes: manifest.size_bytes(),
