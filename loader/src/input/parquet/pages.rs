@@ -28,6 +28,9 @@ const HEADER_BYTES: u64 = 4 << 10;
 const MAX_DICTIONARY_VALUES: u64 = 4 << 20;
 /// Of a page whose texts have their lengths in front: the crate takes 4 or 8 bytes for each.
 const MAX_LENGTHS: u64 = 16 << 20;
+/// Of texts that are written as what differs from the one before: what they have in common with it, on average. No id is so long, and copying
+/// that costs about as much as whatever else is done with a row.
+const MAX_PREFIX_BYTES: u64 = 4 << 10;
 /// Values that are taken from the crate at once.
 const BATCH: usize = 1024;
 /// Of texts that are written as what differs from the one before: each is as long as its page at most.
@@ -227,16 +230,22 @@ impl Pages {
             Some(left) => left,
             None => return corrupt("has more values than its row group has rows"),
         };
-        let lengths = |text: &[u8]| {
-            delta::run_bytes(text, values.min(MAX_LENGTHS))
-                .or_else(|_| corrupt("has a page whose lengths are not sound, or too many"))
-        };
+        let (most, unsound) =
+            (values.min(MAX_LENGTHS), "has a page whose lengths are not sound, or too many");
         let mut batch = BATCH;
         match encoding {
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => drop(lengths(text)?),
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => {
+                delta::run_bytes(text, most).or_else(|_| corrupt(unsound))?;
+            }
             Encoding::DELTA_BYTE_ARRAY => {
-                let prefixes = lengths(text)?;
-                lengths(&text[prefixes..])?;
+                let (prefixes, repeated) = delta::run_sum(text, most).or_else(|_| corrupt(unsound))?;
+                delta::run_bytes(&text[prefixes..], most).or_else(|_| corrupt(unsound))?;
+                if repeated > most * MAX_PREFIX_BYTES + text.len() as u64 {
+                    return Err(PageFault::Corrupt(format!(
+                        "has a page whose {values} texts repeat {repeated} bytes of one another, the limit is {MAX_PREFIX_BYTES} for \
+                         each; write it in another encoding"
+                    )));
+                }
                 batch = (MAX_BATCH_BYTES / text.len().max(1)).clamp(1, BATCH);
             }
             _ => {}

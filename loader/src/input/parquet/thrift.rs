@@ -152,7 +152,7 @@ impl<'a> Compact<'a> {
         Err(Broken::Bad)
     }
 
-    fn zigzag(&mut self) -> Result<i64, Broken> {
+    pub(super) fn zigzag(&mut self) -> Result<i64, Broken> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }

@@ -165,6 +165,48 @@ fn lengths_are_counted_before_memory_is_taken_for_them() {
     }
 }
 
+/// A few bytes that make a reader copy terabytes: each text is all of the one before, with nothing behind it.
+#[test]
+fn what_texts_repeat_of_one_another_is_bounded() {
+    let sum = |run: Vec<u8>| delta::run_sum(&run, 1 << 30).map(|(_, sum)| sum);
+    let block = |least: i64, rest: &[u8]| [zigzag(least), rest.to_vec()].concat();
+    assert_eq!(sum(run(0, &[])), Ok(0));
+    assert_eq!(sum(run(129, &[&block(0, &[0; 4])])), Ok(129 * 7));
+    // 7, 8, 9 and so on; then differences of 3 bits, which are 2 more than the smallest: 7, 9, 11.
+    assert_eq!(sum(run(4, &[&block(1, &[0; 4])])), Ok(7 + 8 + 9 + 10));
+    let bits = 0b010_010_u32.to_le_bytes();
+    let packed = [&[3, 0, 0, 0][..], &bits, &[0; 8]].concat();
+    assert_eq!(sum(run(3, &[&block(0, &packed)])), Ok(7 + 9 + 11));
+    assert_eq!(sum(run(9, &[&block(-1, &[0; 4])])), Err(Broken::Bad), "below 0");
+    assert_eq!(sum(run(2, &[&block(1 << 40, &[0; 4])])), Err(Broken::Bad));
+    assert_eq!(sum(run(2, &[&block(0, &[[33, 0, 0, 0].as_slice(), &[0; 132]].concat())])), Err(Broken::Bad));
+
+    // 33 texts: the first is `length` long, and the others repeat all of it and have nothing of their own.
+    let texts = |length: u32| {
+        let jump = [&[32, 0, 0, 0][..], &length.to_le_bytes(), &[0; 124]].concat();
+        let prefixes = [varint(128), varint(4), varint(33), zigzag(0), block(0, &jump)].concat();
+        let fall = [&[32, 0, 0, 0][..], &[0; 4], &length.to_le_bytes().repeat(31)].concat();
+        let length = i64::from(length);
+        let lengths = [varint(128), varint(4), varint(33), zigzag(length), block(-length, &fall)].concat();
+        [prefixes, lengths, vec![b'a'; length as usize]].concat()
+    };
+    for (length, is_read) in [(40, true), (4 << 10, true), (200 << 10, false)] {
+        let text = texts(length);
+        let page = page(DATA, text.len() as i64, &text, &[33, 7, 3, 3]);
+        match first(page, Codec::None) {
+            Ok(values) => assert!(is_read && values == 33),
+            Err(reason) => {
+                assert!(!is_read, "{reason}");
+                assert_eq!(
+                    reason,
+                    "has a page whose 33 texts repeat 6553600 bytes of one another, the limit is 4096 for each; \
+                     write it in another encoding"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_schema_s_depth_is_known_before_anybody_recurses() {
     // The version, then the schema: groups of one child each, with nothing in the last.
