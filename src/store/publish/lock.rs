@@ -12,25 +12,15 @@ use super::super::{Backend, Store, StoreError, blocking};
 use crate::snapshot::AudienceName;
 
 impl Store {
-    /// Takes the audience's lock, and makes its folder for it; `None` in an object store.
+    /// Takes the audience's lock, and makes its folder for it; `None` in an object store. Waits a moment for chunks that are being
+    /// written ahead, and for nobody who holds it alone: that may be hours.
     ///
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if it is held.
     pub(in crate::store) async fn lock(&self, audience: &AudienceName) -> Result<Option<File>, StoreError> {
-        let Backend::Directory(root) = &self.backend else { return Ok(None) };
-        let folder = root.join(audience.as_str());
-        let locked = blocking(move || lock_and_sweep(&folder)).await;
-        let lock = locked.map_err(|source| StoreError::Backend {
-            action: "lock",
-            path: audience.to_string(),
-            source: source.into(),
-        })?;
-        let held = || StoreError::Conflict {
-            audience: audience.clone(),
-            reason: "another loader is publishing this audience".into(),
-        };
-        lock.ok_or_else(held).map(Some)
+        let reason = "another loader is publishing this audience";
+        self.wait_for_lock(audience, Patience::LOCK, reason, lock_and_sweep).await
     }
 }
 
@@ -46,14 +36,32 @@ impl Store {
         audience: &AudienceName,
     ) -> Result<Option<File>, StoreError> {
         let reason = "another loader is publishing this audience, or a gc is at work";
-        self.wait_for_lock(audience, SHARED_LOCK_POLL, reason, try_lock_shared).await
+        self.wait_for_lock(audience, Patience::SHARED_LOCK, reason, try_lock_shared).await
     }
 }
 
-const SHARED_LOCK_POLL: Duration = Duration::from_millis(50);
-/// For so long a writer waits for another: to replace `CURRENT` takes milliseconds.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-const CURRENT_LOCK_POLL: Duration = Duration::from_millis(5);
+/// How a lock is waited for.
+struct Patience {
+    poll: Duration,
+    timeout: Duration,
+}
+
+impl Patience {
+    /// A chunk is written in less, unless its disk is very slow.
+    const LOCK: Self = Self { poll: Duration::from_millis(20), timeout: Duration::from_secs(2) };
+    const SHARED_LOCK: Self = Self { poll: Duration::from_millis(50), timeout: Duration::from_secs(30) };
+    /// To replace `CURRENT` takes milliseconds.
+    const CURRENT_LOCK: Self = Self { poll: Duration::from_millis(5), timeout: Duration::from_secs(30) };
+}
+
+/// What came of one try to take a lock.
+enum Try {
+    Taken(File),
+    /// Held by who lets it go soon.
+    Busy,
+    /// Held by who may hold it for hours.
+    Held,
+}
 
 impl Store {
     /// Takes the lock under which `CURRENT` is replaced, for as long as that takes: a publish holds [`Store::lock`] for hours, and
@@ -67,26 +75,28 @@ impl Store {
         audience: &AudienceName,
     ) -> Result<Option<File>, StoreError> {
         let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
-        self.wait_for_lock(audience, CURRENT_LOCK_POLL, "another writer holds CURRENT.LOCK", take).await
+        self.wait_for_lock(audience, Patience::CURRENT_LOCK, "another writer holds CURRENT.LOCK", take).await
     }
 
-    /// Tries to `take` a lock of the audience's folder, again and again; [`StoreError::Conflict`] for this reason if it is held for
-    /// long.
+    /// Tries to `take` a lock of the audience's folder, again and again while it is busy; [`StoreError::Conflict`] for this reason
+    /// if that is for long, or it is held.
     async fn wait_for_lock(
         &self,
         audience: &AudienceName,
-        poll: Duration,
+        patience: Patience,
         reason: &str,
-        take: fn(&FilePath) -> io::Result<Option<File>>,
+        take: fn(&FilePath) -> io::Result<Try>,
     ) -> Result<Option<File>, StoreError> {
         let Backend::Directory(root) = &self.backend else { return Ok(None) };
         let begun = Instant::now();
         loop {
             let folder = root.join(audience.as_str());
             match blocking(move || take(&folder)).await {
-                Ok(Some(lock)) => return Ok(Some(lock)),
-                Ok(None) if begun.elapsed() < LOCK_TIMEOUT => tokio::time::sleep(poll).await,
-                Ok(None) => {
+                Ok(Try::Taken(lock)) => return Ok(Some(lock)),
+                Ok(Try::Busy) if begun.elapsed() < patience.timeout => {
+                    tokio::time::sleep(patience.poll).await
+                }
+                Ok(Try::Busy | Try::Held) => {
                     return Err(StoreError::Conflict {
                         audience: audience.clone(),
                         reason: reason.to_owned(),
@@ -101,10 +111,17 @@ impl Store {
     }
 }
 
-/// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written. `None`: the lock is held.
-fn lock_and_sweep(folder: &FilePath) -> io::Result<Option<File>> {
+/// Makes the audience's folder, takes its lock, and removes what a killed writer left half-written.
+fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
-    take_and_sweep(folder, "LOCK", &["manifests", "chunks"])
+    match take_and_sweep(folder, "LOCK", &["manifests", "chunks"])? {
+        // Whom it can be shared with does not hold it alone.
+        Try::Busy => match try_lock_shared(folder)? {
+            Try::Taken(_) => Ok(Try::Busy),
+            Try::Busy | Try::Held => Ok(Try::Held),
+        },
+        tried => Ok(tried),
+    }
 }
 
 fn make_folder(folder: &FilePath) -> io::Result<()> {
@@ -116,25 +133,25 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the audience's folder and shares its lock. `None`: it is held alone.
-fn try_lock_shared(folder: &FilePath) -> io::Result<Option<File>> {
+/// Makes the audience's folder and shares its lock. Busy: it is held alone.
+fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
     // Opened for reading too: some network file systems share a lock of such a file only.
     let lock =
         OpenOptions::new().create(true).read(true).write(true).truncate(false).open(folder.join("LOCK"))?;
     match lock.try_lock_shared() {
-        Ok(()) => Ok(Some(lock)),
-        Err(TryLockError::WouldBlock) => Ok(None),
+        Ok(()) => Ok(Try::Taken(lock)),
+        Err(TryLockError::WouldBlock) => Ok(Try::Busy),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
 /// Takes a lock, and removes what a killed writer that held it left half-written in these folders.
-fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Option<File>> {
+fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Try> {
     let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::WouldBlock) => return Ok(Try::Busy),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     for part in parts {
@@ -150,5 +167,23 @@ fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<O
             }
         }
     }
-    Ok(Some(lock))
+    Ok(Try::Taken(lock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_holds_it_alone_is_told_from_those_who_share_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let tried = || lock_and_sweep(folder.path()).unwrap();
+        let Try::Taken(alone) = tried() else { panic!("nobody holds it") };
+        assert!(matches!(tried(), Try::Held));
+        drop(alone);
+        let Try::Taken(shared) = try_lock_shared(folder.path()).unwrap() else { panic!("nobody holds it") };
+        assert!(matches!(tried(), Try::Busy));
+        drop(shared);
+        assert!(matches!(tried(), Try::Taken(_)));
+    }
 }

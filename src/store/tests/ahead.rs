@@ -84,3 +84,17 @@ async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
     drop(other);
     place.store.collect(&audience(), retention, false).await.unwrap();
 }
+
+/// A job's last step comes when its chunk steps have ended, but for one that was thought dead.
+#[tokio::test]
+async fn in_a_directory_a_publish_waits_for_a_chunk_under_way() {
+    let place = Place::directory();
+    let straggler = place.store.lock_shared(&audience()).await.unwrap();
+    let base = place.store.base(&audience()).await.unwrap();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(straggler);
+    };
+    let (publication, ()) = tokio::join!(place.store.publish(base), release);
+    publication.unwrap();
+}
