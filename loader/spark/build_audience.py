@@ -191,8 +191,8 @@ def read(spark, args):
         name, equals, kind = column.rpartition("=")
         name, kind = (name, kind) if equals else (column, args.id_kind)
         cell = F.col(name)
-        if dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
-            # 16 bytes are a digest, anything else is text.
+        if kind == "md5" and dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
+            # 16 bytes are a digest; anything else, as all of other kinds, is text.
             cell = F.when(F.length(cell) == 16, F.lower(F.hex(cell))).otherwise(cell.cast("string"))
         names.append(f"c{number}")
         columns.append(cell.cast("string").alias(names[-1]))
