@@ -5,11 +5,12 @@
 mod support;
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::process::Stdio;
 
 use rtad::device::IdKind;
 use serde_json::Value;
-use support::{Sandbox, command, gzip, ids, lines, outcome};
+use support::{Sandbox, command, gzip, ids, lines, outcome, spawn};
 
 /// What it writes, and its report.
 #[track_caller]
@@ -22,6 +23,38 @@ fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
     let outcome = outcome(child.spawn().unwrap());
     assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(0), 1), "{outcome:?}");
     (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
+}
+
+/// Nothing more is read once nobody takes what is written: the input may have no end.
+#[test]
+fn who_stops_listening_ends_the_reading() {
+    const MOST_BYTES: usize = 256 << 20;
+    for arguments in [
+        "dedup -",
+        "dedup --format csv --column id=md5 -",
+        "keys --threads 2 --format csv --column id=md5 -",
+        "keys --threads 2 --frames -",
+    ] {
+        let sandbox = Sandbox::new();
+        let mut child = spawn(&mut command(sandbox.path(), arguments));
+        drop(child.stdout.take());
+        let mut pipe = child.stdin.take().unwrap();
+        let (mut fed, mut row) = (0, 0_u128);
+        let mut block = b"id\n".to_vec();
+        while fed < MOST_BYTES && pipe.write_all(&block).is_ok() {
+            fed += block.len();
+            block.clear();
+            for _ in 0..4096 {
+                row += 1;
+                writeln!(block, "{:032x}", row.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+                    .unwrap();
+            }
+        }
+        drop(pipe);
+        let outcome = outcome(child);
+        assert!(fed < MOST_BYTES, "{arguments}: read it all, {outcome:?}");
+        assert_eq!(outcome.stdout, "", "{arguments}");
+    }
 }
 
 /// Lower-case words of 4 to 12 letters, the same ones each time: the short ones come up again and again.

@@ -153,6 +153,10 @@ impl KeySink for First {
             }
         }
     }
+
+    fn is_closed(&self) -> bool {
+        self.failed.is_some()
+    }
 }
 
 /// The key as the id of kind md5 that it is.

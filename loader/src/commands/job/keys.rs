@@ -85,6 +85,10 @@ impl KeySink for Sink<'_> {
             self.keys.extend_from_slice(keys);
         }
     }
+
+    fn is_closed(&self) -> bool {
+        self.out.lock().expect("nothing panics under this lock").failed.is_some()
+    }
 }
 
 impl Sink<'_> {
