@@ -57,6 +57,16 @@ fn who_stops_listening_ends_the_reading() {
     }
 }
 
+#[test]
+fn of_any_text_each_byte_counts() {
+    let sandbox = Sandbox::new();
+    let (written, report) = dedup(&sandbox, "--text -", b"a\r\na\na\r\n\xef\xbb\xbfa\n");
+    assert_eq!((written.as_str(), &report["first_seen"]), ("a\r\na\n\u{feff}a\n", &3.into()));
+    let id = "0123456789abcdef0123456789abcdef";
+    let (written, _) = dedup(&sandbox, "-", format!("{id}\r\n{id}\n").as_bytes());
+    assert_eq!(written, format!("{id}\n"));
+}
+
 /// Lower-case words of 4 to 12 letters, the same ones each time: the short ones come up again and again.
 fn words(count: usize) -> String {
     let mut state = 7_u64;
@@ -139,12 +149,12 @@ fn an_id_is_the_same_in_every_spelling() {
 fn odd_lines_have_their_place() {
     let sandbox = Sandbox::new();
     let long = "x".repeat(70_000);
-    let text = format!("{long}\nb\r\n\nb\n \n\u{feff}b\nlast");
+    let text = format!("{long}\nb\r\n\nb\n \n\u{feff}b\nb\nlast");
     let (written, report) = dedup(&sandbox, "--text -", text.as_bytes());
-    assert_eq!(written, "b\n\n \n\u{feff}b\nlast\n");
+    assert_eq!(written, "b\r\n\nb\n \n\u{feff}b\nlast\n");
     assert_eq!(
         (&report["rows"], &report["malformed"], &report["duplicates"]),
-        (&7.into(), &1.into(), &1.into())
+        (&8.into(), &1.into(), &1.into())
     );
     let (written, report) = dedup(&sandbox, "--text -", b"");
     assert_eq!((written.as_str(), &report["rows"]), ("", &0.into()));

@@ -54,8 +54,10 @@ impl<'a> LineKeys<'a> {
     ) -> Result<(), CommandError> {
         let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            let text = line.strip_suffix(b"\r").unwrap_or(&line);
-            let is_marked = std::mem::replace(&mut is_first, false) && self.kind.is_some();
+            // Of any text each byte counts.
+            let is_id = self.kind.is_some();
+            let text = line.strip_suffix(b"\r").filter(|_| is_id).unwrap_or(&line);
+            let is_marked = std::mem::replace(&mut is_first, false) && is_id;
             let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_marked).unwrap_or(text);
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
