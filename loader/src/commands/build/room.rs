@@ -29,7 +29,10 @@ pub(super) fn check(input: &Input, dir: &SpillDir, budget: &Budget, there: u64) 
 fn keys_in(input: &Input, source: &Source) -> f64 {
     let (Layout::Lines { kind }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
     let is_file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    let (Some(facts), Ok(file)) = (is_file, File::open(path)) else { return 0.0 };
+    // A pipe that is so much as opened and closed again has lost what was in it.
+    let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?))) else {
+        return 0.0;
+    };
     let mut sample = Vec::new();
     if file.take(SAMPLE_BYTES).read_to_end(&mut sample).is_err() || sample.is_empty() {
         return 0.0;
