@@ -48,7 +48,7 @@ struct PlanReport {
     keys: u64,
     target_fpr: f64,
     filters: Vec<FilterPlan>,
-    build_memory_bytes: u64,
+    build_key_bytes: u64,
     qps: u64,
     decisions_per_core_per_second: u64,
     one_core_pods: u64,
@@ -77,7 +77,7 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
         keys,
         target_fpr: args.fpr,
         filters: filters.collect::<Result<_, _>>()?,
-        build_memory_bytes: keys * 16,
+        build_key_bytes: keys * 16,
         qps: PEAK_QPS,
         decisions_per_core_per_second: DECISIONS_PER_CORE,
         one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
@@ -156,7 +156,11 @@ impl PlanReport {
             )?;
         }
         writeln!(out)?;
-        writeln!(out, "building holds about {} of keys in memory", HumanBytes(self.build_memory_bytes))?;
+        writeln!(
+            out,
+            "building keeps about {} of keys, on disk if they do not fit --memory",
+            HumanBytes(self.build_key_bytes)
+        )?;
         writeln!(
             out,
             "pods: {} of one core for {} requests/s at {} decisions/s per core, plus spares",
