@@ -240,7 +240,7 @@ class Current:
         if "rolled_back_from" in fields.rest:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
         for name, low, high in (
-            ("rolled_back_through", 0, U64_MAX),
+            ("kept_apart_through", 0, U64_MAX),
             ("published_sequence", 1, sequence),
             ("appended_unix_seconds", 0, U64_MAX),
             ("expires_unix_seconds", 0, U64_MAX),

@@ -28,10 +28,10 @@ pub struct Current {
     /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
-    /// With `rolled_back_from`: deltas up to this sequence are in a generation that was rolled back from, and not merged with later
-    /// ones, so that it can be gone back to without them.
+    /// Deltas up to this sequence are not merged with later ones, so that another generation can be gone back to without them:
+    /// they are in one that was rolled back from, or are this one's residual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rolled_back_through: Option<u64>,
+    pub kept_apart_through: Option<u64>,
     /// The sequence of the `CURRENT` that a build or a rollback made this generation live with; what was written since is about
     /// deltas alone. This one's own, if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ impl Current {
             manifest_size_bytes: manifest.len() as u64,
             manifest_sha256: Digest::of(manifest),
             rolled_back_from,
-            rolled_back_through: None,
+            kept_apart_through: None,
             published_sequence: None,
             deltas: Vec::new(),
             tombstones: None,
@@ -178,7 +178,7 @@ impl Current {
         Self {
             sequence: self.sequence.saturating_add(1),
             published_sequence: None,
-            rolled_back_through: None,
+            kept_apart_through: None,
             deltas: Vec::new(),
             appended_unix_seconds: None,
             owner: None,

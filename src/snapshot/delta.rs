@@ -106,7 +106,7 @@ impl DeltaError {
 }
 
 /// What `CURRENT` or a manifest says of a delta.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeltaEntry {
     /// Sequence of the `CURRENT` that first named the oldest change in it.

@@ -4,6 +4,7 @@
 //! {store}/{audience}/deltas/{last}-{digest}.delta    immutable; `last` is the sequence of the CURRENT that first named it
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -17,6 +18,16 @@ use crate::snapshot::{
     AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS, Manifest,
     Overlay,
 };
+
+/// What came after an older generation was built.
+pub(super) struct Since {
+    /// Deltas, by the generation that has taken them up, oldest first.
+    pub(super) groups: Vec<Vec<DeltaEntry>>,
+    /// What those generations carry on of older deltas, which may be in the older generation itself.
+    pub(super) residuals: HashSet<DeltaEntry>,
+    /// The sequence up to which any has taken up.
+    pub(super) through: u64,
+}
 
 impl Store {
     /// Reads a delta, and verifies it. Takes its size in memory twice, for a moment.
@@ -100,16 +111,16 @@ impl Store {
         }
     }
 
-    /// The deltas that were published after `target` was built and that later generations have taken up, by generation, oldest
-    /// first; and the sequence up to which any has. `live` is what is live now.
+    /// The deltas that were published after `target` was built and that later generations have taken up. `live` is what is live
+    /// now.
     pub(super) async fn deltas_since(
         &self,
         target: &Manifest,
         live: Option<&Current>,
-    ) -> Result<(Vec<Vec<DeltaEntry>>, u64), StoreError> {
+    ) -> Result<Since, StoreError> {
         let audience = target.audience();
-        let since = target.folded().map_or(0, |folded| folded.through);
-        let (mut groups, mut through) = (Vec::new(), since);
+        let built_through = target.folded().map_or(0, |folded| folded.through);
+        let mut since = Since { groups: Vec::new(), residuals: HashSet::new(), through: built_through };
         let later = self.generations(audience).await?;
         let mut later: Vec<u64> = later.into_iter().filter(|later| *later > target.generation()).collect();
         // It was there once: who deleted it must know what he does.
@@ -122,17 +133,20 @@ impl Store {
                 manifest => manifest?.0,
             };
             let Some(folded) = manifest.folded() else { continue };
-            let newer = folded.deltas.iter().chain(&folded.residual).filter(|delta| delta.last > since);
-            groups.push(newer.cloned().collect());
-            through = through.max(folded.through);
+            let newer = folded.deltas.iter().filter(|delta| delta.last > built_through);
+            // Only of generations before it: one delta of removals alone is its own residual, to the last byte.
+            let newer = newer.filter(|delta| !since.residuals.contains(delta)).cloned().collect();
+            since.groups.push(newer);
+            since.residuals.extend(folded.residual.clone());
+            since.through = since.through.max(folded.through);
         }
-        Ok((groups, through))
+        Ok(since)
     }
 
     /// Groups of deltas as `CURRENT` number `sequence` may name them. If they are too many, each group becomes one, whose file is
     /// written; if they are still too many, all of them do.
     ///
-    /// Each delta but a residual has all changes of its time, so in the order of their ends the newest change of a key comes last,
+    /// Each delta has all changes of its time, so in the order of their ends the newest change of a key comes last,
     /// however their times overlap.
     pub(super) async fn joined(
         &self,
@@ -247,11 +261,10 @@ pub(super) fn delta_name(entry: &DeltaEntry) -> String {
     format!("{}-{}.delta", entry.last, entry.sha256)
 }
 
-/// By their ends. Of those that end at the same time, a residual, which has removals only, is the lesser: what it restates stands
-/// in the others; then the one with the most keys has all of them.
+/// By their ends. Of those that end at the same time the one with the most keys has all that is in the others.
 fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
-    deltas.sort_by_key(|delta| (delta.last, delta.added == 0, std::cmp::Reverse(delta.keys())));
+    deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
     deltas.dedup_by_key(|delta| delta.last);
     deltas
 }

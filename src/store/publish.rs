@@ -80,8 +80,10 @@ struct Carried {
     through: u64,
     /// Before them, by the generation that has taken them up.
     older: Vec<Vec<DeltaEntry>>,
-    /// See [`Current::rolled_back_through`].
-    rolled_back_through: Option<u64>,
+    /// Residuals of other generations, which are not to apply to this one: the deltas that they restate do.
+    left_out: HashSet<DeltaEntry>,
+    /// See [`Current::kept_apart_through`].
+    kept_apart_through: Option<u64>,
 }
 
 impl Carried {
@@ -89,8 +91,9 @@ impl Carried {
     fn over(manifest: &Manifest) -> Self {
         let (through, residual) =
             manifest.folded().map_or((0, None), |folded| (folded.through, folded.residual.clone()));
+        let kept_apart_through = residual.as_ref().map(|residual| residual.last);
         let older = residual.into_iter().map(|residual| vec![residual]).collect();
-        Self { through, older, rolled_back_through: None }
+        Self { through, older, left_out: HashSet::new(), kept_apart_through }
     }
 }
 
@@ -301,12 +304,11 @@ impl Publication<'_> {
             let sequence = sequence.saturating_add(1);
             let mut current = Current::new(sequence, generation, manifest, rolled_back_from);
             if let Some(was) = was {
-                let newer = was.deltas.iter().filter(|delta| delta.last > carried.through).cloned().collect();
+                let newer = was.deltas.iter().filter(|delta| delta.last > carried.through);
+                let newer = newer.filter(|delta| !carried.left_out.contains(delta)).cloned().collect();
                 let groups = [&carried.older[..], &[newer]].concat();
                 current.deltas = self.store.joined(audience, sequence, &groups).await?;
-                current.rolled_back_through = carried
-                    .rolled_back_through
-                    .map(|through| through.max(was.rolled_back_through.unwrap_or(0)));
+                current.kept_apart_through = carried.kept_apart_through;
                 current.tombstones.clone_from(&was.tombstones);
                 current.appended_unix_seconds = was.appended_unix_seconds;
                 current.state = if was.state == State::Deleted { State::Live } else { was.state };

@@ -65,9 +65,13 @@ impl Publication<'_> {
         let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
         let mut carried = Carried::over(&manifest);
         if takes_deltas {
-            let (older, through) = self.store.deltas_since(&manifest, self.base.current()).await?;
-            carried.older.extend(older);
-            carried.rolled_back_through = from.map(|_| through);
+            let since = self.store.deltas_since(&manifest, self.base.current()).await?;
+            carried.older.extend(since.groups);
+            carried.left_out = since.residuals;
+            if from.is_some() {
+                let apart = self.base.current().and_then(|current| current.kept_apart_through);
+                carried.kept_apart_through = Some(since.through).max(apart);
+            }
         }
         self.deltas_survive_gc(carried.older.concat()).await?;
         self.point_at(generation, &bytes, from, &carried).await
