@@ -31,7 +31,7 @@ pub(crate) use budget::{Budget, TooLittle};
 pub(crate) use dir::SpillDir;
 pub(crate) use memory::KEY_BYTES;
 pub(crate) use memory::Slab;
-use memory::{Pool, Segment};
+use memory::{Block, Pool, Segment};
 pub(crate) use sorted::Sorted;
 use spill::Spill;
 pub(crate) use spilled::Spilled;
@@ -100,15 +100,16 @@ pub(crate) type Unwanted<'a> = Option<&'a SortedKeys>;
 pub(crate) struct Worker {
     /// Keys as numbers, which compare in one step and in the same order as byte by byte.
     unit: Vec<u128>,
-    block: Vec<u8>,
+    block: Block,
 }
 
-const BLOCK_BYTES: usize = 256 << 10;
+/// A disk that is asked for less at a time is slower.
+const BLOCK_PAGES: usize = 256;
 
 impl Worker {
     /// With room for so many keys from the start; more may be taken by what is in memory.
     pub(crate) fn new(unit_bytes: usize) -> Self {
-        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: vec![0; BLOCK_BYTES] }
+        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: Block::of(BLOCK_PAGES) }
     }
 }
 

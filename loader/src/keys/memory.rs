@@ -4,7 +4,8 @@
 //! nothing depends on how the allocator deals with many threads. Pages that no segment was ever handed out from are not touched.
 
 use std::io;
-use std::slice::ChunksMut;
+use std::ops::{Deref, DerefMut};
+use std::slice::ChunksExactMut;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,13 +19,16 @@ pub(crate) type Key = [u8; 16];
 
 pub(crate) const KEY_BYTES: usize = size_of::<Key>();
 
+/// Disks take no less at a time, and only from memory that begins at a multiple of it; most would take an eighth of it.
+pub(super) const PAGE_BYTES: usize = 4096;
+
 /// Room for keys.
 pub(crate) struct Slab(Region);
 
 impl Slab {
     /// Reserves it; the system may refuse more than it could ever give.
     pub(crate) fn of(bytes: usize) -> io::Result<Self> {
-        Region::zeroed(bytes, Pages::Small).map(Self)
+        Region::zeroed(bytes, Pages::Large).map(Self)
     }
 }
 
@@ -52,6 +56,16 @@ impl Segment<'_> {
         &self.keys[..self.len]
     }
 
+    /// Fills its last page with copies of its last key: written past the page cache, only whole pages are taken, and keys are
+    /// a set.
+    pub(super) fn fill_page(&mut self) {
+        if let Some(last) = self.keys().last().copied() {
+            let end = self.len.next_multiple_of(PAGE_BYTES / KEY_BYTES).min(self.keys.len());
+            self.keys[self.len..end].fill(last);
+            self.len = end;
+        }
+    }
+
     /// Replaces its keys by as many of `keys` as it has room for.
     pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = Key>) {
         self.len = 0;
@@ -62,6 +76,38 @@ impl Segment<'_> {
     }
 }
 
+/// Memory that files are read into, past the page cache too.
+#[derive(Debug)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    begin: usize,
+    len: usize,
+}
+
+impl Block {
+    /// So many whole pages.
+    pub(super) fn of(pages: usize) -> Self {
+        let len = pages * PAGE_BYTES;
+        let bytes = vec![0; len + PAGE_BYTES];
+        let begin = bytes.as_ptr().addr().next_multiple_of(PAGE_BYTES) - bytes.as_ptr().addr();
+        Self { bytes, begin, len }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.begin..self.begin + self.len]
+    }
+}
+
+impl DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.begin..self.begin + self.len]
+    }
+}
+
 /// Segments that nobody uses.
 pub(super) struct Pool<'m> {
     free: Mutex<Free<'m>>,
@@ -69,14 +115,14 @@ pub(super) struct Pool<'m> {
 }
 
 struct Free<'m> {
-    fresh: ChunksMut<'m, Key>,
+    fresh: ChunksExactMut<'m, Key>,
     used: Vec<Segment<'m>>,
     handed_out: usize,
 }
 
 impl<'m> Pool<'m> {
     pub(super) fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
-        let fresh = slab.0.as_chunks_mut().0.chunks_mut(segment_keys);
+        let fresh = slab.0.as_chunks_mut().0.chunks_exact_mut(segment_keys);
         let free = Mutex::new(Free { fresh, used: Vec::new(), handed_out: 0 });
         Self { free, returned: Condvar::new() }
     }

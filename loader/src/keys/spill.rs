@@ -1,5 +1,9 @@
 //! Keys on disk: one file per partition, 16 bytes a key, in no order.
 //!
+//! Written and read past the page cache, where the file system has such a thing: each key is written once and read once or twice,
+//! long after, so a cache would only take memory from others, and the kernel's time to find and fill it. For that all is in
+//! whole pages; the last of a write is filled up with a key that is there already.
+//!
 //! Each file has its own lock, which is held for one write of many segments. How many keys each shard has is counted on the way:
 //! it says, before a file is read, which shards fit memory together.
 
@@ -9,9 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use rustix::fs::OFlags;
+
 use super::dir::SpillDir;
-use super::memory::{KEY_BYTES, Segment};
-use super::{PARTITIONS, SHARDS_PER_PARTITION, SpillError};
+use super::memory::{Block, KEY_BYTES, Segment};
+use super::{BLOCK_PAGES, PARTITIONS, SHARDS_PER_PARTITION, SpillError};
 
 /// Keys of each shard of a partition.
 pub(super) type ShardCounts = [u64; SHARDS_PER_PARTITION];
@@ -29,7 +35,8 @@ impl SpillFile {
     }
 
     /// Appends the segments' keys in as few writes as the system takes.
-    fn append(&mut self, segments: &[Segment<'_>]) -> io::Result<()> {
+    fn append(&mut self, segments: &mut [Segment<'_>]) -> io::Result<()> {
+        segments.iter_mut().for_each(Segment::fill_page);
         let mut slices: Vec<_> =
             segments.iter().map(|segment| IoSlice::new(segment.keys().as_flattened())).collect();
         if slices.is_empty() {
@@ -44,11 +51,14 @@ impl SpillFile {
     }
 
     /// Calls `each` with all its keys, by way of `block`.
-    pub(super) fn read(&self, block: &mut [u8], mut each: impl FnMut(&[[u8; KEY_BYTES]])) -> io::Result<()> {
+    pub(super) fn read(&self, block: &mut Block, mut each: impl FnMut(&[[u8; KEY_BYTES]])) -> io::Result<()> {
         let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
         while offset < end {
             let len = block.len().min((end - offset) as usize);
-            self.file.read_exact_at(&mut block[..len], offset)?;
+            match self.file.read_exact_at(&mut block[..len], offset) {
+                Err(error) if is_not_direct(&error) && direct(&self.file, false) => continue,
+                read => read?,
+            }
             each(block[..len].as_chunks().0);
             offset += len as u64;
         }
@@ -63,10 +73,28 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => IoSlice::advance_slices(&mut slices, count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_not_direct(&error) && direct(file, false) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// What a system says that does not take these bytes past its page cache.
+fn is_not_direct(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
+}
+
+/// Has a file written and read past the page cache, or not. Returns whether that was not so and is now.
+pub(super) fn direct(file: &File, is_direct: bool) -> bool {
+    // Others have no such flag.
+    #[cfg(target_os = "linux")]
+    if let Ok(flags) = rustix::fs::fcntl_getfl(file)
+        && flags.contains(OFlags::DIRECT) != is_direct
+    {
+        return rustix::fs::fcntl_setfl(file, flags ^ OFlags::DIRECT).is_ok();
+    }
+    false
 }
 
 /// The files of all partitions, made when the first key is written.
@@ -110,7 +138,7 @@ impl<'d> Spill<'d> {
             }
             segments = take();
             let before = file.keys;
-            match file.append(&segments) {
+            match file.append(&mut segments) {
                 Ok(()) => {
                     self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
                 }
@@ -134,7 +162,11 @@ impl<'d> Spill<'d> {
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
-        let file = |partition| Ok(Mutex::new(SpillFile::empty(self.dir.create(partition)?)));
+        let file = |partition| {
+            let file = self.dir.create(partition)?;
+            direct(&file, true);
+            Ok(Mutex::new(SpillFile::empty(file)))
+        };
         let files = (0..PARTITIONS).map(file).collect::<Result<Vec<_>, SpillError>>()?;
         Ok(self.files.get_or_init(|| files))
     }
@@ -142,9 +174,10 @@ impl<'d> Spill<'d> {
     /// Takes up files of another build, as far as they are good, and counts what is in them.
     pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
         let read = |source| SpillError::Read { dir: self.dir.shown(), source };
-        let mut block = vec![0; 1 << 20];
+        let mut block = Block::of(BLOCK_PAGES);
         let mut reopened = |(partition, bytes): (usize, &u64)| {
             let mut file = SpillFile::empty(self.dir.reopen(partition, *bytes)?);
+            direct(&file.file, true);
             file.keys = bytes / KEY_BYTES as u64;
             let mut shards = Box::new([0; SHARDS_PER_PARTITION]);
             file.read(&mut block, |keys| keys.iter().for_each(|key| shards[usize::from(key[1])] += 1))

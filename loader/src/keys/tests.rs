@@ -86,7 +86,9 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert!(!gathered.fit(&budget, |_| 0), "some was spilled");
     let spilled = gathered.into_spilled().unwrap();
     drop(slab);
-    assert_eq!((spilled.keys(), spilled.bytes()), (400_000, 6_400_000));
+    // The last page of each thread's last segment of each partition is filled up.
+    assert!((400_000..400_000 + 3 * 256 * 256).contains(&spilled.keys()), "{}", spilled.keys());
+    assert_eq!(spilled.keys() * 16, spilled.bytes());
     // A whole partition, two or three passes, and dealt out.
     for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
         let (out, found) = given_out(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
