@@ -249,7 +249,10 @@ impl DeltaReport {
 }
 
 fn runtime() -> Result<Runtime, CommandError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::Runtime)
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    // Those that read files and hash them. The allocator keeps for each what it once had, and chunks are large.
+    builder.max_blocking_threads(2 * default_threads());
+    builder.enable_all().build().map_err(CommandError::Runtime)
 }
 
 fn now_unix_seconds() -> u64 {
@@ -400,7 +403,7 @@ impl CommandError {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
             Self::Spill(_) | Self::Rejects(_) => true,
             Self::Input(InputError::Fetch { .. } | InputError::Read { .. }) => true,
-            Self::Store(error) => error.is_outage(),
+            Self::Store(error) => error.passes(),
             _ => false,
         }
     }

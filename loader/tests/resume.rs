@@ -232,6 +232,27 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
     sandbox.run(&format!("{BUILD} --resume {{}}/dump -")).fails(2, "dump is 65967 bytes, modified at");
 }
 
+/// Nothing that was read is lost to whoever is at work in the store just then.
+#[test]
+fn a_store_that_is_busy_costs_no_more_than_another_try() {
+    let (sandbox, expected) = dumps();
+    let first = sandbox.path().join("first");
+    std::fs::write(&first, lines(&ids(IdKind::Md5, 0..10))).unwrap();
+    sandbox.build("{}/first");
+    let lock = std::fs::File::open(sandbox.path().join("s/a/LOCK")).unwrap();
+    lock.lock().unwrap();
+    let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
+    busy.fails(6, "another loader is publishing this audience; nothing was changed");
+    assert!(busy.stderr.contains("the same command with --resume goes on with it"), "{}", busy.stderr);
+    lock.unlock().unwrap();
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
+    check(&built);
+    assert_eq!(built["stages"]["resumed"], true);
+    let store = sandbox.store();
+    assert!(expected.iter().all(|chunk| store.contains_key(chunk)));
+    assert!(is_clean(&sandbox));
+}
+
 fn spill(sandbox: &Sandbox) -> String {
     sandbox.path().join("spill").display().to_string()
 }
@@ -241,6 +262,13 @@ fn is_private(folder: &Path) -> bool {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     mode(folder) == 0o700
         && std::fs::read_dir(folder).unwrap().all(|file| mode(&file.unwrap().path()) == 0o600)
+}
+
+/// Whether a process has asked for SIGINT, which is the second of the mask's bits.
+fn catches_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 1 != 0
 }
 
 /// What is not worth keeping does not stay, nor what others put there go.
@@ -264,8 +292,9 @@ fn a_directory_is_left_as_it_was() {
     assert_eq!(rest(), theirs.len());
     sandbox.run(&format!("{BUILD} {{}}/bad")).fails(3, "malformed");
     assert_eq!(rest(), theirs.len());
-    let child = start(&sandbox, &format!("{BUILD} -"));
-    std::thread::sleep(Duration::from_millis(300));
+    let mut child = start(&sandbox, &format!("{BUILD} -"));
+    let id = child.id();
+    assert!(wait_for(&mut child, || catches_interrupts(id)));
     signal(&child, "-INT");
     outcome(child).fails(130, "interrupted; nothing was kept");
     assert_eq!(rest(), theirs.len());

@@ -285,7 +285,7 @@ impl Ledger {
             let live = self.store.live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
                 let reason = "another loader wrote meanwhile".to_owned();
-                return Err(StoreError::Conflict { audience: self.audience.clone(), reason });
+                return Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false });
             }
         }
         for built in &files {

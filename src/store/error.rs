@@ -148,6 +148,9 @@ pub enum StoreError {
         audience: AudienceName,
         /// What was noticed.
         reason: String,
+        /// Nothing was published: somebody else is at work, or a gc has removed what can be written again. What was to be published
+        /// may be, later.
+        passes: bool,
     },
 }
 
@@ -177,6 +180,11 @@ impl StoreError {
     /// Whether the store did not answer, or with nothing of use: it may at another time.
     pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Backend { .. } | Self::Stalled { .. })
+    }
+
+    /// Whether the same may go well at another time: it is an outage, or somebody else at work.
+    pub const fn passes(&self) -> bool {
+        self.is_outage() || matches!(self, Self::Conflict { passes: true, .. })
     }
 
     /// For how long the store asks to be left alone, as it says with a 429 or 503.

@@ -251,7 +251,7 @@ impl Store {
             return Ok(StoreError::NotFound { path });
         }
         let reason = format!("generation {now} was published since this work began at generation {was}");
-        Ok(StoreError::Conflict { audience: audience.clone(), reason })
+        Ok(StoreError::Conflict { audience: audience.clone(), reason, passes: false })
     }
 
     async fn remove(
@@ -263,7 +263,7 @@ impl Store {
         let remove = async |path: Path| {
             if !in_time() {
                 let reason = "gc took longer than half of --min-age; run it again".to_owned();
-                return Err(StoreError::Conflict { audience: audience.clone(), reason });
+                return Err(StoreError::Conflict { audience: audience.clone(), reason, passes: true });
             }
             match self.objects(&path)?.delete(&path).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

@@ -69,7 +69,7 @@ impl Base {
         let now = live.map_or(0, |current| current.generation);
         let then = self.current().map_or(0, |current| current.generation);
         let reason = format!("generation {now} was published since this work began at generation {then}");
-        Err(StoreError::Conflict { audience: self.audience.clone(), reason })
+        Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
     }
 }
 
@@ -327,7 +327,8 @@ impl Publication<'_> {
         self.store.put(&self.base.audience, path, bytes, mode).await.map(|_| ())
     }
 
+    /// With a gc.
     pub(super) fn conflict(&self, reason: String) -> StoreError {
-        StoreError::Conflict { audience: self.base.audience.clone(), reason }
+        StoreError::Conflict { audience: self.base.audience.clone(), reason, passes: true }
     }
 }

@@ -19,7 +19,7 @@ use map::{Figure, ShardMap};
 
 /// Show what a generation consists of: its manifest, and the fill of its filters as read from its chunks.
 ///
-/// Holds two chunks per core in memory, whatever the generation's size. --plot draws all 65,536 shards: a row is the
+/// Takes up to 100 MB of memory per core, whatever the generation's size. --plot draws all 65,536 shards: a row is the
 /// first byte of the keys, a column the second; beside it the scale, and how many shards have each figure.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]

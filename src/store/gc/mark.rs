@@ -51,6 +51,7 @@ impl Store {
             let busy = || StoreError::Conflict {
                 audience: audience.clone(),
                 reason: "another gc is at work, or was killed less than --min-age ago".into(),
+                passes: true,
             };
             // Before it is read: what is replaced in between is not taken over.
             let meta = match objects.head(&path).await {

@@ -100,6 +100,7 @@ impl Store {
                     return Err(StoreError::Conflict {
                         audience: audience.clone(),
                         reason: reason.to_owned(),
+                        passes: true,
                     });
                 }
                 Err(error) => {

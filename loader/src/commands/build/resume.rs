@@ -91,7 +91,9 @@ impl State {
             dir.keep(false);
             let (then, now) = (state.base.0, base_of(base).0);
             let reason = format!("generation {now} was published since this work began at generation {then}");
-            return Err(StoreError::Conflict { audience: base.audience().clone(), reason }.into());
+            return Err(
+                StoreError::Conflict { audience: base.audience().clone(), reason, passes: false }.into()
+            );
         }
         dir.keep(false);
         if !state.is_read && dir.is_named() {
