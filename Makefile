@@ -19,7 +19,7 @@ test:
 
 # The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers; in release.
 test-all: test
-	bash tests/full_size.sh
+	bash tests/full_size/run.sh
 	bash tests/dedup.sh target/release/rtad-loader
 	bash tests/spark/run.sh target/release/rtad-loader
 
@@ -39,6 +39,7 @@ bench:
 	cargo bench --bench decision
 	cargo bench --bench adapters
 	bash tests/stores/run.sh cargo bench --bench sync
+	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
 
 # Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.

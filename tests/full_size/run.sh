@@ -4,21 +4,26 @@
 # the memory, the threads and the order. Prints rates; asserts none. Then what a pod of 100 million keys fetches when a thousand are
 # appended and when few shards change.
 #
-#   bash tests/full_size.sh               # 10 and 100 million ids; some 5 minutes
-#   bash tests/full_size.sh 1000000000    # also a billion md5 ids, and a third as many IDFAs; 24 GB of disk under $TMPDIR
+#   bash tests/full_size/run.sh               # 10 and 100 million ids; some 5 minutes
+#   bash tests/full_size/run.sh 1500000000    # up to 1.5 billion md5 ids and 500 million IDFAs; an hour, 35 GB of disk under $TMPDIR
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
+. tests/venv.sh
+need_python_packages full_size
 cargo build --release --workspace --quiet
 loader=$PWD/target/release/rtad-loader
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 most=${1:-100000000}
 
+# ids KIND COUNT SEED
+ids() { "$venv/bin/python3" tests/full_size/random_ids.py "$@"; }
+
 # build COUNT KIND NAME FLAGS…: what it reports goes to $work/NAME.json.
 build() {
     local count=$1 kind=$2 name=$3
     shift 3
-    "$loader" synth --count "$count" --id-kind "$kind" |
+    ids "$kind" "$count" 0 |
         "$loader" build --store "$work/$name" --audience ids --id-kind "$kind" --json "$@" - >"$work/$name.json"
     python3 - "$work/$name.json" "$count" "$kind $*" <<'PYTHON'
 import json, pathlib, sys
@@ -37,6 +42,25 @@ print(
 PYTHON
 }
 
+# measured MOST_MEMORY_BYTES COMMAND…: its time and memory, which is bounded. What it writes goes to $work/output.
+measured() {
+    python3 - "$work/output" "$@" <<'PYTHON'
+import resource, subprocess, sys, time
+
+output, most, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+begun = time.monotonic()
+with open(output, "w") as stdout:
+    subprocess.run(command, stdout=stdout, stdin=None, check=True)
+wall, used = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+peak = used.ru_maxrss << 10
+assert peak <= most, (peak, most)
+print(
+    f"{command[1]}: {wall:.1f} s, CPU {used.ru_utime:.1f} + {used.ru_stime:.1f} s, peak {peak / (1 << 20):.0f} MiB",
+    flush=True,
+)
+PYTHON
+}
+
 chunks() { (cd "$work/$1/ids/chunks" && ls); }
 
 # The same set by any way gives the same chunks.
@@ -47,7 +71,7 @@ for flags in "--memory 96MiB --threads 1" "--memory 96MiB --threads 2" "--memory
     cmp <(chunks small) <(chunks other)
     rm -r "$work/other"
 done
-"$loader" synth --count 10000000 | shuf --random-source="$loader" |
+ids md5 10000000 0 | shuf --random-source="$loader" |
     "$loader" build --store "$work/other" --audience ids --memory 128MiB --quiet -
 cmp <(chunks small) <(chunks other)
 rm -r "$work/other" "$work/small"
@@ -56,16 +80,19 @@ for count in 10000000 100000000 1000000000 1500000000; do
     if [ "$count" -le "$most" ]; then
         rm -rf "$work/md5"
         build "$count" md5 md5 --memory 1GiB
+        largest=$count
     fi
 done
-build $((most / 3)) idfa idfa --memory 1GiB
-rm -r "$work/idfa"
 
-count=$((most < 100000000 ? most : 100000000))
-rm -r "$work/md5"
-build "$count" md5 md5 --memory 256MiB
-"$loader" synth --count "$count" | "$loader" verify --store "$work/md5" --audience ids --json --against - >"$work/verified.json"
-python3 - "$work/verified.json" "$count" <<'PYTHON'
+# What is said of it: nothing but verify holds it in memory.
+place=(--store "$work/md5" --audience ids)
+size=$(du -sb "$work/md5" | cut -f1)
+measured $((3 << 27)) "$loader" inspect "${place[@]}" --json --plot "$work/map.png"
+measured $((size * 6 / 5 + (1 << 28))) "$loader" verify "${place[@]}" --json
+mkfifo "$work/ids"
+ids md5 "$largest" 0 >"$work/ids" &
+measured $((size * 6 / 5 + (1 << 28))) "$loader" verify "${place[@]}" --json --against "$work/ids"
+python3 - "$work/output" "$largest" <<'PYTHON'
 import json, pathlib, sys
 
 verified, count = json.loads(pathlib.Path(sys.argv[1]).read_text()), int(sys.argv[2])
@@ -74,6 +101,12 @@ assert against["checked"] == count and against["false_negatives"] == 0, against
 assert abs(verified["measured_fpr"] / target - 1) < 0.1, verified
 print(f"verified: {count} ids, no false negative, measured fpr {verified['measured_fpr']:.3e} of {target}", flush=True)
 PYTHON
+ids md5 1000 1 | "$loader" append "${place[@]}" --quiet -
+measured $((1 << 29)) "$loader" build "${place[@]}" --compact
+measured $((1 << 28)) "$loader" diff "${place[@]}" --json 1 2
 rm -r "$work/md5"
+
+build $((most / 3)) idfa idfa --memory 1GiB
+rm -r "$work/idfa"
 
 cargo test --release --quiet --test sync_deltas -- --ignored --nocapture
