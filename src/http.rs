@@ -1,4 +1,7 @@
-//! The two ports: routes, limits, and answers in HTTP's words. The only place that knows axum.
+//! The two ports: routes, limits, and answers in HTTP's words. The only place that knows hyper and axum.
+//!
+//! The admin port is axum's. The decision port has four routes, which stand below, and nothing between hyper and them: a router's boxes
+//! for futures and bodies would cost a tenth of a request.
 //!
 //! | file | job |
 //! |---|---|
@@ -24,14 +27,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::http::HeaderValue;
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use bytes::Bytes;
 use futures_util::FutureExt as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::service::Service as _;
+use hyper::{Method, Request, Response};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::watch;
 
-pub use admin::{AdminApp, Reload, Reloaded, admin_router};
+use admin::admin_router;
+pub use admin::{AdminApp, Reload, Reloaded};
 use error::ApiError;
+use server::{Connection, Connections, Handler, Phase};
 
 use crate::catalog::Serving;
 use crate::platform::IdReader;
@@ -57,31 +66,87 @@ pub struct App {
     pub max_in_flight: usize,
 }
 
-/// The decision port's routes: the whole list. Platforms' paths come and go with the catalog, so they are looked up in it.
-pub fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/check/{audience}/{id}", get(check::one))
-        .route("/v1/check/{audience}", post(check::many))
-        .route("/v1/decide", post(decide::decide))
-        .fallback(rta::answer)
-        .method_not_allowed_fallback(error::wrong_method)
-        .with_state(app)
+/// An answer of the decision port: all of it is there at once.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// Of a path, the route that is rtad's own.
+#[derive(Debug, PartialEq, Eq)]
+enum Own<'a> {
+    CheckOne { audience: &'a str, id: &'a str },
+    CheckMany { audience: &'a str },
+    Decide,
+}
+
+impl<'a> Own<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        if path == "/v1/decide" {
+            return Some(Self::Decide);
+        }
+        let rest = path.strip_prefix("/v1/check/")?;
+        let (audience, id) = rest.split_once('/').map_or((rest, None), |(audience, id)| (audience, Some(id)));
+        match id {
+            _ if audience.is_empty() => None,
+            None => Some(Self::CheckMany { audience }),
+            Some(id) => (!id.is_empty() && !id.contains('/')).then_some(Self::CheckOne { audience, id }),
+        }
+    }
+}
+
+/// The decision port's connections.
+pub fn decision_port(
+    app: Arc<App>,
+    idle_timeout: Duration,
+    phase: watch::Receiver<Phase>,
+) -> Connections<Arc<App>, impl Handler<Arc<App>>> {
+    let handler = |connection: Arc<Connection<Arc<App>>>, request| async move {
+        answer(&connection.app, request).await
+    };
+    Connections::new(app, handler, idle_timeout, phase)
+}
+
+/// The admin port's connections.
+pub fn admin_port(
+    app: Arc<AdminApp>,
+    idle_timeout: Duration,
+    phase: watch::Receiver<Phase>,
+) -> Connections<Router, impl Handler<Router>> {
+    let handler = |connection: Arc<Connection<Router>>, request| {
+        let answered = TowerToHyperService::new(connection.app.clone()).call(request);
+        async move { answered.await.unwrap_or_else(|never| match never {}) }
+    };
+    Connections::new(admin_router(app), handler, idle_timeout, phase)
+}
+
+/// Answers a request of the decision port. Platforms' paths come and go with the catalog, so they are looked up in it.
+async fn answer(app: &App, request: Request<Incoming>) -> Answer {
+    let (head, body) = request.into_parts();
+    match (Own::of(head.uri.path()), &head.method) {
+        (Some(Own::CheckOne { audience, id }), &Method::GET | &Method::HEAD) => {
+            check::one(app, audience, id, head.uri.query()).await
+        }
+        (Some(Own::CheckOne { .. }), _) => error::wrong_method(app, "GET, HEAD").await,
+        (Some(Own::CheckMany { audience }), &Method::POST) => {
+            check::many(app, audience, &head.headers, body).await
+        }
+        (Some(Own::Decide), &Method::POST) => decide::decide(app, body).await,
+        (Some(_), _) => error::wrong_method(app, "POST").await,
+        (None, _) => rta::answer(app, &head, body).await,
+    }
 }
 
 impl App {
     /// Answers a request under the in-flight limit and counts it. `answer` is told whether it is one too many, and then does no
     /// work that a late answer would not be worth. A panic in it becomes a 500 and costs no other request anything.
-    async fn observed<F: Future<Output = Result<Response, ApiError>>>(
+    async fn observed<F: Future<Output = Result<Answer, ApiError>>>(
         &self,
         route: Route,
         answer: impl FnOnce(Load) -> F,
-    ) -> Response {
+    ) -> Answer {
         let begun = Instant::now();
         let place = self.telemetry.enter(self.max_in_flight);
         let load = if place.is_some() { Load::Normal } else { Load::TooHigh };
         let answered = AssertUnwindSafe(answer(load)).catch_unwind().await;
-        let mut response =
-            answered.unwrap_or(Err(ApiError::Internal)).unwrap_or_else(|error| error.into_response());
+        let mut response = answered.unwrap_or(Err(ApiError::Internal)).unwrap_or_else(Answer::from);
         drop(place);
         self.close_if_draining(&mut response);
         self.telemetry.request(self.telemetry.route(route), response.status().as_u16(), begun.elapsed());
@@ -89,7 +154,7 @@ impl App {
     }
 
     /// Asks the client of a process that is on its way out to come back elsewhere.
-    fn close_if_draining(&self, response: &mut Response) {
+    fn close_if_draining(&self, response: &mut Answer) {
         if self.readiness.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -104,8 +169,37 @@ enum Load {
 }
 
 /// A 200 with a JSON body.
-fn json(body: impl Into<axum::body::Body>) -> Response {
-    let mut response = Response::new(body.into());
+fn json(body: impl Into<Bytes>) -> Answer {
+    let mut response = Answer::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rtads_own_routes_are_told_from_all_other_paths() {
+        let one = |audience, id| Some(Own::CheckOne { audience, id });
+        for (path, route) in [
+            ("/v1/decide", Some(Own::Decide)),
+            ("/v1/check/a", Some(Own::CheckMany { audience: "a" })),
+            ("/v1/check/a/b", one("a", "b")),
+            ("/v1/check/a%2Fb/c%2Fd", one("a%2Fb", "c%2Fd")),
+            ("/v1/check/a/b/", None),
+            ("/v1/check/a/b/c", None),
+            ("/v1/check/a/", None),
+            ("/v1/check//b", None),
+            ("/v1/check/", None),
+            ("/v1/check", None),
+            ("/v1/decide/", None),
+            ("/V1/decide", None),
+            ("//v1/decide", None),
+            ("*", None),
+            ("", None),
+        ] {
+            assert_eq!(Own::of(path), route, "{path}");
+        }
+    }
 }

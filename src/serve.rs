@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::catalog::Serving;
 use crate::config::Config;
 use crate::device::KeyMaker;
-use crate::http::server::{self, Connections, Phase, Workers};
-use crate::http::{AdminApp, App, Reload, Reloaded, admin_router, router};
+use crate::http::server::{self, Phase, Workers};
+use crate::http::{AdminApp, App, Reload, Reloaded, admin_port, decision_port};
 use crate::platform::IdReader;
 use crate::snapshot::State;
 use crate::store::{Live, Store, StoreError};
@@ -182,8 +182,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     };
     // The admin port outlives the drain, as probes must see it: nobody is left to close it but the end of the process.
     let never = watch::channel(Phase::Serving).1;
-    let admin_connections =
-        Connections::new(admin_router(Arc::new(admin)), config.server.idle_timeout, never.clone());
+    let admin_connections = admin_port(Arc::new(admin), config.server.idle_timeout, never.clone());
     let telemetry = Arc::clone(&shared.telemetry);
     spawn("sync", async move || {
         let mut sync = sync;
@@ -193,10 +192,12 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     })?;
     spawn("admin", async move || {
         tokio::spawn(async move { telemetry.upkeep().await });
+        let admin_connections = Arc::new(admin_connections);
+        tokio::spawn(Arc::clone(&admin_connections).watch());
         let open = Arc::new(());
         let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
         let hand_out = |stream, place| {
-            tokio::spawn(admin_connections.clone().serve(stream, place));
+            tokio::spawn(Arc::clone(&admin_connections).serve(stream, place));
         };
         let _ = server::accept(admin_listener, never, admit, hand_out).await;
     })?;
@@ -213,7 +214,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         body_timeout,
         max_in_flight: config.server.max_in_flight,
     };
-    let connections = Connections::new(router(Arc::new(app)), config.server.idle_timeout, phases.clone());
+    let connections = decision_port(Arc::new(app), config.server.idle_timeout, phases.clone());
     let count = match config.server.workers {
         // What the cgroup grants, not what the machine has.
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use serde::Serialize;
 
 use super::error::{ApiError, problem};
-use super::{explain, json};
+use super::{Answer, explain, json};
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::platform::Platform;
@@ -58,7 +58,7 @@ impl std::fmt::Debug for AdminApp {
 }
 
 /// The admin port's routes: the whole list.
-pub fn admin_router(app: Arc<AdminApp>) -> Router {
+pub(super) fn admin_router(app: Arc<AdminApp>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/livez", get(async || "ok\n"))
@@ -182,7 +182,7 @@ impl DeltaStatus {
     }
 }
 
-async fn status(State(app): State<Arc<AdminApp>>) -> Response {
+async fn status(State(app): State<Arc<AdminApp>>) -> Answer {
     let catalog = app.serving.load();
     let now = now_unix_seconds();
     let audiences = catalog.audiences().iter().map(|audience| AudienceStatus {
@@ -223,7 +223,7 @@ fn status_of(platform: &Platform) -> PlatformStatus<'_> {
     PlatformStatus { name: &platform.name, kind: platform.kind(), path: &platform.path }
 }
 
-async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
+async fn reload(State(app): State<Arc<AdminApp>>) -> Answer {
     match (app.reload)().await {
         Ok(reloaded) => json(serde_json::to_vec(&reloaded).expect("plain values serialise")),
         Err(reason) => {

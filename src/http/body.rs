@@ -4,10 +4,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use hyper::body::Body as _;
+use hyper::body::Body;
 use tokio::time::timeout;
 
 use super::error::ApiError;
@@ -23,7 +22,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// Too large, too slow, or broken off.
-pub(super) async fn read(mut body: Body, limit: usize, within: Duration) -> Result<Bytes, ApiError> {
+pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    limit: usize,
+    within: Duration,
+) -> Result<Bytes, ApiError> {
     let read = if body.size_hint().lower() > limit as u64 {
         Err(too_large(limit))
     } else {
@@ -42,7 +45,11 @@ pub(super) async fn read(mut body: Body, limit: usize, within: Duration) -> Resu
 
 /// Takes a body that is there already; `None` if some of it has still to come. That is dropped as it comes, so that the connection
 /// can go on: under overload new connections are the last thing that is wanted.
-pub(super) async fn take_or_drop(mut body: Body, limit: usize, within: Duration) -> Option<Bytes> {
+pub(super) async fn take_or_drop<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    limit: usize,
+    within: Duration,
+) -> Option<Bytes> {
     if let Poll::Ready(read) = at_once(pin!(collect(&mut body, limit))).await {
         return read.ok();
     }
@@ -56,7 +63,7 @@ async fn at_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> 
 }
 
 /// All of a body. Its first part is handed on as it came; only where there are more are they put together.
-async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, ApiError> {
+async fn collect<B: Body<Data = Bytes> + Unpin>(body: &mut B, limit: usize) -> Result<Bytes, ApiError> {
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         let broken = |_| ApiError::BadBody("the body broke off or is not valid HTTP".to_owned());
@@ -77,7 +84,7 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, ApiError> {
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-async fn drop_rest(body: &mut Body) {
+async fn drop_rest<B: Body<Data = Bytes> + Unpin>(body: &mut B) {
     let mut dropped = 0;
     while dropped < DROPPED
         && let Ok(Some(Ok(frame))) = timeout(PAUSE, body.frame()).await

@@ -1,18 +1,14 @@
 //! `/v1/check`: is this device, are these devices, in an audience?
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, Request, Uri};
-use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use super::error::ApiError;
-use super::{App, Load, body, json};
+use super::{Answer, App, Load, body, json};
 use crate::catalog::Catalog;
 use crate::device::{DeviceKey, IdKind};
 use crate::snapshot::Snapshot;
@@ -24,42 +20,37 @@ const MAX_IDS: usize = 10_000;
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) async fn one(State(app): State<Arc<App>>, uri: Uri) -> Response {
+pub(super) async fn one(app: &App, audience: &str, id: &str, query: Option<&str>) -> Answer {
     app.observed(Route::CheckOne, async |load| {
         if load == Load::TooHigh {
             return Err(ApiError::Overloaded);
         }
-        // The router has matched the path; taking it apart here again costs no allocation.
-        let (audience, id) = uri.path()["/v1/check/".len()..].split_once('/').ok_or(ApiError::NotFound)?;
-        let kind = kind_of(uri.query())?;
+        let kind = kind_of(query)?;
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &decoded(audience))?;
         let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
         let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
-        Ok(json(if snapshot.contains(&key) { r#"{"member":true}"# } else { r#"{"member":false}"# }))
+        let answer: &[u8] =
+            if snapshot.contains(&key) { br#"{"member":true}"# } else { br#"{"member":false}"# };
+        Ok(json(answer))
     })
     .await
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub(super) async fn many(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+pub(super) async fn many(app: &App, audience: &str, headers: &HeaderMap, body: Incoming) -> Answer {
     app.observed(Route::CheckMany, async |load| {
         if load == Load::TooHigh {
             return Err(ApiError::Overloaded);
         }
-        let (head, body) = request.into_parts();
-        let audience = decoded(&head.uri.path()["/v1/check/".len()..]);
+        let audience = decoded(audience);
         // An audience that does not exist is told before a megabyte is read for it.
         snapshot_of(&app.serving.load(), &audience)?;
         let body = body::read(body, app.max_body.max(MAX_BATCH_BODY), app.body_timeout).await?;
         // Loaded once for all ids, and after the last await: no generation is held while a slow body trickles in.
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &audience)?;
-        if is_binary(&head.headers) {
-            check_binary(&app, snapshot, &body)
-        } else {
-            check_json(&app, snapshot, &body)
-        }
+        if is_binary(headers) { check_binary(app, snapshot, &body) } else { check_json(app, snapshot, &body) }
     })
     .await
 }
@@ -110,7 +101,7 @@ struct Batch<'a> {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, ApiError> {
     // A derived reader would take a bare list of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
@@ -145,7 +136,7 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, A
     Ok(json(answer))
 }
 
-fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, ApiError> {
     let (ids, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
         let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
@@ -162,7 +153,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response,
             bits[index / 8] |= 1 << (index % 8);
         }
     }
-    let mut response = Response::new(bits.into());
+    let mut response = Answer::new(bits.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     Ok(response)
 }

@@ -1,26 +1,21 @@
 //! `POST /v1/decide`: which strategies bid for this device?
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::Response;
+use hyper::body::Incoming;
 
 use super::check::error_without_values;
 use super::error::ApiError;
-use super::{App, Load, body, json};
+use super::{Answer, App, Load, body, json};
 use crate::platform::api::{self, DecisionRequest};
 use crate::telemetry::Route;
 
 /// Reads the request, loads the catalog once, decides, answers. Under overload the strategies' `unavailable` answers are given
 /// to a request that is here already; one whose body has still to come is refused.
-pub(super) async fn decide(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+pub(super) async fn decide(app: &App, body: Incoming) -> Answer {
     app.observed(Route::Decide, async |load| {
         let body = match load {
-            Load::Normal => body::read(request.into_body(), app.max_body, app.body_timeout).await?,
+            Load::Normal => body::read(body, app.max_body, app.body_timeout).await?,
             Load::TooHigh => {
-                let body = body::take_or_drop(request.into_body(), app.max_body, app.body_timeout).await;
+                let body = body::take_or_drop(body, app.max_body, app.body_timeout).await;
                 body.ok_or(ApiError::Overloaded)?
             }
         };

@@ -1,13 +1,10 @@
 //! What goes wrong, as RFC 9457 problem documents with a stable `code`.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 
-use super::App;
+use super::{Answer, App};
 use crate::device::{IdKind, Unusable};
 use crate::telemetry::Route;
 
@@ -116,15 +113,21 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let (status, code, title, detail) = self.parts();
+impl From<ApiError> for Answer {
+    fn from(error: ApiError) -> Self {
+        let (status, code, title, detail) = error.parts();
         problem(status, code, title, &detail)
     }
 }
 
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        Answer::from(self).into_response()
+    }
+}
+
 /// A problem document.
-pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
+pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Answer {
     #[derive(serde::Serialize)]
     struct Problem<'a> {
         title: &'a str,
@@ -133,7 +136,7 @@ pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str)
         detail: &'a str,
     }
     let body = serde_json::to_vec(&Problem { title, status: status.as_u16(), code, detail });
-    let mut response = Response::new(body.expect("plain values serialise").into());
+    let mut response = Answer::new(body.expect("plain values serialise").into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -144,20 +147,18 @@ pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str)
 }
 
 /// The answer where there is no route.
-pub(super) async fn no_route(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn no_route(app: &App) -> Answer {
     app.observed(Route::Unknown, |_| async { Err(ApiError::NotFound) }).await
 }
 
 /// The same for a request that has been counted.
-pub(super) fn problem_of_no_route() -> Response {
-    ApiError::NotFound.into_response()
+pub(super) fn problem_of_no_route() -> Answer {
+    ApiError::NotFound.into()
 }
 
-/// The answer where there is a route for another method. axum adds the `Allow` header.
-pub(super) async fn wrong_method(State(app): State<Arc<App>>, uri: axum::http::Uri) -> Response {
-    let is_get = uri.path().strip_prefix("/v1/check/").is_some_and(|rest| rest.contains('/'));
+/// The answer where there is a route, but for the methods `allowed`.
+pub(super) async fn wrong_method(app: &App, allowed: &'static str) -> Answer {
     let mut response = app.observed(Route::Unknown, |_| async { Err(ApiError::MethodNotAllowed) }).await;
-    let allowed = if is_get { "GET, HEAD" } else { "POST" };
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 
 use super::admin::AdminApp;
 use super::error::ApiError;
-use super::{body, json};
+use super::{Answer, body, json};
 use crate::catalog::{Catalog, ServedPlatform};
 use crate::explain::{Captured, explain, input};
 use crate::platform::Head;
@@ -25,12 +25,12 @@ const TEXT_PER_BYTE: usize = 3;
 
 pub(super) async fn explained(State(app): State<Arc<AdminApp>>, request: Request<Body>) -> Response {
     match answer(&app, request).await {
-        Ok(response) => response,
+        Ok(answer) => answer.into_response(),
         Err(error) => error.into_response(),
     }
 }
 
-async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Response, ApiError> {
+async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Answer, ApiError> {
     let (head, body) = request.into_parts();
     let name = percent_decode_str(&head.uri.path()[PREFIX.len()..]).decode_utf8_lossy();
     // Before the body is read for nothing.

@@ -4,28 +4,24 @@
 //! a body that does not parse to a panic, becomes the strategies' `unavailable` decision ([`crate::platform::Platform::respond`]), and
 //! a counter says what it was.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Request};
-use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 
 use super::error::{self, ApiError};
-use super::{App, body};
+use super::{Answer, App, body};
 use crate::catalog::Live;
 use crate::platform::{Admission, Failure, Head};
 
 /// Whatever no other route has matched: a platform's request, if one asks at this path.
-pub(super) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
-    if app.serving.load().platform_at(request.uri().path()).is_none() {
-        return error::no_route(State(app)).await;
+pub(super) async fn answer(app: &App, head: &Parts, body: Incoming) -> Answer {
+    if app.serving.load().platform_at(head.uri.path()).is_none() {
+        return error::no_route(app).await;
     }
     let begun = Instant::now();
     let place = app.telemetry.enter(app.max_in_flight);
-    let (head, body) = request.into_parts();
     let body = match &place {
         Some(_) => body::read(body, app.max_body, app.body_timeout).await.map_err(failure_of),
         // One whose body has still to come is not read.
@@ -50,7 +46,7 @@ pub(super) async fn answer(State(app): State<Arc<App>>, request: Request<Body>) 
     if let Some(failure) = answered.failure.filter(|failure| *failure != Failure::Overload) {
         served.count_failure(failure);
     }
-    let mut response = Response::new(answered.bytes.into());
+    let mut response = Answer::new(answered.bytes.into());
     if let Some(content_type) = served.platform.content_type() {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }

@@ -4,21 +4,27 @@
 //! The acceptor gives a new connection to the worker that has the fewest, so that a few busy connections do not share a core
 //! while another idles. A connection stays with its worker: its requests never move between cores.
 //!
-//! hyper's header time-out, which `axum::serve` never arms, starts when a connection begins to wait for a request, so it is
-//! the keep-alive idle time-out too.
+//! The idle time-out runs while a connection waits for a request, until that has come with its whole head: so it bounds a slow head
+//! too. Each runtime looks at its connections every quarter of it.
 
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
 use futures_util::FutureExt as _;
+use futures_util::task::AtomicWaker;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -118,53 +124,210 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves the connections it is given.
-#[derive(Debug, Clone)]
-pub struct Connections {
-    router: Router,
-    idle_timeout: Duration,
-    phase: watch::Receiver<Phase>,
+/// One connection, as its requests and its runtime see it. Its own, so that counting a request costs no other core anything.
+#[derive(Debug)]
+pub struct Connection<T> {
+    /// What requests are answered with.
+    pub app: T,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    ordered: AtomicU8,
+    waker: AtomicWaker,
 }
 
-impl Connections {
-    /// Serves `router` to them; closes those that are idle for `idle_timeout`, and all when the phase says so.
-    pub const fn new(router: Router, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
-        Self { router, idle_timeout, phase }
+/// What a connection was told to do.
+const STAY: u8 = 0;
+const END_AFTER_REQUEST: u8 = 1;
+const END: u8 = 2;
+
+impl<T> Connection<T> {
+    fn new(app: T) -> Self {
+        let (begun, ended) = Default::default();
+        Self { app, begun, ended, ordered: AtomicU8::new(STAY), waker: AtomicWaker::new() }
     }
 
-    /// Serves one connection to its end.
-    pub async fn serve<P>(mut self, stream: StdStream, place: P) {
-        let Ok(stream) = self.prepare(stream) else { return };
-        let service = TowerToHyperService::new(self.router);
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.idle_timeout)
-            .max_buf_size(64 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
-        // How a connection ends is its client's business: a reset or a time-out is no event of ours.
-        // It goes first: the request of a connection accepted last may be in its socket already.
-        tokio::select! {
-            biased;
-            _ = connection.as_mut() => {}
-            () = closing(&mut self.phase) => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+    fn order(&self, order: u8) {
+        self.ordered.fetch_max(order, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Requests answered; `None` while one is being answered.
+    fn idle_since(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        (self.begun.load(Ordering::Relaxed) == ended).then_some(ended)
+    }
+}
+
+/// A connection as its runtime knows it: how many requests it had answered when it was last looked at, and for how many looks it
+/// has been idle since.
+#[derive(Debug)]
+struct Watched<T> {
+    connection: Weak<Connection<T>>,
+    answered: u64,
+    idle_looks: u32,
+}
+
+/// So often within the idle time-out connections are looked at.
+const LOOKS: u32 = 4;
+
+/// What requests are answered with; one handle for each connection.
+pub trait App: Clone + Send + Sync + 'static {}
+
+impl<T: Clone + Send + Sync + 'static> App for T {}
+
+/// Answers requests: a function.
+pub trait Handler<T>: Clone + Send + Sync + 'static {
+    /// What its answers carry.
+    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers one request.
+    fn answer(
+        &self,
+        connection: Arc<Connection<T>>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
+}
+
+impl<T, H, F, B> Handler<T> for H
+where
+    H: Fn(Arc<Connection<T>>, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    type Body = B;
+
+    fn answer(
+        &self,
+        connection: Arc<Connection<T>>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<B>> + Send + 'static {
+        self(connection, request)
+    }
+}
+
+/// Serves the connections it is given, in one runtime. A clone serves another's.
+pub struct Connections<T, H> {
+    app: T,
+    handler: H,
+    idle_timeout: Duration,
+    phase: watch::Receiver<Phase>,
+    open: Arc<Mutex<Vec<Watched<T>>>>,
+}
+
+impl<T, H> std::fmt::Debug for Connections<T, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+impl<T: Clone, H: Clone> Clone for Connections<T, H> {
+    fn clone(&self) -> Self {
+        Self::new(self.app.clone(), self.handler.clone(), self.idle_timeout, self.phase.clone())
+    }
+}
+
+impl<T, H> Connections<T, H> {
+    /// Has their requests answered by `handler` with `app`; closes those that are idle for `idle_timeout`, or a quarter longer, and all
+    /// when the phase says so.
+    pub fn new(app: T, handler: H, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
+        Self { app, handler, idle_timeout, phase, open: Arc::default() }
+    }
+
+    /// Ends connections that are idle, and all of them once the phase says so; runs beside them for as long as there may be any.
+    ///
+    /// One timer for all: hyper's own is set anew for each request.
+    pub async fn watch(self: Arc<Self>) {
+        let (mut phase, mut is_closing) = (self.phase.clone(), false);
+        loop {
+            tokio::select! {
+                () = closing(&mut phase), if !is_closing => is_closing = true,
+                () = tokio::time::sleep(self.idle_timeout / LOOKS) => {}
             }
+            self.open().retain_mut(|watched| {
+                let Some(connection) = watched.connection.upgrade() else { return false };
+                match connection.idle_since() {
+                    Some(answered) if answered == watched.answered => watched.idle_looks += 1,
+                    answered => {
+                        watched.idle_looks = 0;
+                        watched.answered = answered.unwrap_or(u64::MAX);
+                    }
+                }
+                if watched.idle_looks >= LOOKS {
+                    connection.order(END);
+                } else if is_closing {
+                    connection.order(END_AFTER_REQUEST);
+                }
+                true
+            });
         }
-        drop(place);
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Watched<T>>> {
+        self.open.lock().expect("nothing panics under this lock")
     }
 
     fn prepare(&self, stream: StdStream) -> io::Result<TcpStream> {
         stream.set_nodelay(true)?;
         let socket = socket2::SockRef::from(&stream);
         // A peer that vanished, or that never reads its answers, must not keep its place for ever.
-        // A kernel that refuses leaves such a peer to hyper's time-out, which sees all but the stuck answer.
+        // A kernel that refuses leaves such a peer to the idle time-out, which sees all but the stuck answer.
         #[cfg(target_os = "linux")]
         let _ = socket.set_tcp_user_timeout(Some(self.idle_timeout));
         let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.idle_timeout));
         stream.set_nonblocking(true)?;
         TcpStream::from_std(stream)
+    }
+}
+
+impl<T: App, H: Handler<T>> Connections<T, H> {
+    /// Serves one connection to its end.
+    pub async fn serve<P>(self: Arc<Self>, stream: StdStream, place: P) {
+        let Ok(stream) = self.prepare(stream) else { return };
+        let connection = Arc::new(Connection::new(self.app.clone()));
+        // Never so many: the first look finds that it has changed.
+        let watched = Watched { connection: Arc::downgrade(&connection), answered: u64::MAX, idle_looks: 0 };
+        self.open().push(watched);
+        if *self.phase.borrow() >= Phase::Closing {
+            // It comes after the others were told.
+            connection.order(END_AFTER_REQUEST);
+        }
+        let service = service_fn(|request| {
+            connection.begun.fetch_add(1, Ordering::Relaxed);
+            let (answer, connection) =
+                (self.handler.answer(Arc::clone(&connection), request), Arc::clone(&connection));
+            async move {
+                let response = answer.await;
+                connection.ended.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let http = http1::Builder::new()
+            .max_buf_size(64 << 10)
+            // No client of ours needs to know what time it is.
+            .auto_date_header(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut http = std::pin::pin!(http);
+        let mut is_last = false;
+        poll_fn(|context| {
+            connection.waker.register(context.waker());
+            loop {
+                // How a connection ends is its client's business: a reset or a time-out is no event of ours.
+                // It goes first: the request of a connection accepted last may be in its socket already.
+                if http.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                match connection.ordered.load(Ordering::Relaxed) {
+                    END => return Poll::Ready(()),
+                    END_AFTER_REQUEST if !is_last => {
+                        http.as_mut().graceful_shutdown();
+                        is_last = true;
+                    }
+                    _ => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+        drop(place);
     }
 }
 
@@ -188,13 +351,13 @@ impl<P: Send + 'static> Workers<P> {
     /// # Errors
     ///
     /// The kernel's, when it gives no thread or no event queue.
-    pub fn start(count: usize, connections: &Connections) -> io::Result<Self> {
+    pub fn start<T: App, H: Handler<T>>(count: usize, connections: &Connections<T, H>) -> io::Result<Self> {
         let mut workers = Vec::with_capacity(count);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let (sender, receiver) = mpsc::unbounded_channel();
             let load = Arc::new(AtomicUsize::new(0));
-            let (connections, ended) = (connections.clone(), Arc::clone(&load));
+            let (connections, ended) = (Arc::new(connections.clone()), Arc::clone(&load));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
@@ -224,17 +387,18 @@ impl<P: Send + 'static> Workers<P> {
 }
 
 /// A worker's life: serves what it is given, ends when no more can come and none is left.
-async fn work<P: Send + 'static>(
+async fn work<P: Send + 'static, T: App, H: Handler<T>>(
     mut given: mpsc::UnboundedReceiver<(StdStream, P)>,
-    connections: Connections,
+    connections: Arc<Connections<T, H>>,
     load: Arc<AtomicUsize>,
 ) {
+    tokio::spawn(Arc::clone(&connections).watch());
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             next = given.recv() => match next {
                 Some((stream, place)) => {
-                    open.spawn(connections.clone().serve(stream, place));
+                    open.spawn(Arc::clone(&connections).serve(stream, place));
                 }
                 None => break,
             },
