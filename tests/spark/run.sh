@@ -96,10 +96,11 @@ FLAKY
 chmod +x "$work/flaky"
 
 # What the job writes to stderr, spark-submit passes on to stdout as well.
+submitting=()
 submit() {
     "$SPARK_HOME/bin/spark-submit" --master "spark://127.0.0.1:$port" --driver-memory 512m --executor-memory 768m --executor-cores 1 \
         --conf spark.ui.enabled=false --conf spark.speculation=true --conf spark.speculation.multiplier=1.5 \
-        --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 \
+        --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 "${submitting[@]}" \
         loader/spark/build_audience.py --loader "$work/flaky" --store "$work/built" --audience old_users "$@" 2>>"$work/submit.log"
 }
 same() { diff <(cd "$work/expected/old_users/chunks" && ls) <(cd "$work/built/old_users/chunks" && ls) >&2; }
@@ -114,6 +115,36 @@ for step in keys distinct chunk; do [ -d "$work/failed-$step" ] || fail "no $ste
 same || fail "the chunks differ"
 echo "spark: $(python3 -c 'import json, sys; it = json.loads(list(open(sys.argv[1]))[-1]); print(it["keys"], "keys of", it["values"], "values in", it["chunks"], "chunks")' \
     "$work/first.txt"): the bytes of a build, though the first try of every step failed; $(($(date +%s) - began)) s"
+
+# The same rows as a warehouse has them.
+warehouse=(--conf spark.sql.catalogImplementation=hive --conf "spark.sql.warehouse.dir=$work/warehouse"
+    --conf "spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:derby:;databaseName=$work/metastore;create=true"
+    --conf "spark.driver.extraJavaOptions=-Dderby.stream.error.file=$work/derby.log")
+"$SPARK_HOME/bin/spark-submit" --master "spark://127.0.0.1:$port" --driver-memory 512m --executor-memory 768m --conf spark.ui.enabled=false \
+    --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 "${warehouse[@]}" \
+    tests/spark/make_tables.py "$work/table" "$work/parquet" "$work/json" dumps.devices >"$work/first.txt" 2>>"$work/submit.log" ||
+    fail "the tables were not made"
+all=(--column idfa=idfa --column imei=imei --column digest=md5)
+# check WHAT FORMAT FILES... -- COLUMNS... -- as Spark is to read them: FORMAT INPUT
+check() {
+    local what=$1 format=$2 files=()
+    shift 2
+    while [ "$1" != -- ]; do files+=("$1"); shift; done
+    shift
+    local flags=()
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    "$loader" build --store "$work/expected" --audience old_users --quiet --max-shrink 1 --format "$format" "${flags[@]}" "${files[@]}"
+    submit --max-shrink 1 --format "$2" "${flags[@]}" "$3" >"$work/first.txt" || fail "the job failed over $what"
+    [ "$(manifest expected)" = "$(manifest built)" ] ||
+        { diff <(manifest expected) <(manifest built) | cut -c1-300 >&2; fail "the manifests differ over $what"; }
+    same || fail "the chunks differ over $what"
+}
+check Parquet parquet "$work"/parquet/*.parquet -- "${all[@]}" -- parquet "$work/parquet"
+check JSON ndjson "$work"/json/*.json -- "${all[@]}" -- json "$work/json"
+submitting=("${warehouse[@]}")
+check "a table" parquet "$work"/parquet/*.parquet -- "${all[@]}" -- table dumps.devices
+submitting=()
+echo "spark: Parquet, JSON and a table of the catalog with binary digests: the bytes of a build"
 
 # Lines, and a worker that dies with its executor while keys are made distinct: what it held is made again by the other.
 "$loader" build --store "$work/expected" --audience old_users --quiet --max-shrink 1 "$work"/lines/*
