@@ -1,5 +1,5 @@
 # The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
-.PHONY: demo test test-all lint doc bench fuzz golden
+.PHONY: demo test test-all lint doc bench loadtest fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
 demo:
@@ -41,6 +41,10 @@ bench:
 	bash tests/stores/run.sh cargo bench --bench sync
 	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
+
+# rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for half a minute, or any options of the script.
+loadtest:
+	bash loadtest/run.sh $(LOADTEST)
 
 # Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
 fuzz:

@@ -1,0 +1,46 @@
+// A platform's acceptance test: it warms up, sends the agreed rate, then half as much again. Requests are Tencent's and Ocean Engine's
+// in turn, and leave when they are due, whether earlier ones were answered or not.
+//
+//   k6 run -e URL=http://127.0.0.1:8080 -e RATE=1000 -e SECONDS=30 loadtest/k6/acceptance.js
+
+import { ask, openLoop, requestsOf, summaryTrendStats, thresholds, took, tookFromIntendedStart } from './asking.js';
+
+const url = __ENV.URL || 'http://127.0.0.1:8080';
+const rate = Number(__ENV.RATE || 1000);
+const seconds = Number(__ENV.SECONDS || 30);
+const warmUp = Math.max(1, Math.round(seconds / 6));
+const higher = Math.round(rate * 1.5);
+const requests = requestsOf('tencent', 'ocean');
+
+export const options = {
+    scenarios: {
+        warm_up: {
+            executor: 'ramping-arrival-rate',
+            stages: [{ target: rate, duration: `${warmUp}s` }],
+            preAllocatedVUs: openLoop(rate).preAllocatedVUs,
+        },
+        agreed: openLoop(rate, seconds, { startTime: `${warmUp}s`, exec: 'agreed' }),
+        half_as_much_again: openLoop(higher, seconds, { startTime: `${warmUp + seconds}s`, exec: 'halfAsMuchAgain' }),
+    },
+    thresholds: {
+        ...thresholds,
+        'answer_time{scenario:agreed}': ['p(99)<60'],
+        'answer_time{scenario:half_as_much_again}': ['p(99)<60'],
+        from_intended_start: ['p(99)<60'],
+    },
+    summaryTrendStats,
+};
+
+export default function () {
+    took(ask(url, requests).answer);
+}
+
+export function agreed() {
+    took(ask(url, requests).answer);
+    tookFromIntendedStart(rate);
+}
+
+export function halfAsMuchAgain() {
+    took(ask(url, requests).answer);
+    tookFromIntendedStart(higher);
+}

