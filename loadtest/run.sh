@@ -9,7 +9,9 @@
 #   bash loadtest/run.sh PATH_TO_RTAD PATH_TO_LOADER
 #
 # By environment: SECONDS_EACH (5) of each wrk script and CONNECTIONS (64); RATE (1000), the requests a second that
-# acceptance.js agrees on; NEW (1000), the new connections a second of spike.js; SERVER_CORES (1): rtad gets so many, the load the others.
+# acceptance.js agrees on; NEW (1000), the new connections a second of spike.js; SERVER_CORES (1): rtad gets so many, the load the others;
+# IDS (50000), how many members check.lua asks for, and as many strangers;
+# ONLY, such as "tencent restart": not all of check, tencent, ocean, mixed, acceptance, spike and restart.
 # AUDIENCE_SEED=1 serves other devices than those that are asked for: then this must fail.
 set -euo pipefail
 
@@ -18,7 +20,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=1 ;;
         --devices) devices=$2; shift ;;
-        -*) sed -n 's/^#\( \|$\)//p' "$0" >&2; exit 2 ;;
+        -*) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
         *) programs+=("$(realpath "$1")") ;;
     esac
     shift
@@ -39,11 +41,11 @@ if ! command -v wrk >/dev/null; then
     apt-get update -qq && apt-get install -qq -y wrk >/dev/null
 fi
 
-connections=${CONNECTIONS:-64} rate=${RATE:-1000} new=${NEW:-1000} seconds=${SECONDS_EACH:-5}
-acceptance=10 spike=8 restart=16 drain=4s
+seconds=5 rate=1000 new=1000 acceptance=10 spike=8 restart=16 drain=4s
 if [ -n "$quick" ]; then
-    seconds=1 acceptance=2 spike=3 restart=6 drain=2s
+    seconds=1 rate=500 new=500 acceptance=2 spike=3 restart=8 drain=2s
 fi
+connections=${CONNECTIONS:-64} rate=${RATE:-$rate} new=${NEW:-$new} seconds=${SECONDS_EACH:-$seconds}
 
 # What the generators said in full, and the requests, which scripts that are run by hand take as well.
 results=$PWD/target/loadtest
@@ -74,9 +76,9 @@ said() { echo "loadtest: $SECONDS s: $*" >&2; }
 
 said "$devices devices"
 kinds=(idfa imei oaid android_id mac caid gaid openid)
-# 50,000 md5s, and 2,000 of each other kind.
+# Of md5s $IDS, and 2,000 of each other kind.
 ids() {
-    local kind seed=$1 offset=$2 count=50000
+    local kind seed=$1 offset=$2 count=${IDS:-50000}
     [ "$devices" -gt "$count" ] || count=$devices
     "$loader" synth --seed "$seed" --offset "$offset" --count "$count" | sed 's/^/md5 /'
     for kind in "${kinds[@]}"; do
@@ -88,7 +90,8 @@ ids "$seed" 0 >"$work/audience"
 { "$loader" synth --seed "$seed" --count "$devices"; "$python" loadtest/make_requests.py md5 "$work/audience"; } |
     "$loader" build --store "$work/store" --audience old_users --quiet -
 ids 0 0 >"$work/known"
-ids 0 "$devices" >"$work/others"
+# Behind the devices, and behind the members of the other kinds.
+ids 0 $((devices + 2000)) >"$work/others"
 # A stranger in ten thousand is taken for a member, rightly so: those are not asked for.
 "$python" loadtest/make_requests.py md5 "$work/others" |
     xargs -n 20000 -s 1000000 "$loader" query --store "$work/store" --audience old_users |
@@ -139,6 +142,7 @@ ticks() {
 }
 per_request() { awk -v ticks="$1" -v requests="$2" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.1f", ticks * 1e6 / hz / requests }'; }
 table=()
+wanted() { [[ " ${ONLY:-$1} " == *" $1 "* ]]; }
 # row TITLE REQUESTS_PER_SECOND CPU P50 P99 P99.9 ERRORS WRONG
 row() {
     table+=("$(printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |' "$@")")
@@ -148,6 +152,7 @@ row() {
 
 # with_wrk SCRIPT TITLE
 with_wrk() {
+    wanted "$1" || return 0
     local script=loadtest/wrk/$1.lua before after requests per_second p50 p99 p999 errors wrong matched
     said "$2, $connections connections, $seconds s"
     # A second in which each thread has one connection, so that each answer is compared with that of its own question.
@@ -197,6 +202,7 @@ PY
 }
 # with_k6 NAME TITLE OPTION...
 with_k6() {
+    wanted "$1" || return 0
     local name=$1 title=$2 before code=0
     shift 2
     said "$title"
@@ -205,39 +211,46 @@ with_k6() {
     k6_row "$name" "$title" "$code" $(($(ticks "${pid[a]}") - before))
 }
 
+# Both servers are restarted while k6 asks them.
+with_restart() {
+    wanted restart || return 0
+    local title="rolling restart of two, 500/s, k6" one code=0
+    said "$title"
+    serve b "$port_b" "$admin_b"
+    k6 restart -e URLS="$url,http://127.0.0.1:$port_b" -e RATE=500 -e SECONDS="$restart" &
+    pid[k6]=$!
+    # k6 reads the requests first.
+    sleep 2
+    for one in a b; do
+        kill -TERM "${pid[$one]}"
+        wait "${pid[$one]}" || fail "$title: server $one ended with $?"
+        if [ $one = a ]; then serve a "$port_a" "$admin_a"; else serve b "$port_b" "$admin_b"; fi
+        sleep 1
+    done
+    kill -0 "${pid[k6]}" 2>/dev/null || fail "$title: the load was over before the restarts were"
+    wait "${pid[k6]}" || code=$?
+    unset 'pid[k6]'
+    k6_row restart "$title" "$code" ""
+    note=$("$python" - "$results/k6-restart.json" <<'PY' || true
+import json, sys
+metrics = json.load(open(sys.argv[1]))["metrics"]
+print(f"asked again elsewhere in the restart: {metrics.get('refused', {'count': 0})['count']} refused connections,",
+      f"{metrics['broken']['passes']} that ended under a request")
+PY
+    )
+}
+
+note=
 with_wrk check "GET /v1/check, wrk"
 with_wrk tencent "POST Tencent, wrk"
 with_wrk ocean "POST Ocean Engine, wrk"
 with_wrk mixed "GET and POST, mixed and junk ids, wrk"
 with_k6 acceptance "acceptance test, $rate/s and $((rate * 3 / 2))/s, k6" -e RATE="$rate" -e SECONDS="$acceptance"
 with_k6 spike "spike of $new new connections/s, k6" -e NEW="$new" -e SECONDS="$spike"
+with_restart
 
-title="rolling restart of two, 500/s, k6"
-said "$title"
-serve b "$port_b" "$admin_b"
-k6 restart -e URLS="$url,http://127.0.0.1:$port_b" -e RATE=500 -e SECONDS="$restart" &
-pid[k6]=$!
-# k6 reads the requests first.
-sleep 2
-for one in a b; do
-    kill -TERM "${pid[$one]}"
-    wait "${pid[$one]}" || fail "$title: server $one ended with $?"
-    if [ $one = a ]; then serve a "$port_a" "$admin_a"; else serve b "$port_b" "$admin_b"; fi
-done
-kill -0 "${pid[k6]}" 2>/dev/null || fail "$title: the load was over before the restarts were"
-code=0
-wait "${pid[k6]}" || code=$?
-unset 'pid[k6]'
-k6_row restart "$title" "$code" ""
-note=$("$python" - "$results/k6-restart.json" <<'PY' || true
-import json, sys
-metrics = json.load(open(sys.argv[1]))["metrics"]
-print(f"asked again elsewhere in the restart: {metrics.get('refused', {'count': 0})['count']} refused connections,",
-      f"{metrics['broken']['passes']} that ended under a request")
-PY
-)
-
-for one in a b; do
+[ ${#table[@]} -gt 0 ] || fail "nothing was run: see ONLY"
+for one in a ${pid[b]:+b}; do
     kill -0 "${pid[$one]}" 2>/dev/null || fail "server $one has died"
     if grep -q panicked "$results/rtad-$one.log"; then fail "server $one has panicked"; fi
 done

@@ -32,15 +32,15 @@ export const options = {
 };
 
 export default function () {
-    took(ask(url, requests).answer);
+    took(ask(url, requests));
 }
 
 export function agreed() {
-    took(ask(url, requests).answer);
+    took(ask(url, requests));
     tookFromIntendedStart(rate);
 }
 
 export function halfAsMuchAgain() {
-    took(ask(url, requests).answer);
+    took(ask(url, requests));
     tookFromIntendedStart(higher);
 }

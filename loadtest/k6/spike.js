@@ -26,10 +26,10 @@ export const options = {
 };
 
 export default function () {
-    took(ask(url, requests).answer);
+    took(ask(url, requests));
 }
 
 // k6's option noConnectionReuse does the same, but for all scenarios.
 export function newConnection() {
-    took(ask(url, requests, { Connection: 'close' }).answer);
+    took(ask(url, requests, { Connection: 'close' }));
 }

@@ -5,9 +5,9 @@
 -- `{"member":true}` all connections of a thread wait at once, so a single wrong one can hide behind another: with as many
 -- threads as connections (wrk -t8 -c8) no more than one waits, and none can.
 --
--- The folder of the requests is $REQUESTS, or target/loadtest/requests. SHARE=8 gives each of 8 threads an eighth of them, for a quick
--- start. CHECK=0 leaves answers unread, but for wrk's own look at
--- the status: for the highest rate, where wrk itself would be what is slow.
+-- The folder of the requests is $REQUESTS, or target/loadtest/requests. CHECK=0 leaves answers unread, but for wrk's own look at the
+-- status: for the highest rate, where wrk would be what is slow. SHARE=8 gives each of 8 threads an eighth of the requests, for a
+-- quick start.
 
 local threads = {}
 
