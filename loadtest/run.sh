@@ -8,10 +8,10 @@
 #   bash loadtest/run.sh --devices 100000000
 #   bash loadtest/run.sh PATH_TO_RTAD PATH_TO_LOADER
 #
-# By environment: SECONDS_EACH (5) of each wrk script and CONNECTIONS (64); RATE (1000), the requests a second that
-# acceptance.js agrees on; NEW (1000), the new connections a second of spike.js; SERVER_CORES (1): rtad gets so many, the load the others;
-# IDS (50000), how many members check.lua asks for, and as many strangers;
-# ONLY, such as "tencent restart": not all of check, tencent, ocean, mixed, acceptance, spike and restart.
+# By environment: SECONDS_EACH (5) of each wrk script, CONNECTIONS (64) of it, and IDS (50000), how many members check.lua asks for, and as
+# many strangers; RATE (1000), the requests a second that acceptance.js agrees on; NEW (1000) and AT_ONCE (50), the new
+# connections of spike.js, a second and in one moment; SERVER_CORES (1): rtad gets so many, the load the others; ONLY, such as
+# "tencent restart": not all of check, tencent, ocean, mixed, acceptance, spike and restart. With --quick rates are lower.
 # AUDIENCE_SEED=1 serves other devices than those that are asked for: then this must fail.
 set -euo pipefail
 
@@ -41,9 +41,9 @@ if ! command -v wrk >/dev/null; then
     apt-get update -qq && apt-get install -qq -y wrk >/dev/null
 fi
 
-seconds=5 rate=1000 new=1000 acceptance=10 spike=8 restart=16 drain=4s
+seconds=5 rate=1000 new=1000 at_once=50 acceptance=10 spike=8 restart=16 drain=4s
 if [ -n "$quick" ]; then
-    seconds=1 rate=500 new=500 acceptance=2 spike=3 restart=8 drain=2s
+    seconds=1 rate=500 new=300 at_once=20 acceptance=2 spike=3 restart=8 drain=2s
 fi
 connections=${CONNECTIONS:-64} rate=${RATE:-$rate} new=${NEW:-$new} seconds=${SECONDS_EACH:-$seconds}
 
@@ -139,6 +139,17 @@ ticks() {
     # shellcheck disable=SC2086
     set -- ${stat##*) }
     echo $((${12} + ${13}))
+}
+# Ticks that all cores were busy, and those of them that were ours: of what has ended, and of the servers.
+busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 + $9 }' /proc/stat; }
+ours() {
+    local stat sum one
+    stat=$(<"/proc/$$/stat")
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    sum=$((${12} + ${13} + ${14} + ${15}))
+    for one in "${pid[@]}"; do sum=$((sum + $(ticks "$one"))); done
+    echo "$sum"
 }
 per_request() { awk -v ticks="$1" -v requests="$2" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.1f", ticks * 1e6 / hz / requests }'; }
 table=()
@@ -241,13 +252,17 @@ PY
 }
 
 note=
+began=$SECONDS busy_before=$(busy) ours_before=$(ours)
 with_wrk check "GET /v1/check, wrk"
 with_wrk tencent "POST Tencent, wrk"
 with_wrk ocean "POST Ocean Engine, wrk"
 with_wrk mixed "GET and POST, mixed and junk ids, wrk"
 with_k6 acceptance "acceptance test, $rate/s and $((rate * 3 / 2))/s, k6" -e RATE="$rate" -e SECONDS="$acceptance"
-with_k6 spike "spike of $new new connections/s, k6" -e NEW="$new" -e SECONDS="$spike"
+with_k6 spike "spike of $new new connections/s, k6" -e NEW="$new" -e AT_ONCE="${AT_ONCE:-$at_once}" -e SECONDS="$spike"
 with_restart
+
+others=$(awk -v ticks=$(($(busy) - busy_before - $(ours) + ours_before)) -v seconds=$((SECONDS - began)) -v hz="$(getconf CLK_TCK)" \
+    'BEGIN { printf "%.1f", ticks / hz / (seconds ? seconds : 1) }')
 
 [ ${#table[@]} -gt 0 ] || fail "nothing was run: see ONLY"
 for one in a ${pid[b]:+b}; do
@@ -259,5 +274,6 @@ printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |\n' scenario reques
 echo '|---|---|---|---|---|---|---|---|'
 printf '%s\n' "${table[@]}"
 [ -z "$note" ] || printf '\n%s\n' "$note"
+[ "$others" = 0.0 ] || printf '\nother work took %s of %s cores meanwhile, and with them some of what was measured\n' "$others" "${#cores[@]}"
 [ "$failed" = 0 ] || echo "FAILED: see above, and $results" >&2
 exit "$failed"
