@@ -42,7 +42,7 @@ bench:
 	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
 
-# rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for half a minute, or any options of the script.
+# rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for some forty seconds, or any options of the script.
 loadtest:
 	bash loadtest/run.sh $(LOADTEST)
 

