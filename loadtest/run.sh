@@ -132,10 +132,10 @@ export REQUESTS=$results/requests
 
 failed=0
 fail() { echo "loadtest: $*" >&2; failed=1; }
-# User and system time of a process, in clock ticks.
+# User and system time of a process, in clock ticks; 0 if it is not there any more.
 ticks() {
     local stat
-    stat=$(<"/proc/$1/stat")
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || { echo 0; return; }
     # shellcheck disable=SC2086
     set -- ${stat##*) }
     echo $((${12} + ${13}))
@@ -151,7 +151,7 @@ ours() {
     for one in "${pid[@]}"; do sum=$((sum + $(ticks "$one"))); done
     echo "$sum"
 }
-per_request() { awk -v ticks="$1" -v requests="$2" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.1f", ticks * 1e6 / hz / requests }'; }
+per_request() { awk -v ticks="$1" -v requests="$2" -v hz="$(getconf CLK_TCK)" 'BEGIN { if (ticks < 0) print "-"; else printf "%.1f", ticks * 1e6 / hz / requests }'; }
 table=()
 wanted() { [[ " ${ONLY:-$1} " == *" $1 "* ]]; }
 # row TITLE REQUESTS_PER_SECOND CPU P50 P99 P99.9 ERRORS WRONG
