@@ -1,0 +1,33 @@
+//! A route that does nothing: what any service on axum costs before it does anything of its own.
+
+use std::hint::black_box;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use axum::routing::get;
+
+/// Answers a GET of the route, and a POST once its body is read.
+pub(crate) async fn serve(route: &str, content_type: Option<&str>, length: usize) -> crate::Outcome {
+    let content_type = content_type.map(HeaderValue::from_str).transpose()?;
+    // Copied by no request: they are there as long as the process is.
+    let body: &'static [u8] = Vec::leak(vec![b'x'; length]);
+    let answer = move || {
+        let mut response = Response::new(Body::from(body));
+        if let Some(content_type) = &content_type {
+            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
+        }
+        response
+    };
+    let constant = {
+        let answer = answer.clone();
+        async move || answer()
+    };
+    let reading = async move |body: Bytes| {
+        black_box(body);
+        answer()
+    };
+    crate::serve(Router::new().route(route, get(constant).post(reading))).await
+}

@@ -1,0 +1,50 @@
+//! A classic Bloom filter of md5 ids in one bitmap, numbered as Redis numbers bits: the highest of the first byte is bit 0.
+
+/// One false positive in so many strangers, as rtad's default.
+const FPR: f64 = 1e-4;
+
+/// The size of a filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bloom {
+    bits: u64,
+    hashes: u64,
+}
+
+impl Bloom {
+    /// ln(1/p) / ln(2)² bits an id and ln(2) times as many hashes: the smallest for the rate.
+    pub(crate) fn of(ids: u64) -> Self {
+        let bits_per_id = -FPR.ln() / std::f64::consts::LN_2.powi(2);
+        let hashes = (bits_per_id * std::f64::consts::LN_2).round() as u64;
+        Self { bits: (ids as f64 * bits_per_id).ceil() as u64, hashes }
+    }
+
+    pub(crate) fn size_bytes(self) -> usize {
+        self.bits.div_ceil(8) as usize
+    }
+
+    /// The bits of an md5, by double hashing from its halves; none if it is no md5.
+    pub(crate) fn places(self, id: &str) -> Option<impl Iterator<Item = u64>> {
+        let digest = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok())??;
+        let (first, step) = ((digest >> 64) as u64, digest as u64 | 1);
+        Some((0..self.hashes).map(move |index| first.wrapping_add(index.wrapping_mul(step)) % self.bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_sized_by_the_formula() {
+        let bloom = Bloom::of(1_000_000);
+        assert_eq!((bloom.bits, bloom.hashes, bloom.size_bytes()), (19_170_117, 13, 2_396_265));
+    }
+
+    #[test]
+    fn places_are_those_of_the_md5_alone() {
+        let bloom = Bloom { bits: 1000, hashes: 3 };
+        let places = bloom.places("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
+        assert_eq!(places, Some(vec![7, 18, 29]));
+        assert!(bloom.places("7").is_none());
+    }
+}
