@@ -1,0 +1,189 @@
+"""Measures rtad and what it is compared with, in turn, and writes the table and the chart; see run.sh.
+
+    main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE_FILE CHART_FILE
+
+Each server answers on one core, alone: the others of a round are not yet or no longer there, and Redis idles unless it is asked.
+wrk asks from another core. The figure is the CPU time that the kernel charges to the server, and to the Redis behind it, for each
+request that wrk had answered: a rate also says how fast the client is, and more of what else the machine does.
+"""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+
+import asking
+import report
+import servers
+from asking import Asked
+from report import Figure, Row
+from servers import Running
+
+CONNECTIONS = 64
+LUA = pathlib.Path(__file__).with_name("requests.lua")
+
+
+@dataclasses.dataclass
+class Lane:
+    """One row: a kind of request to a server, and whether its answers tell anything."""
+
+    row: Row
+    asked: Asked
+    checked: bool = True
+    figures: list[Figure] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Server:
+    """How to start it, and what it is asked while it runs."""
+
+    start: Callable[[], contextlib.AbstractContextManager[Running]]
+    lanes: list[Lane]
+
+
+def round_of(running: Running, asked: Asked, seconds: int) -> Figure:
+    command = ["taskset", "-c", servers.CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(LUA)]
+    command += [f"http://{running.address}", "--", str(asked.file)]
+    before = running.cpu_seconds()
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    after = running.cpu_seconds()
+    answered, microseconds, failed = map(int, re.search(r"answered (\d+) in (\d+) us, failed (\d+)", said).groups())
+    if failed or not answered or "Non-2xx" in said:
+        raise SystemExit(f"{command}: {said}")
+    return figure(before, after, answered, answered / microseconds * 1e6)
+
+
+def figure(before: list[float], after: list[float], answered: int, rate: float) -> Figure:
+    return Figure(*((late - early) * 1e6 / answered for early, late in zip(before, after, strict=True)), rate)
+
+
+def median(figures: list[Figure]) -> Figure:
+    """The round in the middle by its CPU time, with the rate in the middle of all."""
+    middle = sorted(figures, key=lambda figure: figure.total)[len(figures) // 2]
+    return dataclasses.replace(middle, rate=statistics.median(figure.rate for figure in figures))
+
+
+def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: servers.Redis, ids: int, kinds: dict) -> list[Server]:
+    """In the order of the table. How long answers are, and of what type, is asked of rtad."""
+    with servers.rtad(rtad, store, work) as running:
+        answers = {name: asked.ask(running.address, 0) for name, asked in kinds.items() if name != "one-path"}
+    answers["one-path"] = answers["get"]
+
+    def constant(command: str, kind: str, *more: str) -> Callable:
+        content_type, body = answers[kind]
+        arguments = [command, "--length", str(len(body)), *more]
+        if content_type:
+            arguments += ["--content-type", content_type]
+        return lambda: servers.peer(peers, *arguments)
+
+    def bare(kind: str, route: str, name: str, ids: int = 1) -> Server:
+        row = Row("floor", f"bare-{kind}", name, None, ids)
+        return Server(constant("axum", kind, "--route", route), [Lane(row, kinds[kind], checked=False)])
+
+    def blind(key: str, name: str) -> Lane:
+        return Lane(Row("floor", key, name, "bare-one-path"), kinds["get"], checked=False)
+
+    def behind(command: str, name: str, *more: str) -> Server:
+        start = lambda: servers.peer(peers, command, "--redis", str(redis.port), *more, redis_pid=redis.pid)  # noqa: E731
+        return Server(start, [Lane(Row("instead", command, name, "bare-one-path"), kinds["get"])])
+
+    def ours(kind: str, name: str, floor: str, ids: int = 1) -> Lane:
+        return Lane(Row("rtad", kind, name, floor, ids), kinds[kind])
+
+    batch, route = f"/v1/check/{asking.AUDIENCE}", "/v1/check/{audience}/{id}"
+    of = f"of {asking.BATCH}"
+    return [
+        Server(constant("epoll", "get"), [blind("epoll", "bare epoll loop")]),
+        Server(lambda: servers.nginx(work), [blind("nginx", "nginx `return 200`")]),
+        bare("one-path", "/bare", "bare axum, GET of one path"),
+        bare("get", route, f"bare axum, GET `{route}`"),
+        bare("tencent", "/rta/tencent", "bare axum, POST as long as Tencent's"),
+        bare("ocean", "/rta/ocean", "bare axum, POST as long as Ocean's"),
+        bare("binary", batch, f"bare axum, POST as long as a binary batch {of}", asking.BATCH),
+        bare("json", batch, f"bare axum, POST as long as a JSON batch {of}", asking.BATCH),
+        Server(
+            lambda: servers.rtad(rtad, store, work),
+            [
+                ours("get", "rtad `GET /v1/check`", "bare-one-path"),
+                ours("tencent", "rtad POST Tencent, 3 ids", "bare-tencent"),
+                ours("ocean", "rtad POST Ocean, 3 ids, one raw", "bare-ocean"),
+                ours("binary", f"rtad binary batch {of}", "bare-binary", asking.BATCH),
+                ours("json", f"rtad JSON batch {of}", "bare-json", asking.BATCH),
+            ],
+        ),
+        behind("axum-redis-exists", "axum + Redis `EXISTS`"),
+        behind("axum-redis-bloom", "axum + Redis Bloom, 13 `GETBIT` in a pipeline", "--ids", str(ids)),
+    ]
+
+
+def alone(redis: servers.Redis, seconds: int, lanes: list[tuple[Row, int, list[Figure]]]) -> None:
+    """redis-benchmark takes no time but a count: of about as many commands as the seconds allow."""
+    for row, pipeline, figures in lanes:
+        count = seconds * (100_000 if pipeline == 1 else 1_000_000)
+        before = servers.cpu_seconds_of(redis.pid)
+        rate = redis.benchmark(count, pipeline)
+        after = servers.cpu_seconds_of(redis.pid)
+        figures.append(figure([0.0, 0.0, *before], [0.0, 0.0, *after], count, rate))
+
+
+def machine() -> str:
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    version = {
+        "nginx": subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr,
+        "Redis": subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout,
+        "wrk": subprocess.run(["wrk", "-v"], capture_output=True, text=True).stdout,
+    }
+    named = ", ".join(f"{name} {re.search(r'[0-9]+[.][0-9]+[.]?[0-9]*', said)[0]}" for name, said in version.items())
+    return f"{model[1] if model else platform.machine()}, Linux {platform.release().split('-')[0]}, {named}"
+
+
+def main() -> None:
+    rtad, loader, peers, store, work, *numbers, table, chart = sys.argv[1:]
+    devices, ids, rounds, seconds = map(int, numbers)
+    work = pathlib.Path(work)
+    command = [loader, "list", "--store", store, "--audience", asking.AUDIENCE, "--json"]
+    listed = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    keys = next(made["keys"] for made in listed["audiences"][0]["generations"] if made["live"])
+    if keys != devices:
+        raise SystemExit(f"{store} has {keys} devices, not {devices}: give another STORE")
+    # So that servers are stopped then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kinds = asking.every_kind(asking.Pool(loader, devices, ids), work)
+    with servers.redis() as redis:
+        print(f"{ids} ids into Redis", file=sys.stderr)
+        redis.hold(loader, peers, ids)
+        measured = every_server(rtad, peers, store, work, redis, ids, kinds)
+        by_benchmark = [
+            (Row("instead", "benchmark", "Redis alone, `redis-benchmark` `EXISTS`"), 1, []),
+            (Row("instead", "benchmark-16", "Redis alone, the same pipelined by 16"), 16, []),
+        ]
+        for number in range(rounds):
+            for server in measured:
+                with server.start() as running:
+                    for lane in server.lanes:
+                        if lane.checked and number == 0:
+                            lane.asked.check(running.address)
+                        lane.figures.append(round_of(running, lane.asked, seconds))
+                        print(f"round {number + 1} of {rounds}: {lane.row.name}: {lane.figures[-1]}", file=sys.stderr)
+            alone(redis, seconds, by_benchmark)
+    found = {lane.row: median(lane.figures) for server in measured for lane in server.lanes}
+    found |= {row: median(figures) for row, _, figures in by_benchmark}
+    about = (
+        f"{machine()}; {devices:,} devices in rtad, {ids:,} in Redis; {CONNECTIONS} kept connections; "
+        f"medians of {rounds} alternating rounds of {seconds} s."
+    )
+    text = report.table(found, about)
+    print(text)
+    report.replace(pathlib.Path(table), text)
+    pathlib.Path(chart).write_text(report.chart(found, about))
+
+
+if __name__ == "__main__":
+    main()

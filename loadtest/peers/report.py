@@ -1,0 +1,153 @@
+"""The table between its marks in docs/performance.md, and the chart beside it."""
+
+import dataclasses
+import html
+import pathlib
+
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
+GROUPS = {"floor": "The floor", "rtad": "rtad", "instead": "What is used instead"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What was measured: its group, a short key, its name, the key of the bare route to compare with, ids in a request."""
+
+    group: str
+    key: str
+    name: str
+    floor: str | None = None
+    ids: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """CPU time in microseconds per request, of the server and of the Redis behind it; requests per second."""
+
+    user: float
+    system: float
+    redis_user: float
+    redis_system: float
+    rate: float
+
+    @property
+    def total(self) -> float:
+        return self.user + self.system + self.redis_user + self.redis_system
+
+    def __str__(self) -> str:
+        return f"{self.total:.2f} us, {self.rate:,.0f}/s"
+
+
+Found = dict[Row, Figure]
+
+
+def by_key(found: Found) -> dict[str, Figure]:
+    return {row.key: figure for row, figure in found.items()}
+
+
+def table(found: Found, about: str) -> str:
+    lines = [
+        f"{about[0].upper()}{about[1:]}",
+        "",
+        "| one core | CPU µs a request | user + system | of it Redis | requests a second | core busy | to bare axum |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    keys = by_key(found)
+    for group, title in GROUPS.items():
+        lines.append(f"| **{title}** | | | | | | |")
+        for row, figure in found.items():
+            if row.group == group:
+                lines.append(line(row, figure, keys))
+    return "\n".join([*lines, "", *bounds(keys)])
+
+
+def line(row: Row, figure: Figure, keys: dict[str, Figure]) -> str:
+    each = f" ({figure.total / row.ids:.3f} an id)" if row.ids > 1 else ""
+    redis = figure.redis_user + figure.redis_system
+    cells = [
+        row.name,
+        f"{figure.total:.2f}{each}",
+        f"{figure.user + figure.redis_user:.2f} + {figure.system + figure.redis_system:.2f}",
+        f"{redis:.2f}" if redis else "",
+        f"{figure.rate:,.0f}",
+        f"{figure.total * figure.rate / 1e4:.0f} %",
+        f"{figure.total / keys[row.floor].total:.2f}" if row.floor else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def bounds(keys: dict[str, Figure]) -> list[str]:
+    get, tencent = keys["get"].total, keys["tencent"].total
+    checks = [
+        ("`GET /v1/check` to bare axum with one path", get / keys["bare-one-path"].total, 1.10),
+        ("`GET /v1/check` to bare axum with the same route", get / keys["bare-get"].total, 1.10),
+        ("`GET /v1/check` to nginx", get / keys["nginx"].total, 1.00),
+        ("Tencent to bare axum that reads the same body", tencent / keys["bare-tencent"].total, 1.25),
+    ]
+    lines = ["| bound | at most | measured | |", "|---|---|---|---|"]
+    for name, measured, most in checks:
+        lines.append(f"| {name} | {most:.2f} | {measured:.2f} | {'holds' if round(measured, 2) <= most else 'does not hold'} |")
+    return lines
+
+
+def replace(file: pathlib.Path, text: str) -> None:
+    before, _, rest = file.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{file} has no {BEGIN} with {END} after it")
+    file.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+# Its own background, as a page that shows it may be light or dark whatever the system's setting says.
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.title { font-weight: 600 } .small { font-size: 11px; fill: #59636e }
+.back { fill: #ffffff } .line { stroke: #d1d9e0 }
+.user { fill: #0969da } .system { fill: #80b3f0 } .redis-user { fill: #bc4c00 } .redis-system { fill: #f0a875 }
+@media (prefers-color-scheme: dark) {
+text { fill: #f0f6fc } .small { fill: #9198a1 }
+.back { fill: #0d1117 } .line { stroke: #3d444d }
+.user { fill: #58a6ff } .system { fill: #1f4f8f } .redis-user { fill: #f0883e } .redis-system { fill: #8a4513 }
+}
+"""
+PARTS = {"user": "user", "system": "system", "redis_user": "Redis, user", "redis_system": "Redis, system"}
+WIDTH, LEFT, RIGHT, BAR, STEP = 920, 330, 60, 16, 24
+
+
+def chart(found: Found, about: str) -> str:
+    """Without batches: beside them the others would be too short to compare."""
+    found = {row: figure for row, figure in found.items() if row.ids == 1}
+    scale = (WIDTH - LEFT - RIGHT) / max(figure.total for figure in found.values())
+    shapes, y = [], 46
+    text = lambda x, y, words, more="": shapes.append(f'<text x="{x:.1f}" y="{y}" {more}>{html.escape(words)}</text>')  # noqa: E731
+    text(16, 26, "CPU time per request, µs", 'class="title"')
+    x = LEFT
+    for part, name in PARTS.items():
+        shapes.append(f'<rect class="{part.replace("_", "-")}" x="{x}" y="16" width="12" height="12"/>')
+        text(x + 18, 27, name, 'class="small"')
+        x += 100
+    for group, title in GROUPS.items():
+        y += 12
+        text(16, y + 13, title, 'class="title"')
+        y += STEP
+        for row, figure in found.items():
+            if row.group != group:
+                continue
+            text(LEFT - 10, y + 13, row.name.replace("`", ""), 'text-anchor="end"')
+            x = float(LEFT)
+            for part in PARTS:
+                width = getattr(figure, part) * scale
+                if width:
+                    at = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}"'
+                    shapes.append(f'<rect class="{part.replace("_", "-")}" {at}/>')
+                x += width
+            text(x + 8, y + 13, f"{figure.total:.1f}")
+            y += STEP
+    shapes.append(f'<line class="line" x1="{LEFT}" y1="44" x2="{LEFT}" y2="{y}"/>')
+    words = about.split("; ")
+    text(16, y + 24, "; ".join(words[:1]), 'class="small"')
+    text(16, y + 40, "; ".join(words[1:]), 'class="small"')
+    height = y + 54
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
+    title = "<title>CPU time per request of rtad and of what it is compared with</title>"
+    back = '<rect class="back" width="100%" height="100%"/>'
+    return "\n".join([head, title, f"<style>{STYLE}</style>", back, *shapes, "</svg>", ""])

@@ -1,0 +1,197 @@
+"""Servers under measurement: started on a free port, pinned to one core, accounted for by the kernel, and killed."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+# What answers has the first core for itself, what asks the last one: on machines with hyper-threads those are no siblings.
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, CLIENT_CORE = str(CORES[0]), str(CORES[-1])
+PATIENCE_SECONDS = 600
+# Keys for redis-benchmark, which asks for numbers of twelve digits.
+NUMBERS = 1_000_000
+
+CONFIG = """
+[server]
+listen = "127.0.0.1:0"
+admin_listen = "127.0.0.1:0"
+workers = 1
+[store]
+url = "{store}"
+max_snapshot_size = "64GiB"
+[[audience]]
+name = "old_users"
+required = true
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = {{ new = "new-users" }}
+bid_cache = "1h"
+no_bid_cache = "24h"
+[[platform]]
+kind = "ocean"
+name = "ocean"
+path = "/rta/ocean"
+strategies = {{ 10003 = "new-users" }}
+bid_cache = "1h"
+no_bid_cache = "24h"
+"""
+
+# One process: what a master process does has no part in a request. Connections are not closed after their thousandth request.
+NGINX = """
+daemon off;
+master_process off;
+pid {work}/nginx.pid;
+error_log stderr;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    server_tokens off;
+    client_body_temp_path {work}/body;
+    proxy_temp_path {work}/proxy;
+    fastcgi_temp_path {work}/fastcgi;
+    uwsgi_temp_path {work}/uwsgi;
+    scgi_temp_path {work}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ default_type application/json; return 200 '{{"member":true}}'; }}
+    }}
+}}
+"""
+
+
+@dataclasses.dataclass
+class Running:
+    """A server that answers, and the Redis behind it if there is one."""
+
+    address: str
+    pid: int
+    redis_pid: int | None = None
+
+    def cpu_seconds(self) -> list[float]:
+        """User and system time of the server so far, all its threads, and of its Redis."""
+        redis = [0.0, 0.0] if self.redis_pid is None else cpu_seconds_of(self.redis_pid)
+        return cpu_seconds_of(self.pid) + redis
+
+
+def cpu_seconds_of(pid: int) -> list[float]:
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13]]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def pinned(command: list[str], **more) -> Iterator[subprocess.Popen]:
+    """A process on the server's core; killed at the end with its children, as nothing that it would still do is of use."""
+    process = subprocess.Popen(["taskset", "-c", SERVER_CORE, *command], start_new_session=True, **more)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def until(process: subprocess.Popen, what: str, there) -> object:
+    """What `there` returns once it is something."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        if found := there():
+            return found
+        time.sleep(0.02)
+    raise SystemExit(f"{what} did not start: {process.args}")
+
+
+def accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def rtad(program: str, store: str, work: pathlib.Path) -> Iterator[Running]:
+    config, log = work / "rtad.toml", work / "rtad.log"
+    config.write_text(CONFIG.format(store=store))
+    with log.open("w") as to, pinned([program, "serve", "--config", str(config)], stdout=to, stderr=to) as process:
+        # The decision port opens once the snapshot is there.
+        found = until(process, f"rtad, see {log},", lambda: re.search(r'"decision_address":"([^"]+)"', log.read_text()))
+        yield Running(found[1], process.pid)
+
+
+@contextlib.contextmanager
+def nginx(work: pathlib.Path) -> Iterator[Running]:
+    config, port = work / "nginx.conf", free_port()
+    config.write_text(NGINX.format(work=work, port=port))
+    with pinned(["nginx", "-e", "stderr", "-p", str(work), "-c", str(config)]) as process:
+        until(process, "nginx", lambda: accepts(port))
+        yield Running(f"127.0.0.1:{port}", process.pid)
+
+
+@contextlib.contextmanager
+def peer(program: str, *arguments: str, redis_pid: int | None = None) -> Iterator[Running]:
+    """One of the servers of src/."""
+    with pinned([program, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        address = process.stdout.readline().strip()
+        if not address:
+            raise SystemExit(f"did not start: {process.args}")
+        yield Running(address, process.pid, redis_pid)
+
+
+class Redis:
+    """Redis on the same core as what asks it, so that a rate is that of one core. Without a disk."""
+
+    def __init__(self, pid: int, port: int):
+        self.pid, self.port = pid, port
+
+    def ask(self, *words: str, **more) -> str:
+        command = ["redis-cli", "-p", str(self.port), *words]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
+
+    def hold(self, loader: str, peers: str, ids: int) -> None:
+        """The first of the devices, as keys and as the bits of a Bloom filter; and a million numbers for redis-benchmark."""
+        command = f"{loader} synth --count {ids} | {peers} set-commands | redis-cli -p {self.port} --pipe"
+        sent = subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.PIPE, text=True).stdout
+        assert f"errors: 0, replies: {ids}" in sent, sent
+        command = f"{loader} synth --count {ids} | {peers} bitmap --ids {ids} | redis-cli -p {self.port} -x SET bloom"
+        subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.DEVNULL)
+        self.ask("EVAL", f"for i = 0, {NUMBERS - 1} do redis.call('SET', string.format('%012d', i), 1) end", "0")
+        assert int(self.ask("DBSIZE")) == ids + NUMBERS + 1
+        # A table that still moves to a larger one makes look-ups dearer than they are.
+        while "rehashing target" in self.ask("DEBUG", "HTSTATS", "0"):
+            self.benchmark(1_000_000, 64)
+
+    def benchmark(self, count: int, pipeline: int) -> float:
+        """Asks for random numbers of which half are there; returns commands per second."""
+        command = ["taskset", "-c", CLIENT_CORE, "redis-benchmark", "-p", str(self.port), "-c", "64", "-n", str(count)]
+        command += ["-P", str(pipeline), "-r", str(2 * NUMBERS), "--csv", "EXISTS", "__rand_int__"]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return float(said.splitlines()[-1].split(",")[1].strip('"'))
+
+
+
+
+@contextlib.contextmanager
+def redis() -> Iterator[Redis]:
+    port = free_port()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    with pinned([*command, "--enable-debug-command", "local"], stdout=subprocess.DEVNULL) as process:
+        until(process, "Redis", lambda: accepts(port))
+        yield Redis(process.pid, port)
