@@ -41,6 +41,7 @@ bench:
 	bash tests/stores/run.sh cargo bench --bench sync
 	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
+	bash loadtest/peers/run.sh
 
 # rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for some forty seconds, or any options of the script.
 loadtest:
