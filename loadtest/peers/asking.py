@@ -36,8 +36,9 @@ class Asked:
     truth: list[list[bool]]
     read: Callable[[bytes], list[bool]]
     file: pathlib.Path | None = None
+    number: int = 0
 
-    def write(self, file: pathlib.Path) -> "Asked":
+    def write(self, file: pathlib.Path, number: int) -> "Asked":
         with file.open("wb") as to:
             for path, body in zip(self.paths, self.bodies, strict=True):
                 head = f"{self.method} {path} HTTP/1.1\r\nHost: rtad\r\n"
@@ -45,7 +46,7 @@ class Asked:
                     head += f"Content-Type: {self.content_type}\r\nContent-Length: {len(body)}\r\n"
                 request = head.encode() + b"\r\n" + body
                 to.write(b"%d\n" % len(request) + request)
-        self.file = file
+        self.file, self.number = file, number
         return self
 
     def ask(self, address: str, index: int) -> tuple[str | None, bytes]:
@@ -147,9 +148,9 @@ def batches(pool: Pool, content_type: str, encode: Callable[[list[str]], bytes],
 
 def every_kind(pool: Pool, work: pathlib.Path) -> dict[str, Asked]:
     kinds = {
-        "get": gets(pool, f"/v1/check/{AUDIENCE}/"),
-        # As many bytes, for a route without parts that vary.
+        # As many bytes as the next, for a route without parts that vary.
         "one-path": gets(pool, f"/bare?a={AUDIENCE}&d="),
+        "get": gets(pool, f"/v1/check/{AUDIENCE}/"),
         "tencent": platform(pool, "/rta/tencent", tencent, tencent_refuses),
         "ocean": platform(pool, "/rta/ocean", ocean, ocean_refuses),
         "binary": batches(
@@ -165,4 +166,6 @@ def every_kind(pool: Pool, work: pathlib.Path) -> dict[str, Asked]:
             lambda body: json.loads(body)["members"],
         ),
     }
-    return {name: asked.write(work / f"{name}.requests") for name, asked in kinds.items()}
+    return {
+        name: asked.write(work / f"{name}.requests", number) for number, (name, asked) in enumerate(kinds.items())
+    }

@@ -2,9 +2,9 @@
 
     main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE_FILE CHART_FILE
 
-Each server answers on one core, alone: the others of a round are not yet or no longer there, and Redis idles unless it is asked.
-wrk asks from another core. The figure is the CPU time that the kernel charges to the server, and to the Redis behind it, for each
-request that wrk had answered: a rate also says how fast the client is, and more of what else the machine does.
+All that answers is on one core, and one server is asked at a time: the others wait. wrk asks from another core. The figure is the CPU
+time that the kernel charges to the server, and to the Redis behind it, for each request that wrk had answered: a rate also says how
+fast the client is, and more of what else the machine does.
 """
 
 import contextlib
@@ -65,9 +65,8 @@ def figure(before: list[float], after: list[float], answered: int, rate: float) 
 
 
 def median(figures: list[Figure]) -> Figure:
-    """The round in the middle by its CPU time, with the rate in the middle of all."""
-    middle = sorted(figures, key=lambda figure: figure.total)[len(figures) // 2]
-    return dataclasses.replace(middle, rate=statistics.median(figure.rate for figure in figures))
+    """The round in the middle by its CPU time; its rate, too, so that the two say how busy the core was."""
+    return sorted(figures, key=lambda figure: figure.total)[(len(figures) - 1) // 2]
 
 
 def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: servers.Redis, ids: int, kinds: dict) -> list[Server]:
@@ -123,6 +122,24 @@ def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: s
     ]
 
 
+def one_round(measured: list[Server], number: int, seconds: int) -> float:
+    """Asks each server once; returns how busy other work keeps the machine."""
+    with contextlib.ExitStack() as started:
+        turns = []
+        for server in measured:
+            running = started.enter_context(server.start())
+            turns += [(running, lane) for lane in server.lanes]
+        others = servers.busy_share()
+        # Those that are sent the same come one after the other, and every second round backwards: a machine's pace drifts.
+        turns.sort(key=lambda turn: turn[1].asked.number)
+        for running, lane in turns if number % 2 == 0 else reversed(turns):
+            if lane.checked and number == 0:
+                lane.asked.check(running.address)
+            lane.figures.append(round_of(running, lane.asked, seconds))
+            print(f"round {number + 1}: {lane.row.name}: {lane.figures[-1]}", file=sys.stderr)
+    return others
+
+
 def alone(redis: servers.Redis, seconds: int, lanes: list[tuple[Row, int, list[Figure]]]) -> None:
     """redis-benchmark takes no time but a count: of about as many commands as the seconds allow."""
     for row, pipeline, figures in lanes:
@@ -164,20 +181,16 @@ def main() -> None:
             (Row("instead", "benchmark", "Redis alone, `redis-benchmark` `EXISTS`"), 1, []),
             (Row("instead", "benchmark-16", "Redis alone, the same pipelined by 16"), 16, []),
         ]
+        others = []
         for number in range(rounds):
-            for server in measured:
-                with server.start() as running:
-                    for lane in server.lanes:
-                        if lane.checked and number == 0:
-                            lane.asked.check(running.address)
-                        lane.figures.append(round_of(running, lane.asked, seconds))
-                        print(f"round {number + 1} of {rounds}: {lane.row.name}: {lane.figures[-1]}", file=sys.stderr)
+            others.append(one_round(measured, number, seconds))
             alone(redis, seconds, by_benchmark)
     found = {lane.row: median(lane.figures) for server in measured for lane in server.lanes}
     found |= {row: median(figures) for row, _, figures in by_benchmark}
     about = (
         f"{machine()}; {devices:,} devices in rtad, {ids:,} in Redis; {CONNECTIONS} kept connections; "
-        f"medians of {rounds} alternating rounds of {seconds} s."
+        f"medians of {rounds} alternating rounds of {seconds} s; "
+        f"other work kept {statistics.median(others):.0%} of all cores busy."
     )
     text = report.table(found, about)
     print(text)

@@ -91,6 +91,18 @@ def cpu_seconds_of(pid: int) -> list[float]:
     return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13]]
 
 
+def busy_share() -> float:
+    """How busy all cores are for a second in which nothing is asked: with what is no part of the measurement."""
+
+    def times() -> tuple[int, int]:
+        fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    (idle, all_of_it), _ = times(), time.sleep(1)
+    later_idle, later_all = times()
+    return 1 - (later_idle - idle) / (later_all - all_of_it)
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
