@@ -90,8 +90,9 @@ def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: s
         return Lane(Row("floor", key, name, "bare-one-path"), kinds["get"], checked=False)
 
     def behind(command: str, name: str, *more: str) -> Server:
-        start = lambda: servers.peer(peers, command, "--redis", str(redis.port), *more, redis_pid=redis.pid)  # noqa: E731
-        return Server(start, [Lane(Row("instead", command, name, "bare-one-path"), kinds["get"])])
+        arguments = [command, "--redis", str(redis.port), *more]
+        lane = Lane(Row("instead", command, name, "bare-one-path"), kinds["get"])
+        return Server(lambda: servers.peer(peers, *arguments, redis_pid=redis.pid), [lane])
 
     def ours(kind: str, name: str, floor: str, ids: int = 1) -> Lane:
         return Lane(Row("rtad", kind, name, floor, ids), kinds[kind])

@@ -118,7 +118,10 @@ def chart(found: Found, about: str) -> str:
     found = {row: figure for row, figure in found.items() if row.ids == 1}
     scale = (WIDTH - LEFT - RIGHT) / max(figure.total for figure in found.values())
     shapes, y = [], 46
-    text = lambda x, y, words, more="": shapes.append(f'<text x="{x:.1f}" y="{y}" {more}>{html.escape(words)}</text>')  # noqa: E731
+
+    def text(x: float, y: int, words: str, more: str = "") -> None:
+        shapes.append(f'<text x="{x:.1f}" y="{y}" {more}>{html.escape(words)}</text>')
+
     text(16, 26, "CPU time per request, µs", 'class="title"')
     x = LEFT
     for part, name in PARTS.items():
