@@ -197,7 +197,8 @@ def main() -> None:
     print(text)
     if statistics.median(others) > 0.1:
         print("the machine was not idle: do not believe these figures, nor keep them", file=sys.stderr)
-    report.replace(pathlib.Path(table), text)
+    picture = f"![CPU time per request of rtad and of what it is compared with]({pathlib.Path(chart).name})"
+    report.replace(pathlib.Path(table), f"{picture}\n\n{text}")
     pathlib.Path(chart).write_text(report.chart(found, about))
 
 
