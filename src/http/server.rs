@@ -12,6 +12,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
@@ -29,6 +30,7 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// Connections that the kernel holds for us until they are accepted. Platforms open many at once when they see us slow.
 const BACKLOG: i32 = 4096;
@@ -151,6 +153,24 @@ impl<T> Connection<T> {
         self.waker.wake();
     }
 
+    fn is_told(&self, order: u8) -> bool {
+        self.ordered.load(Ordering::Relaxed) >= order
+    }
+
+    /// Serves until it has ended, which is true, or until `told`.
+    async fn serve_until(&self, mut http: Pin<&mut impl Future>, told: impl Fn() -> bool) -> bool {
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            // It goes first: what has come is answered.
+            match http.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending if told() => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
     /// Requests answered; `None` while one is being answered.
     fn idle_since(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
@@ -166,6 +186,9 @@ struct Watched<T> {
     answered: u64,
     idle_looks: u32,
 }
+
+/// A process that ends waits so long for the first request of a connection that it has accepted.
+const FIRST_REQUEST: Duration = Duration::from_millis(100);
 
 /// So often within the idle time-out connections are looked at.
 const LOOKS: u32 = 4;
@@ -262,6 +285,17 @@ impl<T, H> Connections<T, H> {
         }
     }
 
+    /// Has one watched. Those that have ended make room first: until the next look there may be many.
+    fn add(&self, watched: Watched<T>) {
+        let mut open = self.open();
+        if open.len() == open.capacity() {
+            open.retain(|watched| watched.connection.strong_count() > 0);
+            let as_many_again = open.len().max(16);
+            open.reserve(as_many_again);
+        }
+        open.push(watched);
+    }
+
     fn open(&self) -> MutexGuard<'_, Vec<Watched<T>>> {
         self.open.lock().expect("nothing panics under this lock")
     }
@@ -285,8 +319,7 @@ impl<T: App, H: Handler<T>> Connections<T, H> {
         let Ok(stream) = self.prepare(stream) else { return };
         let connection = Arc::new(Connection::new(self.app.clone()));
         // Never so many: the first look finds that it has changed.
-        let watched = Watched { connection: Arc::downgrade(&connection), answered: u64::MAX, idle_looks: 0 };
-        self.open().push(watched);
+        self.add(Watched { connection: Arc::downgrade(&connection), answered: u64::MAX, idle_looks: 0 });
         if *self.phase.borrow() >= Phase::Closing {
             // It comes after the others were told.
             connection.order(END_AFTER_REQUEST);
@@ -305,28 +338,25 @@ impl<T: App, H: Handler<T>> Connections<T, H> {
             .max_buf_size(64 << 10)
             // No client of ours needs to know what time it is.
             .auto_date_header(false)
+            // See `watch`.
+            .header_read_timeout(None)
             .serve_connection(TokioIo::new(stream), service);
         let mut http = std::pin::pin!(http);
-        let mut is_last = false;
-        poll_fn(|context| {
-            connection.waker.register(context.waker());
-            loop {
-                // How a connection ends is its client's business: a reset or a time-out is no event of ours.
-                // It goes first: the request of a connection accepted last may be in its socket already.
-                if http.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(());
-                }
-                match connection.ordered.load(Ordering::Relaxed) {
-                    END => return Poll::Ready(()),
-                    END_AFTER_REQUEST if !is_last => {
-                        http.as_mut().graceful_shutdown();
-                        is_last = true;
-                    }
-                    _ => return Poll::Pending,
-                }
-            }
-        })
-        .await;
+        // How a connection ends is its client's business: a reset or a time-out is no event of ours.
+        if connection.serve_until(http.as_mut(), || connection.is_told(END_AFTER_REQUEST)).await {
+            return;
+        }
+        if connection.is_told(END) && connection.idle_since().is_some() {
+            return;
+        }
+        // The first request of one that was just accepted is on its way, or in its socket: closing would reset it.
+        let is_asked = || connection.begun.load(Ordering::Relaxed) > 0;
+        if let Ok(true) = timeout(FIRST_REQUEST, connection.serve_until(http.as_mut(), is_asked)).await {
+            return;
+        }
+        http.as_mut().graceful_shutdown();
+        let is_over = || connection.is_told(END) && connection.idle_since().is_some();
+        connection.serve_until(http.as_mut(), is_over).await;
         drop(place);
     }
 }
@@ -408,4 +438,62 @@ async fn work<P: Send + 'static, T: App, H: Handler<T>>(
         }
     }
     while open.join_next().await.is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: rtad\r\n\r\n";
+
+    fn pair() -> (StdStream, StdStream) {
+        let listener = StdListener::bind("127.0.0.1:0").unwrap();
+        let client = StdStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<(), impl Handler<()>>> {
+        let handler = |_: Arc<Connection<()>>, _: Request<Incoming>| async {
+            Response::new(Full::new(Bytes::from_static(b"yes")))
+        };
+        Arc::new(Connections::new((), handler, Duration::from_secs(75), phase))
+    }
+
+    /// It waits in the socket of a connection that is accepted when all are told to end.
+    #[tokio::test]
+    async fn a_request_that_came_before_the_end_is_answered() {
+        let (_phase, phases) = watch::channel(Phase::Closing);
+        let connections = connections(phases);
+        for asks in [true, false] {
+            let (mut client, server) = pair();
+            if asks {
+                client.write_all(REQUEST).unwrap();
+            }
+            Arc::clone(&connections).serve(server, ()).await;
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert_eq!(
+                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("yes"),
+                asks,
+                "{answer}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_that_have_ended_take_no_memory() {
+        let (_phase, phases) = watch::channel(Phase::Serving);
+        let connections = connections(phases);
+        for _ in 0..200 {
+            let (client, server) = pair();
+            drop(client);
+            Arc::clone(&connections).serve(server, ()).await;
+        }
+        assert!(connections.open().capacity() < 64, "{}", connections.open().capacity());
+    }
 }

@@ -305,8 +305,11 @@ impl Publication<'_> {
             let mut current = Current::new(sequence, generation, manifest, rolled_back_from);
             if let Some(was) = was {
                 let newer = was.deltas.iter().filter(|delta| delta.last > carried.through);
-                let newer = newer.filter(|delta| !carried.left_out.contains(delta)).cloned().collect();
-                let groups = [&carried.older[..], &[newer]].concat();
+                let mut newer: Vec<_> =
+                    newer.filter(|delta| !carried.left_out.contains(delta)).cloned().collect();
+                let apart = newer.partition_point(|delta| Some(delta.last) <= carried.kept_apart_through);
+                let later = newer.split_off(apart);
+                let groups = [&carried.older[..], &[newer, later]].concat();
                 current.deltas = self.store.joined(audience, sequence, &groups).await?;
                 current.kept_apart_through = carried.kept_apart_through;
                 current.tombstones.clone_from(&was.tombstones);

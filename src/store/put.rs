@@ -24,7 +24,7 @@ impl Store {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
                 let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
                 let reason = format!("{} was written by another loader meanwhile", path.join("/"));
-                StoreError::Conflict { audience: audience.clone(), reason, passes: false }
+                StoreError::Conflict { audience: audience.clone(), reason, passes: true }
             }
             source => StoreError::backend("write", path, source),
         })

@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+#[cfg(target_os = "linux")]
 use rustix::fs::OFlags;
 
 use super::dir::SpillDir;
@@ -53,12 +54,19 @@ impl SpillFile {
     /// Calls `each` with all its keys, by way of `block`.
     pub(super) fn read(&self, block: &mut Block, mut each: impl FnMut(&[[u8; KEY_BYTES]])) -> io::Result<()> {
         let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
+        let mut is_again = false;
         while offset < end {
             let len = block.len().min((end - offset) as usize);
             match self.file.read_exact_at(&mut block[..len], offset) {
-                Err(error) if is_not_direct(&error) && direct(&self.file, false) => continue,
+                // Another thread that reads the same file may have been told the same.
+                Err(error) if is_not_direct(&error) && !is_again => {
+                    direct(&self.file, false);
+                    is_again = true;
+                    continue;
+                }
                 read => read?,
             }
+            is_again = false;
             each(block[..len].as_chunks().0);
             offset += len as u64;
         }

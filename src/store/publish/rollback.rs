@@ -64,14 +64,20 @@ impl Publication<'_> {
         // to what was rolled back from, is no rollback.
         let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
         let mut carried = Carried::over(&manifest);
+        let apart = self.base.current().and_then(|current| current.kept_apart_through);
+        let mut through = carried.kept_apart_through.max(apart);
         if takes_deltas {
             let since = self.store.deltas_since(&manifest, self.base.current()).await?;
             carried.older.extend(since.groups);
             carried.left_out = since.residuals;
-            if from.is_some() {
-                let apart = self.base.current().and_then(|current| current.kept_apart_through);
-                carried.kept_apart_through = Some(since.through).max(apart);
-            }
+            through = through.max(Some(since.through));
+        } else if let Some(current) = self.base.current().filter(|live| live.rolled_back_from.is_none()) {
+            // Its residual is all that is kept apart: it restates a part of what is lost.
+            let residual = current.deltas.iter().filter(|delta| Some(delta.last) <= apart);
+            carried.left_out = residual.cloned().collect();
+        }
+        if from.is_some() {
+            carried.kept_apart_through = through;
         }
         self.deltas_survive_gc(carried.older.concat()).await?;
         self.point_at(generation, &bytes, from, &carried).await
