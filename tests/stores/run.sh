@@ -54,7 +54,9 @@ for _ in $(seq 300); do
     kill -0 "$pid" 2>/dev/null || { tail -n 20 "$work/weed.log" >&2; exit 1; }
     # It listens some time before it has a volume to write to.
     made=$(echo "s3.bucket.create -name rtad-test" | timeout 10 "$weed" shell -master="127.0.0.1:$master.$master_grpc" 2>&1) &&
-        grep -q 'create bucket under' <<<"$made" && (: <"/dev/tcp/127.0.0.1/$s3") 2>/dev/null && break
+        grep -q 'create bucket under' <<<"$made" || grep -q 'already exists' <<<"$made" || { sleep 0.2; continue; }
+    # Where it was made before that port was open, or was made and not said.
+    (: <"/dev/tcp/127.0.0.1/$s3") 2>/dev/null && break
     sleep 0.2
 done
 (: <"/dev/tcp/127.0.0.1/$s3") || { tail -n 20 "$work/weed.log" >&2; exit 1; }
