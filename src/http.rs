@@ -1,7 +1,7 @@
 //! The two ports: routes, limits, and answers in HTTP's words. The only place that knows hyper and axum.
 //!
-//! The admin port is axum's. The decision port has four routes, which stand below, and nothing between hyper and them: a router's boxes
-//! for futures and bodies would cost a tenth of a request.
+//! The admin port is axum's. The decision port has four routes, which stand below, and nothing between hyper and them: a router boxes
+//! its futures and bodies, for each request.
 //!
 //! | file | job |
 //! |---|---|
