@@ -5,7 +5,8 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `server` | sockets, connections, time-outs, draining |
+//! | `server` | sockets, the acceptor, workers |
+//! | `connections` | connections of one runtime: idle time-out, draining |
 //! | `body` | a request's body, whole and bounded |
 //! | `check`, `decide` | rtad's own routes of the decision port |
 //! | `rta` | the platforms' routes of the decision port |
@@ -16,6 +17,7 @@
 mod admin;
 mod body;
 mod check;
+pub mod connections;
 mod decide;
 mod error;
 mod explain;
@@ -39,8 +41,9 @@ use tokio::sync::watch;
 
 use admin::admin_router;
 pub use admin::{AdminApp, Reload, Reloaded};
+use connections::{Connection, Connections, Handler};
 use error::ApiError;
-use server::{Connection, Connections, Handler, Phase};
+use server::Phase;
 
 use crate::catalog::Serving;
 use crate::platform::IdReader;

@@ -1,36 +1,23 @@
-//! Sockets and connections: one acceptor, one thread with a runtime of its own per worker, limits that refuse at once, and
+//! Sockets: one acceptor, one thread with a runtime of its own per worker, limits that refuse at once, and
 //! an end in two steps.
 //!
 //! The acceptor gives a new connection to the worker that has the fewest, so that a few busy connections do not share a core
 //! while another idles. A connection stays with its worker: its requests never move between cores.
-//!
-//! The idle time-out runs while a connection waits for a request, until that has come with its whole head: so it bounds a slow head
-//! too. Each runtime looks at its connections every quarter of it.
 
-use std::convert::Infallible;
-use std::error::Error;
-use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::task::AtomicWaker;
-use hyper::body::{Body, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+
+use super::connections::{App, Connections, Handler};
 
 /// Connections that the kernel holds for us until they are accepted. Platforms open many at once when they see us slow.
 const BACKLOG: i32 = 4096;
@@ -72,7 +59,7 @@ pub enum Phase {
 }
 
 /// Waits until the end has begun; for ever, if there is nobody left to begin it.
-async fn closing(phase: &mut watch::Receiver<Phase>) {
+pub(super) async fn closing(phase: &mut watch::Receiver<Phase>) {
     if phase.wait_for(|phase| *phase >= Phase::Closing).await.is_err() {
         std::future::pending().await
     }
@@ -124,241 +111,6 @@ pub async fn accept<P>(
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// One connection, as its requests and its runtime see it. Its own, so that counting a request costs no other core anything.
-#[derive(Debug)]
-pub struct Connection<T> {
-    /// What requests are answered with.
-    pub app: T,
-    begun: AtomicU64,
-    ended: AtomicU64,
-    ordered: AtomicU8,
-    waker: AtomicWaker,
-}
-
-/// What a connection was told to do.
-const STAY: u8 = 0;
-const END_AFTER_REQUEST: u8 = 1;
-const END: u8 = 2;
-
-impl<T> Connection<T> {
-    fn new(app: T) -> Self {
-        let (begun, ended) = Default::default();
-        Self { app, begun, ended, ordered: AtomicU8::new(STAY), waker: AtomicWaker::new() }
-    }
-
-    fn order(&self, order: u8) {
-        self.ordered.fetch_max(order, Ordering::Relaxed);
-        self.waker.wake();
-    }
-
-    fn is_told(&self, order: u8) -> bool {
-        self.ordered.load(Ordering::Relaxed) >= order
-    }
-
-    /// Serves until it has ended, which is true, or until `told`.
-    async fn serve_until(&self, mut http: Pin<&mut impl Future>, told: impl Fn() -> bool) -> bool {
-        poll_fn(|context| {
-            self.waker.register(context.waker());
-            // It goes first: what has come is answered.
-            match http.as_mut().poll(context) {
-                Poll::Ready(_) => Poll::Ready(true),
-                Poll::Pending if told() => Poll::Ready(false),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// Requests answered; `None` while one is being answered.
-    fn idle_since(&self) -> Option<u64> {
-        let ended = self.ended.load(Ordering::Relaxed);
-        (self.begun.load(Ordering::Relaxed) == ended).then_some(ended)
-    }
-}
-
-/// A connection as its runtime knows it: how many requests it had answered when it was last looked at, and for how many looks it
-/// has been idle since.
-#[derive(Debug)]
-struct Watched<T> {
-    connection: Weak<Connection<T>>,
-    answered: u64,
-    idle_looks: u32,
-}
-
-/// A process that ends waits so long for the first request of a connection that it has accepted.
-const FIRST_REQUEST: Duration = Duration::from_millis(100);
-
-/// So often within the idle time-out connections are looked at.
-const LOOKS: u32 = 4;
-
-/// What requests are answered with; one handle for each connection.
-pub trait App: Clone + Send + Sync + 'static {}
-
-impl<T: Clone + Send + Sync + 'static> App for T {}
-
-/// Answers requests: a function.
-pub trait Handler<T>: Clone + Send + Sync + 'static {
-    /// What its answers carry.
-    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
-
-    /// Answers one request.
-    fn answer(
-        &self,
-        connection: Arc<Connection<T>>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
-}
-
-impl<T, H, F, B> Handler<T> for H
-where
-    H: Fn(Arc<Connection<T>>, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
-{
-    type Body = B;
-
-    fn answer(
-        &self,
-        connection: Arc<Connection<T>>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<B>> + Send + 'static {
-        self(connection, request)
-    }
-}
-
-/// Serves the connections it is given, in one runtime. A clone serves another's.
-pub struct Connections<T, H> {
-    app: T,
-    handler: H,
-    idle_timeout: Duration,
-    phase: watch::Receiver<Phase>,
-    open: Arc<Mutex<Vec<Watched<T>>>>,
-}
-
-impl<T, H> std::fmt::Debug for Connections<T, H> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").finish_non_exhaustive()
-    }
-}
-
-impl<T: Clone, H: Clone> Clone for Connections<T, H> {
-    fn clone(&self) -> Self {
-        Self::new(self.app.clone(), self.handler.clone(), self.idle_timeout, self.phase.clone())
-    }
-}
-
-impl<T, H> Connections<T, H> {
-    /// Has their requests answered by `handler` with `app`; closes those that are idle for `idle_timeout`, or a quarter longer, and all
-    /// when the phase says so.
-    pub fn new(app: T, handler: H, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
-        Self { app, handler, idle_timeout, phase, open: Arc::default() }
-    }
-
-    /// Ends connections that are idle, and all of them once the phase says so; runs beside them for as long as there may be any.
-    ///
-    /// One timer for all: hyper's own is set anew for each request.
-    pub async fn watch(self: Arc<Self>) {
-        let (mut phase, mut is_closing) = (self.phase.clone(), false);
-        loop {
-            tokio::select! {
-                () = closing(&mut phase), if !is_closing => is_closing = true,
-                () = tokio::time::sleep(self.idle_timeout / LOOKS) => {}
-            }
-            self.open().retain_mut(|watched| {
-                let Some(connection) = watched.connection.upgrade() else { return false };
-                match connection.idle_since() {
-                    Some(answered) if answered == watched.answered => watched.idle_looks += 1,
-                    answered => {
-                        watched.idle_looks = 0;
-                        watched.answered = answered.unwrap_or(u64::MAX);
-                    }
-                }
-                if watched.idle_looks >= LOOKS {
-                    connection.order(END);
-                } else if is_closing {
-                    connection.order(END_AFTER_REQUEST);
-                }
-                true
-            });
-        }
-    }
-
-    /// Has one watched. Those that have ended make room first: until the next look there may be many.
-    fn add(&self, watched: Watched<T>) {
-        let mut open = self.open();
-        if open.len() == open.capacity() {
-            open.retain(|watched| watched.connection.strong_count() > 0);
-            let as_many_again = open.len().max(16);
-            open.reserve(as_many_again);
-        }
-        open.push(watched);
-    }
-
-    fn open(&self) -> MutexGuard<'_, Vec<Watched<T>>> {
-        self.open.lock().expect("nothing panics under this lock")
-    }
-
-    fn prepare(&self, stream: StdStream) -> io::Result<TcpStream> {
-        stream.set_nodelay(true)?;
-        let socket = socket2::SockRef::from(&stream);
-        // A peer that vanished, or that never reads its answers, must not keep its place for ever.
-        // A kernel that refuses leaves such a peer to the idle time-out, which sees all but the stuck answer.
-        #[cfg(target_os = "linux")]
-        let _ = socket.set_tcp_user_timeout(Some(self.idle_timeout));
-        let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.idle_timeout));
-        stream.set_nonblocking(true)?;
-        TcpStream::from_std(stream)
-    }
-}
-
-impl<T: App, H: Handler<T>> Connections<T, H> {
-    /// Serves one connection to its end.
-    pub async fn serve<P>(self: Arc<Self>, stream: StdStream, place: P) {
-        let Ok(stream) = self.prepare(stream) else { return };
-        let connection = Arc::new(Connection::new(self.app.clone()));
-        // Never so many: the first look finds that it has changed.
-        self.add(Watched { connection: Arc::downgrade(&connection), answered: u64::MAX, idle_looks: 0 });
-        if *self.phase.borrow() >= Phase::Closing {
-            // It comes after the others were told.
-            connection.order(END_AFTER_REQUEST);
-        }
-        let service = service_fn(|request| {
-            connection.begun.fetch_add(1, Ordering::Relaxed);
-            let (answer, connection) =
-                (self.handler.answer(Arc::clone(&connection), request), Arc::clone(&connection));
-            async move {
-                let response = answer.await;
-                connection.ended.fetch_add(1, Ordering::Relaxed);
-                Ok::<_, Infallible>(response)
-            }
-        });
-        let http = http1::Builder::new()
-            .max_buf_size(64 << 10)
-            // No client of ours needs to know what time it is.
-            .auto_date_header(false)
-            // See `watch`.
-            .header_read_timeout(None)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut http = std::pin::pin!(http);
-        // How a connection ends is its client's business: a reset or a time-out is no event of ours.
-        if connection.serve_until(http.as_mut(), || connection.is_told(END_AFTER_REQUEST)).await {
-            return;
-        }
-        if connection.is_told(END) && connection.idle_since().is_some() {
-            return;
-        }
-        // The first request of one that was just accepted is on its way, or in its socket: closing would reset it.
-        let is_asked = || connection.begun.load(Ordering::Relaxed) > 0;
-        if let Ok(true) = timeout(FIRST_REQUEST, connection.serve_until(http.as_mut(), is_asked)).await {
-            return;
-        }
-        http.as_mut().graceful_shutdown();
-        let is_over = || connection.is_told(END) && connection.idle_since().is_some();
-        connection.serve_until(http.as_mut(), is_over).await;
-        drop(place);
-    }
 }
 
 /// Threads that answer decisions.
@@ -438,62 +190,4 @@ async fn work<P: Send + 'static, T: App, H: Handler<T>>(
         }
     }
     while open.join_next().await.is_some() {}
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-
-    use bytes::Bytes;
-    use http_body_util::Full;
-
-    use super::*;
-
-    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: rtad\r\n\r\n";
-
-    fn pair() -> (StdStream, StdStream) {
-        let listener = StdListener::bind("127.0.0.1:0").unwrap();
-        let client = StdStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
-    }
-
-    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<(), impl Handler<()>>> {
-        let handler = |_: Arc<Connection<()>>, _: Request<Incoming>| async {
-            Response::new(Full::new(Bytes::from_static(b"yes")))
-        };
-        Arc::new(Connections::new((), handler, Duration::from_secs(75), phase))
-    }
-
-    /// It waits in the socket of a connection that is accepted when all are told to end.
-    #[tokio::test]
-    async fn a_request_that_came_before_the_end_is_answered() {
-        let (_phase, phases) = watch::channel(Phase::Closing);
-        let connections = connections(phases);
-        for asks in [true, false] {
-            let (mut client, server) = pair();
-            if asks {
-                client.write_all(REQUEST).unwrap();
-            }
-            Arc::clone(&connections).serve(server, ()).await;
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
-            assert_eq!(
-                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("yes"),
-                asks,
-                "{answer}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn connections_that_have_ended_take_no_memory() {
-        let (_phase, phases) = watch::channel(Phase::Serving);
-        let connections = connections(phases);
-        for _ in 0..200 {
-            let (client, server) = pair();
-            drop(client);
-            Arc::clone(&connections).serve(server, ()).await;
-        }
-        assert!(connections.open().capacity() < 64, "{}", connections.open().capacity());
-    }
 }
