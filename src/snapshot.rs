@@ -15,6 +15,7 @@ mod builder;
 mod chunk;
 mod current;
 mod delta;
+mod holders;
 mod json;
 mod manifest;
 mod mixed;
@@ -38,11 +39,14 @@ pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
 pub use overlay::Overlay;
 
-use crate::device::{DeviceKey, SHARDS};
+use crate::device::DeviceKey;
 use crate::filter::FilterSpec;
+use holders::Holders;
 
-/// How many keys are touched before the first is tested: enough reads in flight to fill the processor's miss queue.
-const BATCH: usize = 16;
+/// How many of many keys are looked for together: enough reads in flight to fill the processor's miss queue, and few waits for the last.
+const BATCH: usize = 64;
+/// How many of one device's: most have no more.
+const IDS: usize = 4;
 
 /// Why a file is refused, in the words of the metric `rtad_sync_total{result}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,64 +73,45 @@ impl Fault {
     }
 }
 
-/// Where a shard's filter lies. Twelve bytes, so that all 65,536 stay in the second-level cache.
-#[derive(Debug, Clone, Copy, Default)]
-struct Shard {
-    start_words: u32,
-    len_words: u32,
-    chunk: u16,
-}
-
 /// An audience at one generation, in memory: answers in one look-up, from any number of threads.
 #[derive(Debug)]
 pub struct Snapshot {
     manifest: Manifest,
     chunks: Vec<Arc<Chunk>>,
-    shards: Arc<[Shard]>,
+    holders: Holders,
     overlay: Overlay,
     /// Some shards are of another generation than the manifest's: see `snapshot/mixed.rs`.
     is_mixed: bool,
 }
 
-/// How a mixed snapshot's filters are read, a few seconds a day: out of the way of all others.
-#[cold]
-#[inline(never)]
-const fn spec_of(chunk: &Chunk) -> &FilterSpec {
-    chunk.spec()
-}
-
-/// Has a chunk's shards lie in it, as the one at `index`.
-fn place(shards: &mut [Shard], index: usize, chunk: &Chunk) {
-    let index = u16::try_from(index).expect("there are at most 65,536 chunks");
-    for (shard, range) in chunk.shards() {
-        let words = |bytes: usize| u32::try_from(bytes / 8).expect("the reader caps a chunk at 16 GiB");
-        shards[usize::from(shard)] =
-            Shard { start_words: words(range.start), len_words: words(range.len()), chunk: index };
-    }
-}
+/// Where the answer to a key lies: a filter, and how it is read.
+type Located<'a> = (&'a FilterSpec, &'a [u8]);
 
 impl Snapshot {
     /// Puts a snapshot together from its manifest and the chunks that the manifest names, in its order. Chunks may be shared
-    /// with another snapshot. Costs a pass over 65,536 shards and a 0.8 MB table.
+    /// with another snapshot. Costs a pass over 65,536 shards.
     ///
     /// # Panics
     ///
     /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not of a file.
     pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
         assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
-        let mut shards = vec![Shard::default(); SHARDS];
+        let mut holders = Holders::nobody();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(chunk.is(manifest.filter(), entry), "chunks stand in the manifest's order");
-            place(&mut shards, index, chunk);
+            for (shard, _) in chunk.shards() {
+                holders[usize::from(shard)] = Some(index);
+            }
         }
-        Self { manifest, chunks, shards: shards.into(), overlay: Overlay::default(), is_mixed: false }
+        let holders = Holders::new(&holders);
+        Self { manifest, chunks, holders, overlay: Overlay::default(), is_mixed: false }
     }
 
     /// The same filters under other deltas. Costs little: the filters and their table are shared.
     #[must_use]
     pub fn with_overlay(&self, overlay: Overlay) -> Self {
         let (manifest, chunks) = (self.manifest.clone(), self.chunks.clone());
-        Self { manifest, chunks, shards: Arc::clone(&self.shards), overlay, is_mixed: self.is_mixed }
+        Self { manifest, chunks, holders: self.holders.clone(), overlay, is_mixed: self.is_mixed }
     }
 
     /// What goes before the filters.
@@ -149,62 +134,79 @@ impl Snapshot {
         self.lookup(shard).1
     }
 
+    /// The chunk that a shard lies in.
+    #[inline]
+    fn holder(&self, shard: u16) -> Option<&Arc<Chunk>> {
+        self.chunks.get(self.holders.of(shard))
+    }
+
     /// How the filter of one shard is read, and the filter.
     #[inline]
-    fn lookup(&self, shard: u16) -> (&FilterSpec, &[u8]) {
-        let Shard { start_words, len_words, chunk } = self.shards[usize::from(shard)];
-        let Some(chunk) = self.chunks.get(usize::from(chunk)) else { return (self.manifest.filter(), &[]) };
-        let start = start_words as usize * 8;
-        let filter = &chunk.filters()[start..start + len_words as usize * 8];
-        // The manifest's is the same for all of a batch, and so stays in registers.
-        let spec = if self.is_mixed { spec_of(chunk) } else { self.manifest.filter() };
-        (spec, filter)
+    fn lookup(&self, shard: u16) -> Located<'_> {
+        match self.holder(shard) {
+            Some(chunk) => (chunk.spec(), chunk.filter(shard)),
+            None => (self.manifest.filter(), &[]),
+        }
     }
 
     /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
-    /// false-positive rate; exact of one that a delta speaks of. One read of the shard table and, for the default filter, one
+    /// false-positive rate; exact of one that a delta speaks of. One read of where the shard lies and, for the default filter, one
     /// cache line; another for each delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
+        self.is_in(key, || self.lookup(key.shard()))
+    }
+
+    #[inline]
+    fn is_in<'a>(&self, key: &DeviceKey, located: impl FnOnce() -> Located<'a>) -> bool {
         if !self.overlay.is_empty()
             && let Some(is_member) = self.overlay.says(key)
         {
             return is_member;
         }
-        let (spec, filter) = self.lookup(key.shard());
+        let (spec, filter) = located();
         spec.contains(filter, key)
     }
 
-    /// Whether any of one device's keys may be in the audience. The first bytes of all are read together.
+    /// Whether any of one device's keys may be in the audience. The memory of all is waited for together.
     #[inline]
     pub fn contains_any(&self, keys: &[DeviceKey]) -> bool {
-        if keys.len() > 1 {
-            self.touch(keys);
+        if let [key] = keys {
+            return self.contains(key);
         }
-        keys.iter().any(|key| self.contains(key))
+        keys.chunks(IDS).any(|keys| {
+            let located = self.touched::<IDS>(keys);
+            keys.iter().zip(located).any(|(key, located)| self.is_in(key, || located))
+        })
     }
 
-    #[inline]
-    fn touch(&self, keys: &[DeviceKey]) {
-        let first = |key: &DeviceKey| {
-            let (spec, filter) = self.lookup(key.shard());
-            u64::from(spec.touch(filter, key)) ^ self.overlay.touch(key)
-        };
-        std::hint::black_box(keys.iter().fold(0, |sum, key| sum ^ first(key)));
-    }
-
-    /// Answers many keys, several times as fast each as one by one: the memory of a batch is waited for together.
+    /// Answers many keys, many times as fast each as one by one: the memory of some is waited for together.
     ///
     /// # Panics
     ///
     /// If `members` is shorter than `keys`.
     pub fn contains_many(&self, keys: &[DeviceKey], members: &mut [bool]) {
         for (keys, members) in keys.chunks(BATCH).zip(members[..keys.len()].chunks_mut(BATCH)) {
-            self.touch(keys);
-            for (key, member) in keys.iter().zip(members) {
-                *member = self.contains(key);
+            let located = self.touched::<BATCH>(keys);
+            for ((key, member), located) in keys.iter().zip(members).zip(located) {
+                *member = self.is_in(key, || located);
             }
         }
+    }
+
+    /// Where the answers to at most `N` keys lie. Their first bytes have been read: all places first, then all filters, so that the
+    /// processor waits for neither one by one. They are read and not prefetched, as that was measured to wait for each page walk.
+    #[inline]
+    fn touched<const N: usize>(&self, keys: &[DeviceKey]) -> [Located<'_>; N] {
+        let mut located: [Located<'_>; N] = [(self.manifest.filter(), &[]); N];
+        for (located, key) in located.iter_mut().zip(keys) {
+            *located = self.lookup(key.shard());
+        }
+        let first = |((spec, filter), key): (&Located<'_>, &DeviceKey)| {
+            u64::from(spec.touch(filter, key)) ^ self.overlay.touch(key)
+        };
+        std::hint::black_box(located.iter().zip(keys).fold(0, |sum, both| sum ^ first(both)));
+        located
     }
 
     /// Bytes of filters in memory, those shared with another snapshot included.

@@ -43,7 +43,7 @@ const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 const ALIGNMENT: u64 = 64;
-/// A thousand times what a builder cuts, and half of what a shard's place in memory can name.
+/// A thousand times what a builder cuts, and half of what a filter's place in it can name.
 const MAX_BODY_BYTES: u64 = 16 << 30;
 
 /// A chunk file that is refused.
@@ -176,14 +176,18 @@ pub(super) fn encode_prefix(spec: &FilterSpec, first_shard: u32, shard_keys: &[u
     file.resize(usize::try_from(file_prefix_bytes(shard_count)).expect("under 300 kB"), 0);
 }
 
-/// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared between generations.
+/// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared between generations. What a look-up
+/// needs of it lies in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Chunk {
-    spec: FilterSpec,
-    entry: ChunkEntry,
-    /// Where each shard's filter ends in `filters`; it starts where the one before it ends.
-    ends: Box<[usize]>,
+    /// Where each shard's filter starts in `filters`, in words of 8 bytes; it ends where the next one starts, for which there is one
+    /// more.
+    starts: Box<[u32]>,
     filters: Region,
+    spec: FilterSpec,
+    first_shard: u32,
+    entry: ChunkEntry,
 }
 
 impl Chunk {
@@ -210,11 +214,21 @@ impl Chunk {
         &self.filters
     }
 
+    /// The filter of a shard; empty if the shard has no keys.
+    ///
+    /// # Panics
+    ///
+    /// If the chunk does not hold the shard.
+    #[inline]
+    pub fn filter(&self, shard: u16) -> &[u8] {
+        let index = (u32::from(shard) - self.first_shard) as usize;
+        &self.filters[self.starts[index] as usize * 8..self.starts[index + 1] as usize * 8]
+    }
+
     /// Each shard with the place of its filter.
     pub fn shards(&self) -> impl Iterator<Item = (u16, Range<usize>)> {
-        let first_shard =
-            u16::try_from(self.entry.first_shard).expect("a checked manifest's shards fit 16 bits");
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        (first_shard..=u16::MAX).zip(starts.zip(self.ends.iter().copied()).map(|(start, end)| start..end))
+        let first_shard = u16::try_from(self.first_shard).expect("a checked manifest's shards fit 16 bits");
+        (first_shard..=u16::MAX)
+            .zip(self.starts.windows(2).map(|ends| ends[0] as usize * 8..ends[1] as usize * 8))
     }
 }

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Chunk, Shard, Snapshot, place};
+use super::{Chunk, Holders, Snapshot};
 
 impl Snapshot {
     /// Whether some of its shards are of another generation than its manifest's.
@@ -31,44 +31,38 @@ impl Snapshot {
     }
 
     /// The same snapshot, but `shards` lie in these chunks; those of them that are in none of the chunks are empty. Chunks that
-    /// no shard lies in any more are let go. Costs a few passes over the shard table.
+    /// no shard lies in any more are let go. Costs a few passes over all shards.
     ///
     /// # Panics
     ///
     /// If a chunk has shards outside of `shards`: a mistake of the caller, not of a file.
     #[must_use]
     pub fn with_chunks(&self, shards: Range<usize>, chunks: &[Arc<Chunk>]) -> Self {
-        let mut table = self.shards.to_vec();
-        // Which chunk each shard lies in; none if it is empty.
-        let holder = |shard: &Shard| (shard.len_words > 0).then(|| &self.chunks[usize::from(shard.chunk)]);
-        let mut holders: Vec<Option<&Arc<Chunk>>> = table.iter().map(holder).collect();
-        holders[shards.clone()].fill(None);
+        // None if the shard is empty.
+        let holder = |shard| self.holder(shard).filter(|chunk| !chunk.filter(shard).is_empty());
+        let mut holding: Vec<Option<&Arc<Chunk>>> = (0..=u16::MAX).map(holder).collect();
+        holding[shards.clone()].fill(None);
         for chunk in chunks {
-            place(&mut table, 0, chunk);
             for (shard, range) in chunk.shards() {
                 let shard = usize::from(shard);
                 assert!(
                     shards.contains(&shard),
                     "a chunk replaces no other shards than those that are named"
                 );
-                holders[shard] = (!range.is_empty()).then_some(chunk);
+                holding[shard] = (!range.is_empty()).then_some(chunk);
             }
         }
         // Numbered anew, in shard order: only what is still used is kept.
-        let mut kept = Vec::new();
-        let mut numbers = HashMap::new();
-        for (shard, holder) in table.iter_mut().zip(holders) {
-            let Some(chunk) = holder else {
-                *shard = Shard::default();
-                continue;
-            };
-            let number = *numbers.entry(Arc::as_ptr(chunk)).or_insert_with(|| {
-                kept.push(Arc::clone(chunk));
-                kept.len() - 1
+        let (mut kept, mut numbers, mut holders) = (Vec::new(), HashMap::new(), Holders::nobody());
+        for (holder, chunk) in holders.iter_mut().zip(holding) {
+            *holder = chunk.map(|chunk| {
+                *numbers.entry(Arc::as_ptr(chunk)).or_insert_with(|| {
+                    kept.push(Arc::clone(chunk));
+                    kept.len() - 1
+                })
             });
-            shard.chunk = u16::try_from(number).expect("each has a shard of its own, of 65,536");
         }
         let (manifest, overlay) = (self.manifest.clone(), self.overlay.clone());
-        Self { manifest, chunks: kept, shards: table.into(), overlay, is_mixed: true }
+        Self { manifest, chunks: kept, holders: Holders::new(&holders), overlay, is_mixed: true }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct ChunkVerifier {
     /// The file up to its body, and how long that is.
     prefix: Vec<u8>,
     prefix_bytes: usize,
-    /// Where each shard's filter ends in the body, once the prefix was checked.
-    ends: Option<Box<[usize]>>,
+    /// Where each shard's filter starts in the body, once the prefix was checked.
+    starts: Option<Box<[u32]>>,
 }
 
 impl ChunkVerifier {
@@ -49,7 +49,7 @@ impl ChunkVerifier {
             received: 0,
             prefix: Vec::with_capacity(prefix_bytes),
             prefix_bytes,
-            ends: None,
+            starts: None,
         }
     }
 
@@ -64,26 +64,26 @@ impl ChunkVerifier {
         let missing = self.prefix_bytes - self.prefix.len();
         let (prefix, body) = bytes.split_at(missing.min(bytes.len()));
         self.prefix.extend_from_slice(prefix);
-        if self.ends.is_none() && self.prefix.len() == self.prefix_bytes {
-            self.ends = Some(self.check_prefix()?);
+        if self.starts.is_none() && self.prefix.len() == self.prefix_bytes {
+            self.starts = Some(self.check_prefix()?);
         }
         Ok(body)
     }
 
-    /// Checks what can be checked at the end; returns where each shard's filter ends.
-    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[usize]>), ChunkError> {
+    /// Checks what can be checked at the end; returns where each shard's filter starts.
+    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[u32]>), ChunkError> {
         let (found, expected) = (self.received, self.entry.size_bytes);
-        let Some(ends) = self.ends.filter(|_| found == expected) else {
+        let Some(starts) = self.starts.filter(|_| found == expected) else {
             return Err(ChunkError::Length { found, expected });
         };
         let (found, expected) = (Digest::finish(self.hasher), self.entry.digest);
         if found != expected {
             return Err(ChunkError::Digest { found, expected });
         }
-        Ok((self.spec, self.entry, ends))
+        Ok((self.spec, self.entry, starts))
     }
 
-    fn check_prefix(&self) -> Result<Box<[usize]>, ChunkError> {
+    fn check_prefix(&self) -> Result<Box<[u32]>, ChunkError> {
         let header = &self.prefix;
         let u32_at =
             |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
@@ -114,21 +114,23 @@ impl ChunkVerifier {
         for (index, byte) in padding.iter().enumerate() {
             check("padding", counts_end + index, u64::from(*byte), 0)?;
         }
-        let mut ends = Vec::with_capacity(entry.shard_count as usize);
+        let mut starts = Vec::with_capacity(entry.shard_count as usize + 1);
+        starts.push(0);
         let (mut keys, mut end) = (0_u64, 0_u64);
         for count in counts.as_chunks::<4>().0 {
             let count = u32::from_le_bytes(*count);
             keys += u64::from(count);
             // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot overflow.
             end += spec.filter_bytes(count);
-            ends.push(end as usize);
+            // Of a body that is not too large, which the end of this sees to.
+            starts.push((end / 8) as u32);
         }
         check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
         if body_bytes > MAX_BODY_BYTES {
             return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
         }
-        Ok(ends.into_boxed_slice())
+        Ok(starts.into_boxed_slice())
     }
 }
 
@@ -173,7 +175,7 @@ impl ChunkDecoder {
     /// [`ChunkError`] names the fault; the decoder is of no further use.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
         let rest = self.verifier.take(bytes)?;
-        if self.body.is_none() && self.verifier.ends.is_some() {
+        if self.body.is_none() && self.verifier.starts.is_some() {
             let bytes = self.verifier.entry.filter_bytes();
             let filters = Region::zeroed(bytes as usize, Pages::Large);
             let filters = filters.map_err(|source| ChunkError::Memory { bytes, source })?;
@@ -194,9 +196,9 @@ impl ChunkDecoder {
     /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
     pub fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
-        let (spec, entry, ends) = self.verifier.verify()?;
+        let (spec, entry, starts) = self.verifier.verify()?;
         let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
-        Ok(Chunk { spec, entry, ends, filters })
+        Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry })
     }
 }
 
