@@ -64,8 +64,11 @@ pub struct ServerConfig {
     /// Largest request body in bytes. A batch check may have 2 MiB, if that is more.
     #[serde(serialize_with = "as_size")]
     pub max_body: u64,
-    /// Requests being answered; one more is shed at once.
+    /// Requests that wait for their bodies; one more is shed at once.
     pub max_in_flight: usize,
+    /// A batch check whose head has waited so long for its worker is shed.
+    #[serde(serialize_with = "as_duration")]
+    pub max_wait: Duration,
     /// How long requests and connections get to end after SIGTERM.
     #[serde(serialize_with = "as_duration")]
     pub drain_timeout: Duration,
@@ -280,6 +283,14 @@ fn read_all(document: &mut Document<'_>) -> Config {
             .unwrap_or(Duration::from_secs(75)),
         max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
         max_in_flight: section.read(d, "max_in_flight", COUNT, number(1..=1_000_000)).unwrap_or(4096),
+        max_wait: section
+            .read(
+                d,
+                "max_wait",
+                "a duration from 1ms to 1h, such as 50ms",
+                duration(Duration::from_millis(1)..=HOUR),
+            )
+            .unwrap_or(Duration::from_millis(50)),
         drain_timeout: section
             .read(
                 d,

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `server` | sockets, the acceptor, workers |
 //! | `connections` | connections of one runtime: idle time-out, draining |
+//! | `turn` | how long a request has waited for its worker |
 //! | `body` | a request's body, whole and bounded |
 //! | `check`, `decide` | rtad's own routes of the decision port |
 //! | `rta` | the platforms' routes of the decision port |
@@ -23,10 +24,11 @@ mod error;
 mod explain;
 mod rta;
 pub mod server;
+mod turn;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
@@ -37,13 +39,12 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::service::Service as _;
 use hyper::{Method, Request, Response};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::watch;
 
 use admin::admin_router;
 pub use admin::{AdminApp, Reload, Reloaded};
-use connections::{Connection, Connections, Handler};
+use connections::Handler;
 use error::ApiError;
-use server::Phase;
+use turn::Turn;
 
 use crate::catalog::Serving;
 use crate::platform::IdReader;
@@ -65,7 +66,9 @@ pub struct App {
     pub max_body: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// Requests being answered; one more is shed.
+    /// A batch whose head has waited so long for its turn is shed.
+    pub max_wait: Duration,
+    /// Requests that wait for their bodies; one more is shed.
     pub max_in_flight: usize,
 }
 
@@ -95,45 +98,52 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The decision port's connections.
-pub fn decision_port(
-    app: Arc<App>,
-    idle_timeout: Duration,
-    phase: watch::Receiver<Phase>,
-) -> Connections<Arc<App>, impl Handler<Arc<App>>> {
-    let handler = |connection: Arc<Connection<Arc<App>>>, request| async move {
-        answer(&connection.app, request).await
-    };
-    Connections::new(app, handler, idle_timeout, phase)
+/// Answers what comes to the decision port.
+#[derive(Debug, Clone)]
+pub struct DecisionPort(pub Arc<App>);
+
+impl Handler for DecisionPort {
+    type Body = Full<Bytes>;
+
+    async fn answer(&self, request: Request<Incoming>, turn: Turn) -> Answer {
+        answer(&self.0, request, turn).await
+    }
 }
 
-/// The admin port's connections.
-pub fn admin_port(
-    app: Arc<AdminApp>,
-    idle_timeout: Duration,
-    phase: watch::Receiver<Phase>,
-) -> Connections<Router, impl Handler<Router>> {
-    let handler = |connection: Arc<Connection<Router>>, request| {
-        let answered = TowerToHyperService::new(connection.app.clone()).call(request);
-        async move { answered.await.unwrap_or_else(|never| match never {}) }
-    };
-    Connections::new(admin_router(app), handler, idle_timeout, phase)
+/// Answers what comes to the admin port.
+#[derive(Debug, Clone)]
+pub struct AdminPort(Router);
+
+impl AdminPort {
+    /// Its routes.
+    pub fn new(app: Arc<AdminApp>) -> Self {
+        Self(admin_router(app))
+    }
+}
+
+impl Handler for AdminPort {
+    type Body = axum::body::Body;
+
+    async fn answer(&self, request: Request<Incoming>, _: Turn) -> Response<axum::body::Body> {
+        let answered = TowerToHyperService::new(self.0.clone()).call(request).await;
+        answered.unwrap_or_else(|never| match never {})
+    }
 }
 
 /// Answers a request of the decision port. Platforms' paths come and go with the catalog, so they are looked up in it.
-async fn answer(app: &App, request: Request<Incoming>) -> Answer {
+async fn answer(app: &App, request: Request<Incoming>, turn: Turn) -> Answer {
     let (head, body) = request.into_parts();
     match (Own::of(head.uri.path()), &head.method) {
         (Some(Own::CheckOne { audience, id }), &Method::GET | &Method::HEAD) => {
-            check::one(app, audience, id, head.uri.query()).await
+            check::one(app, turn, audience, id, head.uri.query()).await
         }
-        (Some(Own::CheckOne { .. }), _) => error::wrong_method(app, "GET, HEAD").await,
+        (Some(Own::CheckOne { .. }), _) => error::wrong_method(app, turn, "GET, HEAD").await,
         (Some(Own::CheckMany { audience }), &Method::POST) => {
-            check::many(app, audience, &head.headers, body).await
+            check::many(app, turn, audience, &head.headers, body).await
         }
-        (Some(Own::Decide), &Method::POST) => decide::decide(app, body).await,
-        (Some(_), _) => error::wrong_method(app, "POST").await,
-        (None, _) => rta::answer(app, &head, body).await,
+        (Some(Own::Decide), &Method::POST) => decide::decide(app, turn, body).await,
+        (Some(_), _) => error::wrong_method(app, turn, "POST").await,
+        (None, _) => rta::answer(app, turn, &head, body).await,
     }
 }
 
@@ -143,17 +153,39 @@ impl App {
     async fn observed<F: Future<Output = Result<Answer, ApiError>>>(
         &self,
         route: Route,
+        turn: Turn,
         answer: impl FnOnce(Load) -> F,
     ) -> Answer {
-        let begun = Instant::now();
-        let place = self.telemetry.enter(self.max_in_flight);
-        let load = if place.is_some() { Load::Normal } else { Load::TooHigh };
+        let in_flight = self.telemetry.begin();
+        let load = match route {
+            Route::CheckMany => self.load_of_bulk(turn),
+            _ => self.load(),
+        };
         let answered = AssertUnwindSafe(answer(load)).catch_unwind().await;
         let mut response = answered.unwrap_or(Err(ApiError::Internal)).unwrap_or_else(Answer::from);
-        drop(place);
+        drop(in_flight);
         self.close_if_draining(&mut response);
-        self.telemetry.request(self.telemetry.route(route), response.status().as_u16(), begun.elapsed());
+        self.telemetry.request(self.telemetry.route(route), response.status().as_u16(), turn.begun.elapsed());
         response
+    }
+
+    /// Whether a request that has just come is one too many.
+    fn load(&self) -> Load {
+        if self.telemetry.is_full(self.max_in_flight) { Load::TooHigh } else { Load::Normal }
+    }
+
+    /// The same of what is asked in bulk: that gives way to what is asked before an impression, whose worker it would keep.
+    fn load_of_bulk(&self, turn: Turn) -> Load {
+        if turn.waited > self.max_wait {
+            self.telemetry.shed();
+            return Load::TooHigh;
+        }
+        self.load()
+    }
+
+    /// A request's body. While it has still to come, it is one of those that `max_in_flight` limits.
+    async fn read_body(&self, body: Incoming, limit: usize) -> Result<Bytes, ApiError> {
+        body::read(body, limit, self.body_timeout, || self.telemetry.wait(self.max_in_flight)).await
     }
 
     /// Asks the client of a process that is on its way out to come back elsewhere.

@@ -17,8 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::catalog::Serving;
 use crate::config::Config;
 use crate::device::KeyMaker;
+use crate::http::connections::Connections;
 use crate::http::server::{self, Phase, Workers};
-use crate::http::{AdminApp, App, Reload, Reloaded, admin_port, decision_port};
+use crate::http::{AdminApp, AdminPort, App, DecisionPort, Reload, Reloaded};
 use crate::platform::IdReader;
 use crate::snapshot::State;
 use crate::store::{Live, Store, StoreError};
@@ -31,6 +32,10 @@ const MAX_ADMIN_CONNECTIONS: usize = 256;
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most so long after SIGTERM new connections are still answered, while load balancers learn of it.
 const LAME_DUCK: Duration = Duration::from_secs(5);
+
+/// A tenth of the share of a thread that answers, while that has something to do.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICENESS: i32 = 10;
 
 /// Why rtad could not start.
 #[derive(Debug, thiserror::Error)]
@@ -182,25 +187,30 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     };
     // The admin port outlives the drain, as probes must see it: nobody is left to close it but the end of the process.
     let never = watch::channel(Phase::Serving).1;
-    let admin_connections = admin_port(Arc::new(admin), config.server.idle_timeout, never.clone());
+    let port = AdminPort::new(Arc::new(admin));
+    let admin_connections = Connections::new(port, config.server.idle_timeout, never.clone());
     let telemetry = Arc::clone(&shared.telemetry);
-    spawn("sync", async move || {
+    spawn("sync", step_back, async move || {
         let mut sync = sync;
         sync.look_at_all().await;
         let _ = loaded.send(());
         sync.run(told).await;
     })?;
-    spawn("admin", async move || {
-        tokio::spawn(async move { telemetry.upkeep().await });
-        let admin_connections = Arc::new(admin_connections);
-        tokio::spawn(Arc::clone(&admin_connections).watch());
-        let open = Arc::new(());
-        let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
-        let hand_out = |stream, place| {
-            tokio::spawn(Arc::clone(&admin_connections).serve(stream, place));
-        };
-        let _ = server::accept(admin_listener, never, admit, hand_out).await;
-    })?;
+    spawn(
+        "admin",
+        || {},
+        async move || {
+            tokio::spawn(async move { telemetry.upkeep().await });
+            let admin_connections = Arc::new(admin_connections);
+            tokio::spawn(Arc::clone(&admin_connections).watch());
+            let open = Arc::new(());
+            let admit = || (Arc::strong_count(&open) <= MAX_ADMIN_CONNECTIONS).then(|| Arc::clone(&open));
+            let hand_out = |stream, place| {
+                tokio::spawn(Arc::clone(&admin_connections).serve(stream, place));
+            };
+            let _ = server::accept(admin_listener, never, admit, hand_out).await;
+        },
+    )?;
     tracing::info!(%admin_address, store = config.store.url, "admin port listens; loading the first snapshots");
     // Fails only if the admin thread is gone, and then there is nothing to wait for.
     let _ = first_look.await;
@@ -213,8 +223,10 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         max_body,
         body_timeout,
         max_in_flight: config.server.max_in_flight,
+        max_wait: config.server.max_wait,
     };
-    let connections = decision_port(Arc::new(app), config.server.idle_timeout, phases.clone());
+    let port = DecisionPort(Arc::new(app));
+    let connections = Connections::new(port, config.server.idle_timeout, phases.clone());
     let count = match config.server.workers {
         // What the cgroup grants, not what the machine has.
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -315,16 +327,28 @@ fn allow_open_files(max_connections: usize) {
     }
 }
 
-/// Runs `work` on a thread and a runtime of its own.
+/// Runs `work` on a thread and a runtime of its own. Each of its threads begins with `begin`.
 fn spawn<F: Future<Output = ()>>(
     name: &str,
+    begin: fn(),
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<(), StartError> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Threads)?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().on_thread_start(begin).build().map_err(StartError::Threads)?;
     let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(move || runtime.block_on(work())).map_err(StartError::Threads)?;
+    let live = move || {
+        begin();
+        runtime.block_on(work());
+    };
+    thread.spawn(live).map_err(StartError::Threads)?;
     Ok(())
+}
+
+/// Leaves this thread's turn to any that answers requests: hashing gigabytes is in no hurry, and a request that waits for the end of a
+/// time slice is late. Where the kernel knows no threads of different priority, all stay equal.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
 }
 
 /// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.

@@ -1,158 +1,106 @@
 //! What the service tells of itself: metrics with closed sets of labels, and JSON logs.
 //!
-//! Every handle a request needs is made before the first request, so that counting is an addition and no look-up. The recorder
-//! is a value, not the process's global one: two servers in one process, as in tests, do not mix.
+//! Every handle a request needs is made before the first request, so that counting is an addition and no look-up, in memory that no
+//! other worker writes. The exporter is told of it when somebody scrapes. The recorder is a value, not the process's global one: two
+//! servers in one process, as in tests, do not mix.
 //!
-//! The exporter keeps every histogram sample until somebody drains it; [`Telemetry::upkeep`] does, whether or not anybody scrapes.
+//! The exporter keeps every sample of its histograms until somebody drains it; [`Telemetry::upkeep`] does, whether or not anybody scrapes.
+//!
+//! | file | what is counted |
+//! |---|---|
+//! | `requests` | requests: how many, how long they took |
+//! | `decisions` | decisions, and the ids that they are made by |
+//! | `cache`, `deltas` | what sync reads |
+//! | `tally` | counts by thread |
 //!
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
 
 mod cache;
+mod decisions;
 mod deltas;
 mod logging;
+mod requests;
+mod tally;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, Unit};
+use metrics::{Counter, Gauge, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 pub use cache::ChunkSource;
+pub use decisions::{DecisionCounters, IdCounters};
 pub use logging::{LogLevel, init_logging};
+pub use requests::{Route, RouteMetrics};
+pub use tally::count_alone;
 
-use crate::device::Unusable;
 use crate::snapshot::Snapshot;
-use crate::strategy::{Decision, Outcome, Reason};
+use tally::Tally;
 
-/// Upper edges of the request histogram, in seconds: from what a decision costs to the 60 ms after which a platform no
-/// longer listens, and a little beyond.
-const DURATION_EDGES: [f64; 14] =
-    [5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.06, 0.25];
-
-/// How often histograms are drained. At 300,000 requests a second a second's samples are 5 MB.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A route of the decision port, as a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// `GET /v1/check/{audience}/{id}`
-    CheckOne,
-    /// `POST /v1/check/{audience}`
-    CheckMany,
-    /// `POST /v1/decide`
-    Decide,
-    /// Anything else.
-    Unknown,
-}
-
-impl Route {
-    /// All of them; a platform's route has the platform's name instead.
-    pub const ALL: [Self; 4] = [Self::CheckOne, Self::CheckMany, Self::Decide, Self::Unknown];
-
-    /// The label's value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::CheckOne => "check_one",
-            Self::CheckMany => "check_many",
-            Self::Decide => "decide",
-            Self::Unknown => "unknown",
-        }
-    }
-}
+/// How often the exporter's histograms are drained.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Makes and holds all metrics. One per server.
 pub struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     routes: [RouteMetrics; Route::ALL.len()],
+    tallied: Mutex<Tallied>,
     shed: Counter,
-    in_flight: AtomicUsize,
+    /// Begun and not yet ended.
+    in_flight: Tally<1>,
     in_flight_gauge: Gauge,
+    waiting: AtomicUsize,
     connections: Arc<AtomicUsize>,
     connections_gauge: Gauge,
 }
 
-/// What is counted of a route's requests.
-#[derive(Debug, Clone)]
-pub struct RouteMetrics {
-    route: String,
-    ok: Counter,
-    duration: Histogram,
-}
-
-/// Counters of one strategy's decisions under one platform's name.
-#[derive(Debug, Clone)]
-pub struct DecisionCounters([[Counter; Reason::ALL.len()]; 2]);
-
-impl DecisionCounters {
-    /// Counts a decision.
-    #[inline]
-    pub fn count(&self, decision: Decision) {
-        self.0[decision.outcome as usize][decision.reason as usize].increment(1);
-    }
-}
-
-/// Counters of the ids of one kind, by what became of them.
-#[derive(Debug, Clone)]
-pub struct IdCounters {
-    usable: Counter,
-    blank: Counter,
-    malformed: Counter,
-    doubtful: Counter,
-}
-
-impl IdCounters {
-    /// Counts one id.
-    #[inline]
-    pub fn count<T>(&self, id: &Result<T, Unusable>) {
-        match id {
-            Ok(_) => self.usable.increment(1),
-            Err(Unusable::Blank) => self.blank.increment(1),
-            Err(Unusable::Malformed) => self.malformed.increment(1),
-        }
-    }
-
-    /// Counts one that its sender holds for junk.
-    #[inline]
-    pub fn count_doubtful(&self) {
-        self.doubtful.increment(1);
-    }
+/// What workers count, by labels: whoever asks for the same again gets the same.
+#[derive(Default)]
+struct Tallied {
+    platform_routes: BTreeMap<String, RouteMetrics>,
+    /// By platform and strategy.
+    decisions: BTreeMap<(String, String), DecisionCounters>,
+    /// By kind.
+    ids: BTreeMap<String, IdCounters>,
 }
 
 impl Default for Telemetry {
     fn default() -> Self {
-        let edges = Matcher::Full("rtad_request_duration_seconds".to_owned());
         let sync_edges = Matcher::Full("rtad_sync_duration_seconds".to_owned());
         let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(edges, &DURATION_EDGES)
-            .and_then(|builder| {
-                builder.set_buckets_for_metric(sync_edges, &[0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0])
-            })
+            .set_buckets_for_metric(sync_edges, &[0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0])
             .expect("the edges are not empty")
             .build_recorder();
         let handle = recorder.handle();
-        let (routes, shed, in_flight_gauge, connections_gauge) =
-            metrics::with_local_recorder(&recorder, || {
-                describe();
-                metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-                let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-                let gauges = (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
-                (routes, metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
-            });
-        let (in_flight, connections) = Default::default();
-        Self { recorder, handle, routes, shed, in_flight, in_flight_gauge, connections, connections_gauge }
+        let (shed, in_flight_gauge, connections_gauge) = metrics::with_local_recorder(&recorder, || {
+            describe();
+            metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            let gauges = (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
+            (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
+        });
+        let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
+        let (tallied, in_flight, waiting, connections) = Default::default();
+        Self {
+            recorder,
+            handle,
+            routes,
+            tallied,
+            shed,
+            in_flight,
+            in_flight_gauge,
+            waiting,
+            connections,
+            connections_gauge,
+        }
     }
 }
 
 /// `# HELP` of every metric.
 fn describe() {
     metrics::describe_counter!("rtad_requests_total", "Requests answered, by route and HTTP status");
-    metrics::describe_histogram!(
-        "rtad_request_duration_seconds",
-        Unit::Seconds,
-        "From a request's head to its answer's, by route"
-    );
     metrics::describe_counter!(
         "rtad_decisions_total",
         "Decisions, by platform, strategy, outcome and reason"
@@ -191,18 +139,6 @@ fn describe() {
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
-impl RouteMetrics {
-    /// To be called with a recorder in place.
-    fn new(route: &str) -> Self {
-        let label = route.to_owned();
-        Self {
-            ok: metrics::counter!("rtad_requests_total", "route" => label.clone(), "code" => "200"),
-            duration: metrics::histogram!("rtad_request_duration_seconds", "route" => label.clone()),
-            route: label,
-        }
-    }
-}
-
 impl Telemetry {
     /// What is counted of requests to one of rtad's own routes.
     #[inline]
@@ -212,20 +148,23 @@ impl Telemetry {
 
     /// What is counted of requests to a platform's route.
     pub fn platform_route(&self, platform: &str) -> RouteMetrics {
-        metrics::with_local_recorder(&self.recorder, || RouteMetrics::new(platform))
+        let mut tallied = self.tallied();
+        let route = tallied.platform_routes.entry(platform.to_owned());
+        route.or_insert_with(|| RouteMetrics::new(platform)).clone()
     }
 
     /// Counts a finished request.
     #[inline]
     pub fn request(&self, route: &RouteMetrics, code: u16, duration: Duration) {
-        route.duration.record(duration);
-        if code == 200 {
-            route.ok.increment(1);
-        } else {
+        route.record(duration, code == 200);
+        if code != 200 {
             // Rare, and of few values: the look-up is not worth a table.
-            self.counter("rtad_requests_total", &[("route", &route.route), ("code", &code.to_string())])
-                .increment(1);
+            self.requests(&route.route, &code.to_string()).increment(1);
         }
+    }
+
+    fn requests(&self, route: &str, code: &str) -> Counter {
+        self.counter("rtad_requests_total", &[("route", route), ("code", code)])
     }
 
     /// Counters of why a platform's requests were not answered by their ids, in the order of `causes`.
@@ -235,16 +174,38 @@ impl Telemetry {
         })
     }
 
-    /// Takes a place among the requests in flight; `None` if all `limit` are taken, which is counted.
+    /// Has a request be in flight until the value is dropped, by the same thread.
     #[inline]
-    pub fn enter(&self, limit: usize) -> Option<Place<'_>> {
-        let place = Place(&self.in_flight);
-        if self.in_flight.fetch_add(1, Ordering::Relaxed) < limit {
+    pub fn begin(&self) -> InFlight<'_> {
+        self.in_flight.add(0, 1);
+        InFlight(&self.in_flight)
+    }
+
+    /// Whether as many as `limit` requests wait for their bodies: then one more is shed, which is counted. All others in flight are as
+    /// few as there are workers, as what has come is answered at once.
+    #[inline]
+    pub fn is_full(&self, limit: usize) -> bool {
+        let is_full = self.waiting.load(Ordering::Relaxed) >= limit;
+        if is_full {
+            self.shed();
+        }
+        is_full
+    }
+
+    /// Takes a place among the requests that wait for their bodies; `None` if all `limit` are taken, which is counted.
+    pub fn wait(&self, limit: usize) -> Option<Place<'_>> {
+        let place = Place(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
             return Some(place);
         }
         drop(place);
-        self.shed.increment(1);
+        self.shed();
         None
+    }
+
+    /// Counts a request that is shed.
+    pub fn shed(&self) {
+        self.shed.increment(1);
     }
 
     /// Takes a place among the connections; `None` if all `limit` are taken, which is counted.
@@ -254,36 +215,13 @@ impl Telemetry {
             return Some(place);
         }
         drop(place);
-        self.shed.increment(1);
+        self.shed();
         None
     }
 
     /// Open connections of the decision port.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Counters for a strategy's decisions.
-    pub fn decisions(&self, platform: &str, strategy: &str) -> DecisionCounters {
-        DecisionCounters([Outcome::Bid, Outcome::NoBid].map(|outcome| {
-            Reason::ALL.map(|reason| {
-                let labels = [
-                    ("platform", platform),
-                    ("strategy", strategy),
-                    ("decision", outcome.as_str()),
-                    ("reason", reason.as_str()),
-                ];
-                self.counter("rtad_decisions_total", &labels)
-            })
-        }))
-    }
-
-    /// Counters for ids of one kind.
-    pub fn ids(&self, kind: &str) -> IdCounters {
-        let results = ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
-        let [usable, blank, malformed, doubtful] =
-            results.map(|result| self.counter("rtad_ids_total", &[("kind", kind), ("result", result)]));
-        IdCounters { usable, blank, malformed, doubtful }
     }
 
     /// States what is served of an audience.
@@ -353,16 +291,35 @@ impl Telemetry {
 
     /// All metrics in Prometheus' text format.
     pub fn render(&self) -> String {
-        self.in_flight_gauge.set(self.in_flight.load(Ordering::Relaxed) as f64);
+        // Signed: of two threads one may be read before the other.
+        self.in_flight_gauge.set(self.in_flight.sum(0).cast_signed().max(0) as f64);
         self.connections_gauge.set(self.connections() as f64);
-        self.handle.render()
+        let tallied = self.tallied();
+        let routes = || self.routes.iter().chain(tallied.platform_routes.values());
+        for route in routes() {
+            self.requests(&route.route, "200").absolute(route.ok());
+        }
+        tallied.decisions.values().for_each(DecisionCounters::publish);
+        tallied.ids.values().for_each(IdCounters::publish);
+        let mut text = self.handle.render();
+        requests::render(routes(), &mut text);
+        text
     }
 
-    /// Drains the histograms for ever, so that memory stays flat when nobody scrapes.
+    fn tallied(&self) -> MutexGuard<'_, Tallied> {
+        self.tallied.lock().expect("nothing panics under this lock")
+    }
+
+    /// Drains the exporter's histograms, so that memory stays flat when nobody scrapes. They are of looks at the store.
+    pub fn drain(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// Drains them for ever.
     pub async fn upkeep(&self) {
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
-            self.handle.run_upkeep();
+            self.drain();
         }
     }
 }
@@ -370,6 +327,17 @@ impl Telemetry {
 impl std::fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Telemetry").finish_non_exhaustive()
+    }
+}
+
+/// A request in flight, until it is dropped.
+#[derive(Debug)]
+pub struct InFlight<'a>(&'a Tally<1>);
+
+impl Drop for InFlight<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.add(0, u64::MAX);
     }
 }
 

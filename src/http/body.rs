@@ -17,15 +17,17 @@ const DROPPED: usize = 1 << 20;
 /// A client that has sent nothing for so long waits for its answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads a body of at most `limit` bytes. A body that came with its head, as nearly all do, costs no copy and no timer.
+/// Reads a body of at most `limit` bytes. A body that came with its head, as nearly all do, costs no copy and no timer; one that has
+/// still to come holds a place meanwhile, which `wait` gives or not.
 ///
 /// # Errors
 ///
-/// Too large, too slow, or broken off.
-pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
+/// Too large, too slow, broken off, or without a place.
+pub(super) async fn read<B: Body<Data = Bytes> + Unpin, P>(
     mut body: B,
     limit: usize,
     within: Duration,
+    wait: impl FnOnce() -> Option<P>,
 ) -> Result<Bytes, ApiError> {
     let read = if body.size_hint().lower() > limit as u64 {
         Err(too_large(limit))
@@ -33,12 +35,14 @@ pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
         let mut collecting = pin!(collect(&mut body, limit));
         match at_once(collecting.as_mut()).await {
             Poll::Ready(read) => read,
-            Poll::Pending => timeout(within, collecting).await.unwrap_or(Err(ApiError::BodyTimeout)),
+            Poll::Pending => match wait() {
+                Some(_place) => timeout(within, collecting).await.unwrap_or(Err(ApiError::BodyTimeout)),
+                None => Err(ApiError::Overloaded),
+            },
         }
     };
-    if matches!(read, Err(ApiError::TooLarge(_))) {
-        // However it ends, the body is too large.
-        let _ = timeout(within, drop_rest(&mut body)).await;
+    if matches!(read, Err(ApiError::TooLarge(_) | ApiError::Overloaded)) {
+        discard(body, within).await;
     }
     read
 }
@@ -53,8 +57,13 @@ pub(super) async fn take_or_drop<B: Body<Data = Bytes> + Unpin>(
     if let Poll::Ready(read) = at_once(pin!(collect(&mut body, limit))).await {
         return read.ok();
     }
-    let _ = timeout(within, drop_rest(&mut body)).await;
+    discard(body, within).await;
     None
+}
+
+/// Reads a body that nobody wants, so that its connection can go on.
+pub(super) async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, within: Duration) {
+    let _ = timeout(within, drop_rest(&mut body)).await;
 }
 
 /// How far work comes without waiting.

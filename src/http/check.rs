@@ -7,8 +7,10 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
+use super::body;
 use super::error::ApiError;
-use super::{Answer, App, Load, body, json};
+use super::turn::Turn;
+use super::{Answer, App, Load, json};
 use crate::catalog::Catalog;
 use crate::device::{DeviceKey, IdKind};
 use crate::snapshot::Snapshot;
@@ -20,8 +22,8 @@ const MAX_IDS: usize = 10_000;
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) async fn one(app: &App, audience: &str, id: &str, query: Option<&str>) -> Answer {
-    app.observed(Route::CheckOne, async |load| {
+pub(super) async fn one(app: &App, turn: Turn, audience: &str, id: &str, query: Option<&str>) -> Answer {
+    app.observed(Route::CheckOne, turn, async |load| {
         if load == Load::TooHigh {
             return Err(ApiError::Overloaded);
         }
@@ -38,15 +40,23 @@ pub(super) async fn one(app: &App, audience: &str, id: &str, query: Option<&str>
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub(super) async fn many(app: &App, audience: &str, headers: &HeaderMap, body: Incoming) -> Answer {
-    app.observed(Route::CheckMany, async |load| {
+pub(super) async fn many(
+    app: &App,
+    turn: Turn,
+    audience: &str,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Answer {
+    app.observed(Route::CheckMany, turn, async |load| {
         if load == Load::TooHigh {
+            // The connection goes on, unless there is more than a megabyte of it.
+            body::discard(body, app.body_timeout).await;
             return Err(ApiError::Overloaded);
         }
         let audience = decoded(audience);
         // An audience that does not exist is told before a megabyte is read for it.
         snapshot_of(&app.serving.load(), &audience)?;
-        let body = body::read(body, app.max_body.max(MAX_BATCH_BODY), app.body_timeout).await?;
+        let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY)).await?;
         // Loaded once for all ids, and after the last await: no generation is held while a slow body trickles in.
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &audience)?;
@@ -65,16 +75,22 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
 }
 
 fn decoded(text: &str) -> Cow<'_, str> {
-    percent_decode_str(text).decode_utf8_lossy()
+    if is_plain(text) { text.into() } else { percent_decode_str(text).decode_utf8_lossy() }
 }
 
 fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
-    percent_decode_str(text).into()
+    if is_plain(text) { text.as_bytes().into() } else { percent_decode_str(text).into() }
+}
+
+/// Nearly every part of a path is.
+fn is_plain(text: &str) -> bool {
+    !text.as_bytes().contains(&b'%')
 }
 
 /// The `kind` of a query; md5 if there is none. Other parameters are somebody else's.
 fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
-    let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let Some(query) = query else { return Ok(IdKind::Md5) };
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     match pairs.rev().find(|(name, _)| decoded(name) == "kind") {
         None => Ok(IdKind::Md5),
         Some((_, kind)) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),

@@ -11,7 +11,7 @@ use std::net::TcpStream as StdStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -26,32 +26,28 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::server::{Phase, closing};
+use super::turn::{Noted, Noting, Turn};
 
-/// One connection, as its requests and its runtime see it. Its own, so that counting a request costs no other core anything.
-#[derive(Debug)]
-pub struct Connection<T> {
-    /// What requests are answered with.
-    pub app: T,
+/// One connection, as its runtime sees it. Only the task that serves it counts.
+#[derive(Debug, Default)]
+struct Connection {
     begun: AtomicU64,
     ended: AtomicU64,
     ordered: AtomicU8,
     waker: AtomicWaker,
+    noted: Arc<Noted>,
 }
 
-/// What a connection was told to do.
-const STAY: u8 = 0;
+/// What a connection was told to do, if anything.
 const END_AFTER_REQUEST: u8 = 1;
 const END: u8 = 2;
 
-impl<T> Connection<T> {
-    fn new(app: T) -> Self {
-        let (begun, ended) = Default::default();
-        Self { app, begun, ended, ordered: AtomicU8::new(STAY), waker: AtomicWaker::new() }
-    }
-
+impl Connection {
     fn order(&self, order: u8) {
-        self.ordered.fetch_max(order, Ordering::Relaxed);
-        self.waker.wake();
+        // Once for each: to wake takes the waker, and it is put back when a stage of the connection's life begins.
+        if self.ordered.fetch_max(order, Ordering::Relaxed) < order {
+            self.waker.wake();
+        }
     }
 
     fn is_told(&self, order: u8) -> bool {
@@ -60,16 +56,31 @@ impl<T> Connection<T> {
 
     /// Serves until it has ended, which is true, or until `told`.
     async fn serve_until(&self, mut http: Pin<&mut impl Future>, told: impl Fn() -> bool) -> bool {
+        let mut noting: Option<(Waker, Waker)> = None;
         poll_fn(|context| {
-            self.waker.register(context.waker());
+            let task = context.waker();
+            // It has one waker for life, nearly.
+            if !noting.as_ref().is_some_and(|(of, _)| of.will_wake(task)) {
+                self.waker.register(task);
+                let noted = Arc::clone(&self.noted);
+                noting = Some((task.clone(), Arc::new(Noting { task: task.clone(), noted }).into()));
+            }
+            let waker = noting.as_ref().map_or(task, |(_, waker)| waker);
             // It goes first: what has come is answered.
-            match http.as_mut().poll(context) {
+            let polled = http.as_mut().poll(&mut Context::from_waker(waker));
+            self.noted.forget();
+            match polled {
                 Poll::Ready(_) => Poll::Ready(true),
                 Poll::Pending if told() => Poll::Ready(false),
                 Poll::Pending => Poll::Pending,
             }
         })
         .await
+    }
+
+    /// Counts a request. There is one that does, so that no locked instruction is needed.
+    fn count(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Requests answered; `None` while one is being answered.
@@ -82,8 +93,8 @@ impl<T> Connection<T> {
 /// A connection as its runtime knows it: how many requests it had answered when it was last looked at, and for how many looks it
 /// has been idle since.
 #[derive(Debug)]
-struct Watched<T> {
-    connection: Weak<Connection<T>>,
+struct Watched {
+    connection: Weak<Connection>,
     answered: u64,
     idle_looks: u32,
 }
@@ -94,67 +105,39 @@ const FIRST_REQUEST: Duration = Duration::from_millis(100);
 /// So often within the idle time-out connections are looked at.
 const LOOKS: u32 = 4;
 
-/// What requests are answered with; one handle for each connection.
-pub trait App: Clone + Send + Sync + 'static {}
-
-impl<T: Clone + Send + Sync + 'static> App for T {}
-
-/// Answers requests: a function.
-pub trait Handler<T>: Clone + Send + Sync + 'static {
+/// Answers requests.
+pub trait Handler: Clone + Send + Sync + 'static {
     /// What its answers carry.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
     /// Answers one request.
     fn answer(
         &self,
-        connection: Arc<Connection<T>>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
-}
-
-impl<T, H, F, B> Handler<T> for H
-where
-    H: Fn(Arc<Connection<T>>, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
-{
-    type Body = B;
-
-    fn answer(
-        &self,
-        connection: Arc<Connection<T>>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<B>> + Send + 'static {
-        self(connection, request)
-    }
+        turn: Turn,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 /// Serves the connections it is given, in one runtime. A clone serves another's.
-pub struct Connections<T, H> {
-    app: T,
+#[derive(Debug)]
+pub struct Connections<H> {
     handler: H,
     idle_timeout: Duration,
     phase: watch::Receiver<Phase>,
-    open: Arc<Mutex<Vec<Watched<T>>>>,
+    open: Arc<Mutex<Vec<Watched>>>,
 }
 
-impl<T, H> std::fmt::Debug for Connections<T, H> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").finish_non_exhaustive()
-    }
-}
-
-impl<T: Clone, H: Clone> Clone for Connections<T, H> {
+impl<H: Clone> Clone for Connections<H> {
     fn clone(&self) -> Self {
-        Self::new(self.app.clone(), self.handler.clone(), self.idle_timeout, self.phase.clone())
+        Self::new(self.handler.clone(), self.idle_timeout, self.phase.clone())
     }
 }
 
-impl<T, H> Connections<T, H> {
-    /// Has their requests answered by `handler` with `app`; closes those that are idle for `idle_timeout`, or a quarter longer, and all
+impl<H> Connections<H> {
+    /// Has their requests answered by `handler`; closes those that are idle for `idle_timeout`, or a quarter longer, and all
     /// when the phase says so.
-    pub fn new(app: T, handler: H, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
-        Self { app, handler, idle_timeout, phase, open: Arc::default() }
+    pub fn new(handler: H, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
+        Self { handler, idle_timeout, phase, open: Arc::default() }
     }
 
     /// Ends connections that are idle, and all of them once the phase says so; runs beside them for as long as there may be any.
@@ -187,7 +170,7 @@ impl<T, H> Connections<T, H> {
     }
 
     /// Has one watched. Those that have ended make room first: until the next look there may be many.
-    fn add(&self, watched: Watched<T>) {
+    fn add(&self, watched: Watched) {
         let mut open = self.open();
         if open.len() == open.capacity() {
             open.retain(|watched| watched.connection.strong_count() > 0);
@@ -197,7 +180,7 @@ impl<T, H> Connections<T, H> {
         open.push(watched);
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<Watched<T>>> {
+    fn open(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.open.lock().expect("nothing panics under this lock")
     }
 
@@ -214,11 +197,11 @@ impl<T, H> Connections<T, H> {
     }
 }
 
-impl<T: App, H: Handler<T>> Connections<T, H> {
+impl<H: Handler> Connections<H> {
     /// Serves one connection to its end.
     pub async fn serve<P>(self: Arc<Self>, stream: StdStream, place: P) {
         let Ok(stream) = self.prepare(stream) else { return };
-        let connection = Arc::new(Connection::new(self.app.clone()));
+        let connection = Arc::new(Connection::default());
         // Never so many: the first look finds that it has changed.
         self.add(Watched { connection: Arc::downgrade(&connection), answered: u64::MAX, idle_looks: 0 });
         if *self.phase.borrow() >= Phase::Closing {
@@ -226,17 +209,19 @@ impl<T: App, H: Handler<T>> Connections<T, H> {
             connection.order(END_AFTER_REQUEST);
         }
         let service = service_fn(|request| {
-            connection.begun.fetch_add(1, Ordering::Relaxed);
-            let (answer, connection) =
-                (self.handler.answer(Arc::clone(&connection), request), Arc::clone(&connection));
+            Connection::count(&connection.begun);
+            let turn = connection.noted.begin();
+            let (handler, connection) = (&self.handler, &connection);
             async move {
-                let response = answer.await;
-                connection.ended.fetch_add(1, Ordering::Relaxed);
+                let response = handler.answer(request, turn).await;
+                Connection::count(&connection.ended);
                 Ok::<_, Infallible>(response)
             }
         });
         let http = http1::Builder::new()
             .max_buf_size(64 << 10)
+            // An answer is small: to copy it behind its head is less than to have the kernel collect two pieces.
+            .writev(false)
             // No client of ours needs to know what time it is.
             .auto_date_header(false)
             // See `watch`.
@@ -280,11 +265,19 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<(), impl Handler<()>>> {
-        let handler = |_: Arc<Connection<()>>, _: Request<Incoming>| async {
+    #[derive(Debug, Clone)]
+    struct Yes;
+
+    impl Handler for Yes {
+        type Body = Full<Bytes>;
+
+        async fn answer(&self, _: Request<Incoming>, _: Turn) -> Response<Full<Bytes>> {
             Response::new(Full::new(Bytes::from_static(b"yes")))
-        };
-        Arc::new(Connections::new((), handler, Duration::from_secs(75), phase))
+        }
+    }
+
+    fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<Yes>> {
+        Arc::new(Connections::new(Yes, Duration::from_secs(75), phase))
     }
 
     /// It waits in the socket of a connection that is accepted when all are told to end.

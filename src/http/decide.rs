@@ -4,16 +4,17 @@ use hyper::body::Incoming;
 
 use super::check::error_without_values;
 use super::error::ApiError;
+use super::turn::Turn;
 use super::{Answer, App, Load, body, json};
 use crate::platform::api::{self, DecisionRequest};
 use crate::telemetry::Route;
 
 /// Reads the request, loads the catalog once, decides, answers. Under overload the strategies' `unavailable` answers are given
 /// to a request that is here already; one whose body has still to come is refused.
-pub(super) async fn decide(app: &App, body: Incoming) -> Answer {
-    app.observed(Route::Decide, async |load| {
+pub(super) async fn decide(app: &App, turn: Turn, body: Incoming) -> Answer {
+    app.observed(Route::Decide, turn, async |load| {
         let body = match load {
-            Load::Normal => body::read(body, app.max_body, app.body_timeout).await?,
+            Load::Normal => app.read_body(body, app.max_body).await?,
             Load::TooHigh => {
                 let body = body::take_or_drop(body, app.max_body, app.body_timeout).await;
                 body.ok_or(ApiError::Overloaded)?

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 
+use super::turn::Turn;
 use super::{Answer, App};
 use crate::device::{IdKind, Unusable};
 use crate::telemetry::Route;
@@ -101,7 +102,8 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 "Overloaded",
-                "server.max_in_flight requests are being answered already".to_owned(),
+                "server.max_in_flight requests wait for their bodies, or this one has waited for longer than server.max_wait"
+                    .to_owned(),
             ),
             Self::Internal => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -147,8 +149,8 @@ pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str)
 }
 
 /// The answer where there is no route.
-pub(super) async fn no_route(app: &App) -> Answer {
-    app.observed(Route::Unknown, |_| async { Err(ApiError::NotFound) }).await
+pub(super) async fn no_route(app: &App, turn: Turn) -> Answer {
+    app.observed(Route::Unknown, turn, |_| async { Err(ApiError::NotFound) }).await
 }
 
 /// The same for a request that has been counted.
@@ -157,8 +159,9 @@ pub(super) fn problem_of_no_route() -> Answer {
 }
 
 /// The answer where there is a route, but for the methods `allowed`.
-pub(super) async fn wrong_method(app: &App, allowed: &'static str) -> Answer {
-    let mut response = app.observed(Route::Unknown, |_| async { Err(ApiError::MethodNotAllowed) }).await;
+pub(super) async fn wrong_method(app: &App, turn: Turn, allowed: &'static str) -> Answer {
+    let mut response =
+        app.observed(Route::Unknown, turn, |_| async { Err(ApiError::MethodNotAllowed) }).await;
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

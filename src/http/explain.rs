@@ -36,7 +36,7 @@ async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Answer, ApiErr
     // Before the body is read for nothing.
     platform_named(&app.serving.load(), &name)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
-    let text = body::read(body, limit, app.body_timeout).await?;
+    let text = body::read(body, limit, app.body_timeout, || Some(())).await?;
     let (body, encoding) = input::read(text, None).expect("whatever is no text is binary");
     // Loaded after the last await: no generation is held while a slow body trickles in.
     let catalog = app.serving.load();

@@ -17,7 +17,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::connections::{App, Connections, Handler};
+use super::connections::{Connections, Handler};
+use super::turn;
+use crate::telemetry::count_alone;
 
 /// Connections that the kernel holds for us until they are accepted. Platforms open many at once when they see us slow.
 const BACKLOG: i32 = 4096;
@@ -133,17 +135,23 @@ impl<P: Send + 'static> Workers<P> {
     /// # Errors
     ///
     /// The kernel's, when it gives no thread or no event queue.
-    pub fn start<T: App, H: Handler<T>>(count: usize, connections: &Connections<T, H>) -> io::Result<Self> {
+    pub fn start<H: Handler>(count: usize, connections: &Connections<H>) -> io::Result<Self> {
         let mut workers = Vec::with_capacity(count);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let (sender, receiver) = mpsc::unbounded_channel();
             let load = Arc::new(AtomicUsize::new(0));
             let (connections, ended) = (Arc::new(connections.clone()), Arc::clone(&load));
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || runtime.block_on(work(receiver, connections, ended)))?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .on_thread_park(turn::sleeps)
+                .on_thread_unpark(turn::wakes)
+                .build()?;
+            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+                count_alone(index);
+                turn::wakes();
+                runtime.block_on(work(receiver, connections, ended));
+            })?;
             workers.push(Worker { connections: sender, load });
             threads.push(thread);
         }
@@ -169,9 +177,9 @@ impl<P: Send + 'static> Workers<P> {
 }
 
 /// A worker's life: serves what it is given, ends when no more can come and none is left.
-async fn work<P: Send + 'static, T: App, H: Handler<T>>(
+async fn work<P: Send + 'static, H: Handler>(
     mut given: mpsc::UnboundedReceiver<(StdStream, P)>,
-    connections: Arc<Connections<T, H>>,
+    connections: Arc<Connections<H>>,
     load: Arc<AtomicUsize>,
 ) {
     tokio::spawn(Arc::clone(&connections).watch());

@@ -102,6 +102,41 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
 }
 
 #[test]
+fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_impression_is_not() {
+    let server = Server::with_everything("max_wait = \"1ms\"");
+    let ids = [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"].map(|id| format!("{id:?}")).join(",");
+    let body = format!(r#"{{"ids":[{ids},{}]}}"#, vec!["\"x\""; 1500].join(","));
+    let request = format!(
+        "POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    let mut one = server.connect();
+    // More at once than the one worker can answer in a millisecond.
+    clients.iter_mut().for_each(|client| client.send(&request));
+    one.get(&target()).ok();
+    let (mut answered, mut shed) = (0, 0);
+    for client in &mut clients {
+        let answer = client.next().unwrap();
+        if answer.status == 200 {
+            let members = answer.ok()["members"].clone();
+            assert_eq!((&members[0], &members[1], &members[2]), (&true.into(), &false.into(), &().into()));
+            answered += 1;
+        } else {
+            answer.problem(503, "overloaded");
+            shed += 1;
+        }
+    }
+    assert!(answered > 0 && shed > 0, "{answered} answered, {shed} shed");
+    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), f64::from(shed));
+    // The connection goes on, and one that comes alone is answered.
+    wait_until(|| {
+        clients[63].send(&request);
+        (clients[63].next().unwrap().status == 200).then_some(())
+    });
+}
+
+#[test]
 fn a_client_that_goes_away_gives_its_place_back() {
     let server = Server::with_everything("max_in_flight = 1");
     drop(hold(&server));

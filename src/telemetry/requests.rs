@@ -1,0 +1,141 @@
+//! What is counted of requests: how many, how long they took.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::tally::Tally;
+
+/// Upper edges of the histogram, in nanoseconds: from what a decision costs to the 60 ms after which a platform no longer listens, and
+/// a little beyond.
+const EDGES: [u64; 14] = [
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    60_000_000,
+    250_000_000,
+];
+
+/// A bucket for what is beyond the last edge, too.
+const BUCKETS: usize = EDGES.len() + 1;
+const NANOSECONDS: usize = BUCKETS;
+const OK: usize = BUCKETS + 1;
+
+/// The name of the histogram.
+const DURATION: &str = "rtad_request_duration_seconds";
+
+/// A route of the decision port, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// `GET /v1/check/{audience}/{id}`
+    CheckOne,
+    /// `POST /v1/check/{audience}`
+    CheckMany,
+    /// `POST /v1/decide`
+    Decide,
+    /// Anything else.
+    Unknown,
+}
+
+impl Route {
+    /// All of them; a platform's route has the platform's name instead.
+    pub const ALL: [Self; 4] = [Self::CheckOne, Self::CheckMany, Self::Decide, Self::Unknown];
+
+    /// The label's value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CheckOne => "check_one",
+            Self::CheckMany => "check_many",
+            Self::Decide => "decide",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What is counted of a route's requests. The exporter's own histogram would keep every duration until it is drained, and look at the
+/// clock for each.
+#[derive(Debug, Clone)]
+pub struct RouteMetrics {
+    pub(super) route: String,
+    tally: Tally<{ OK + 1 }>,
+}
+
+impl RouteMetrics {
+    pub(super) fn new(route: &str) -> Self {
+        Self { route: route.to_owned(), tally: Tally::default() }
+    }
+
+    /// Counts one that took so long.
+    #[inline]
+    pub(super) fn record(&self, duration: Duration, is_ok: bool) {
+        let nanoseconds = duration.as_nanos() as u64;
+        // Nearly all are in the first few.
+        let bucket = EDGES.iter().position(|edge| nanoseconds <= *edge).unwrap_or(EDGES.len());
+        self.tally.add(bucket, 1);
+        self.tally.add(NANOSECONDS, nanoseconds);
+        if is_ok {
+            self.tally.add(OK, 1);
+        }
+    }
+
+    /// Those that were answered with 200.
+    pub(super) fn ok(&self) -> u64 {
+        self.tally.sum(OK)
+    }
+}
+
+/// The histogram of all routes, in Prometheus' text format. A route's name is the config's, which has no characters to escape.
+pub(super) fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut String) {
+    let _ = write!(
+        text,
+        "# HELP {DURATION} From a request's head to its answer's, by route\n# TYPE {DURATION} histogram\n"
+    );
+    for RouteMetrics { route, tally } in routes {
+        let mut count = 0;
+        for (bucket, edge) in EDGES.iter().enumerate() {
+            count += tally.sum(bucket);
+            let _ =
+                writeln!(text, r#"{DURATION}_bucket{{route="{route}",le="{}"}} {count}"#, *edge as f64 / 1e9);
+        }
+        count += tally.sum(EDGES.len());
+        let sum = tally.sum(NANOSECONDS) as f64 / 1e9;
+        let _ = writeln!(text, r#"{DURATION}_bucket{{route="{route}",le="+Inf"}} {count}"#);
+        let _ = writeln!(text, r#"{DURATION}_sum{{route="{route}"}} {sum}"#);
+        let _ = writeln!(text, r#"{DURATION}_count{{route="{route}"}} {count}"#);
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_in_its_bucket_and_in_all_above() {
+        let route = RouteMetrics::new("check_one");
+        for nanoseconds in [0, 5_000, 5_001, 60_000_000, 250_000_001] {
+            route.record(Duration::from_nanos(nanoseconds), nanoseconds != 0);
+        }
+        let mut text = String::new();
+        render([&route].into_iter(), &mut text);
+        let series = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(&format!("{DURATION}_{name} "))).unwrap()
+        };
+        for (edge, count) in
+            [("0.000005", "2"), ("0.00001", "3"), ("0.025", "3"), ("0.06", "4"), ("0.25", "4"), ("+Inf", "5")]
+        {
+            assert_eq!(series(&format!(r#"bucket{{route="check_one",le="{edge}"}}"#)), count, "{edge}");
+        }
+        assert_eq!(series(r#"count{route="check_one"}"#), "5");
+        assert_eq!(series(r#"sum{route="check_one"}"#), "0.310010002");
+        assert_eq!(route.ok(), 4);
+    }
+}
