@@ -20,13 +20,13 @@ use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
 use rtad::filter::{FilterKind, FilterSpec};
 use rtad::memory::{Pages, Region};
-use rtad::platform::{IdReader, api};
+use rtad::platform::{IdReader, Keys, api};
 use rtad::snapshot::{
     AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta, ManifestBuilder,
     Overlay, Snapshot, shards_per_chunk,
 };
 use rtad::strategy::{Outcome, Strategy};
-use rtad::telemetry::Telemetry;
+use rtad::telemetry::{Telemetry, count_alone};
 
 /// Decisions per figure; each figure is the best of three rounds.
 const DECISIONS: u64 = 2_000_000;
@@ -45,6 +45,8 @@ fn main() {
         begun.elapsed().as_secs_f64()
     );
     let telemetry = Telemetry::default();
+    // As a worker does.
+    count_alone(0);
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let audience = Audience {
         snapshot: Some(Arc::clone(&snapshot)),
@@ -296,11 +298,7 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 }
 
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]]) -> u64 {
-    let mut keys = [const { None }; 3];
-    for (slot, hex) in keys.iter_mut().zip(hex) {
-        *slot = ids.key(IdKind::Md5 as usize, hex);
-    }
-    let keys: Vec<DeviceKey> = keys.into_iter().flatten().collect();
+    let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex)).collect();
     let catalog = serving.load();
     catalog.decide(0, &keys).reason as u64
 }

@@ -8,10 +8,12 @@
 //! ```text
 //! cargo bench --bench adapters                       # 10 million keys
 //! cargo bench --bench adapters -- --keys 100000000
+//! cargo bench --bench adapters -- --instructions     # counts instructions instead, of the core as well; needs valgrind
 //! ```
 
 #![allow(clippy::print_stdout)]
 
+mod instructions;
 mod lanes;
 mod load;
 
@@ -35,9 +37,12 @@ use rtad::platform::{Head, IdReader};
 use rtad::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
 use rtad::store::Store;
 use rtad::sync::{Shared, Sync, now_unix_seconds};
+use rtad::telemetry::count_alone;
 
 const REQUESTS: usize = 1_000_000;
 const ROUNDS: usize = 5;
+/// Instructions are as many in a large audience.
+const COUNTED_KEYS: u64 = 100_000;
 const ROUND: Duration = Duration::from_secs(2);
 
 fn main() {
@@ -49,7 +54,14 @@ fn main() {
         return block_on(serve_bare(length.parse().expect("a number")));
     }
     let keys: u64 = argument("--keys").map_or(10_000_000, |keys| keys.parse().expect("a number"));
+    if let Some(store) = argument("--counted") {
+        return counted(Path::new(&store));
+    }
     let store = tempfile::tempdir().expect("a directory");
+    if std::env::args().any(|argument| argument == "--instructions") {
+        block_on(publish(store.path(), COUNTED_KEYS));
+        return instructions::table(store.path(), &lanes::all(COUNTED_KEYS));
+    }
     block_on(publish(store.path(), keys));
     let lanes = lanes::all(keys);
     println!("An audience of {keys} keys; requests with 3 ids each, half of them of members.\n");
@@ -89,14 +101,26 @@ fn config(store: &Path) -> Config {
     Config::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
 }
 
-/// From the bytes of a body to those of its answer, without HTTP.
-fn in_process(directory: &Path, lanes: &[Lane]) {
+/// What a worker has.
+fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
+    count_alone(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
     let mut sync = Sync::new(store, config(directory).plan(), shared.clone());
     block_on(sync.look_at_all());
-    let serving = sync.serving();
-    let ids = IdReader::new(KeyMaker::default(), &shared.telemetry);
+    (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
+}
+
+/// `--counted STORE OPERATION COUNT`: see `instructions`.
+fn counted(store: &Path) {
+    let [operation, count] = [2, 1].map(|last| std::env::args().rev().nth(last - 1).expect("an argument"));
+    let (serving, ids) = loaded(store);
+    instructions::repeat(&serving, &ids, COUNTED_KEYS, &operation, count.parse().expect("a number"));
+}
+
+/// From the bytes of a body to those of its answer, without HTTP.
+fn in_process(directory: &Path, lanes: &[Lane]) {
+    let (serving, ids) = loaded(directory);
     println!(
         "| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | bytes allocated |"
     );

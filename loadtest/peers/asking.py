@@ -17,8 +17,8 @@ import tencent_pb2
 
 AUDIENCE = "old_users"
 REQUESTS = 65_536
-BATCHES = 1_024
-BATCH = 256
+BATCHES = 256
+BATCH = 1_024
 # Members and strangers that requests are drawn from, of each.
 POOL = 131_072
 # So many of a kind are asked and looked at before anything is measured.

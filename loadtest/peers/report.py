@@ -4,7 +4,6 @@ import dataclasses
 import html
 import pathlib
 
-BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 GROUPS = {"floor": "The floor", "rtad": "rtad", "instead": "What is used instead"}
 
 
@@ -89,12 +88,14 @@ def bounds(keys: dict[str, Figure]) -> list[str]:
     return lines
 
 
-def replace(file: pathlib.Path, text: str) -> None:
-    before, _, rest = file.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{file} has no {BEGIN} with {END} after it")
-    file.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+def replace(file: pathlib.Path, text: str, name: str) -> None:
+    """Puts the text where the file says that it belongs."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = file.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{file} has no {begin} with {end} after it")
+    file.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 # Its own background, as a page that shows it may be light or dark whatever the system's setting says.

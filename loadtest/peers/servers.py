@@ -23,9 +23,11 @@ CONFIG = """
 listen = "127.0.0.1:0"
 admin_listen = "127.0.0.1:0"
 workers = 1
+max_wait = "{max_wait}"
 [store]
 url = "{store}"
 max_snapshot_size = "64GiB"
+poll_interval = "1s"
 [[audience]]
 name = "old_users"
 required = true
@@ -79,6 +81,8 @@ class Running:
     address: str
     pid: int
     redis_pid: int | None = None
+    # Where the admin port of rtad is.
+    admin: str = ""
 
     def cpu_seconds(self) -> list[float]:
         """User and system time of the server so far, all its threads, and of its Redis."""
@@ -139,13 +143,14 @@ def accepts(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def rtad(program: str, store: str, work: pathlib.Path) -> Iterator[Running]:
+def rtad(program: str, store: str, work: pathlib.Path, max_wait: str) -> Iterator[Running]:
     config, log = work / "rtad.toml", work / "rtad.log"
-    config.write_text(CONFIG.format(store=store))
+    config.write_text(CONFIG.format(store=store, max_wait=max_wait))
     with log.open("w") as to, pinned([program, "serve", "--config", str(config)], stdout=to, stderr=to) as process:
         # The decision port opens once the snapshot is there.
         found = until(process, f"rtad, see {log},", lambda: re.search(r'"decision_address":"([^"]+)"', log.read_text()))
-        yield Running(found[1], process.pid)
+        admin = re.search(r'"admin_address":"([^"]+)"', log.read_text())
+        yield Running(found[1], process.pid, admin=admin[1])
 
 
 @contextlib.contextmanager

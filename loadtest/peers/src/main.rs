@@ -7,6 +7,7 @@
 //! | `axum-redis-exists` | one `EXISTS` a request: a service that keeps its ids as keys in Redis |
 //! | `axum-redis-bloom` | a pipeline of `GETBIT`s a request: a Bloom filter in a Redis bitmap |
 //! | `set-commands`, `bitmap` | put ids into Redis for the two of them |
+//! | `pace` | no server: asks one at a fixed rate |
 //!
 //! A server listens on a free port of loopback, says on standard output where, and serves until it is killed.
 
@@ -15,10 +16,13 @@ mod bloom;
 mod epoll;
 mod fill;
 mod lookup;
+mod pace;
 
 use std::error::Error;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -57,6 +61,27 @@ enum Command {
         #[arg(long)]
         ids: u64,
     },
+    /// Ask a server at a fixed rate
+    Pace {
+        /// Where it listens
+        #[arg(long)]
+        address: SocketAddr,
+        /// The requests
+        #[arg(long)]
+        requests: PathBuf,
+        /// Connections that are kept open; each carries one request at a time
+        #[arg(long)]
+        connections: usize,
+        /// For how long an answer is of use, in milliseconds
+        #[arg(long, default_value = "60")]
+        in_time: u64,
+        /// For how long a request may wait for a free connection before it is given up, in milliseconds
+        #[arg(long, default_value = "1000")]
+        patience: u64,
+        /// Requests a second, and for how many seconds: one after the other
+        #[arg(required = true, value_name = "RATE:SECONDS")]
+        phases: Vec<pace::Phase>,
+    },
     /// Read md5 ids, one a line; write a SET of each for `redis-cli --pipe`
     SetCommands,
     /// Read md5 ids, one a line; write the bitmap of their Bloom filter
@@ -90,6 +115,10 @@ fn main() -> Outcome {
         }
         Command::AxumRedisExists { redis } => block_on(lookup::serve_exists(redis)),
         Command::AxumRedisBloom { redis, ids } => block_on(lookup::serve_bloom(redis, ids)),
+        Command::Pace { address, requests, connections, in_time, patience, phases } => {
+            let [in_time, patience] = [in_time, patience].map(Duration::from_millis);
+            pace::ask(address, &requests, connections, in_time, patience, &phases)
+        }
         Command::SetCommands => fill::set_commands(),
         Command::Bitmap { ids } => fill::bitmap(ids),
     }

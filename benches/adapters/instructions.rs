@@ -1,0 +1,95 @@
+//! How many instructions one operation takes, by callgrind: the same in every run of the same program, however busy the machine is.
+//! What memory makes of them it does not know.
+//!
+//! This program runs itself under valgrind, once with some and once with more repetitions; the difference is what they took.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::process::Command;
+
+use bytes::Bytes;
+use rtad::catalog::Serving;
+use rtad::device::{DeviceKey, IdKind};
+use rtad::platform::IdReader;
+
+use super::answered;
+use super::lanes::{self, Lane};
+
+/// Repetitions, few and many.
+const COUNTS: [u64; 2] = [1_000, 5_000];
+/// Keys looked up together.
+const BATCH: usize = 1_000;
+
+/// The table's other rows are the platforms'.
+const OPERATIONS: [(&str, &str); 3] = [
+    ("check", "an md5's hex digits → key → is it a member? (half are)"),
+    ("judge", "the same → what does the strategy decide?"),
+    ("batch", "one key of a batch of 1,000"),
+];
+
+/// Prints the table, of the audience in that store.
+pub(crate) fn table(store: &Path, lanes: &[Lane]) {
+    println!("| | instructions |\n|---|---|");
+    for (operation, name) in OPERATIONS {
+        println!(
+            "| {name} | {:.0} |",
+            each(store, operation) / if operation == "batch" { BATCH as f64 } else { 1.0 }
+        );
+    }
+    for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
+        println!("| {}: body → answer | {:.0} |", lane.name, each(store, lane.path));
+    }
+}
+
+fn each(store: &Path, operation: &str) -> f64 {
+    let [few, many] = COUNTS.map(|count| instructions(store, operation, count));
+    (many - few) as f64 / (COUNTS[1] - COUNTS[0]) as f64
+}
+
+fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
+    let mut valgrind = Command::new("valgrind");
+    // Loading the audience takes more or less by the turns of its threads: only what is repeated is counted.
+    valgrind.args([
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        "--toggle-collect=*instructions::repeat*",
+    ]);
+    valgrind.arg(std::env::current_exe().expect("a path")).arg("--counted").arg(store);
+    let ended = valgrind.args([operation, &count.to_string()]).output().expect("valgrind is installed");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    let collected = collected.and_then(|(_, number)| number.trim().parse().ok());
+    collected.unwrap_or_else(|| panic!("valgrind did not count: {said}"))
+}
+
+/// What runs under valgrind.
+#[inline(never)]
+pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &str, count: u64) {
+    let device =
+        |number: u64| lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number });
+    let key = |hex: &str| ids.key(IdKind::Md5 as usize, hex.as_bytes()).expect("an md5");
+    // Made beforehand, and as many however many are asked for.
+    let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
+    let hex: Vec<String> = devices.iter().map(|key| const_hex::encode(key.as_bytes())).collect();
+    let mut hex = hex.iter().cycle();
+    let mut next = || key(hex.next().expect("it has no end"));
+    let catalog = serving.load();
+    let snapshot = catalog.audiences()[0].available().expect("it is loaded");
+    let mut members = vec![false; BATCH];
+    let lane = lanes::all(keys).into_iter().find(|lane| lane.path == operation);
+    let bodies: Vec<Bytes> = lane.iter().flat_map(|lane| lane.bodies.iter().cloned()).collect();
+    let mut bodies = bodies.iter().cycle();
+    for _ in 0..count {
+        match operation {
+            "check" => drop(black_box(snapshot.contains(&next()))),
+            "judge" => drop(black_box(serving.load().judge(0, &[next()]))),
+            "batch" => snapshot.contains_many(black_box(&devices), &mut members),
+            path => drop(black_box(answered(
+                serving,
+                ids,
+                path,
+                bodies.next().expect("a lane has bodies").clone(),
+            ))),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+"""rtad at a fixed rate, through a swap of its whole snapshot, and at three times what it can do: writes a table of docs/performance.md."""
+
+import functools
+import json
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent import futures
+
+import asking
+import report
+import servers
+
+RATE, CONNECTIONS = 20_000, 64
+# An answer that comes later is of no use to a platform.
+IN_TIME_MS = 60
+# What is too much: of which requests, over how many connections, and by which steps its peak is sought.
+OVERLOADS = [("`GET /v1/check`", "get", 2_000, 10_000), (f"JSON batches of {asking.BATCH:,}", "json", 1_000, 500)]
+CALM, TOO_MUCH, AFTER = 5, 20, 10
+MANY = 5_000
+FIELDS = re.compile(r"(\w+) (-?\d+)")
+
+
+def main() -> None:
+    rtad, loader, peers, store, work, devices, seconds, hours, table = sys.argv[1:]
+    work, seconds = pathlib.Path(work), int(seconds)
+    # For many connections: of the asker too, which is started from here.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # So that servers are stopped then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kinds = asking.every_kind(asking.Pool(loader, int(devices), int(devices)), work)
+    generations = Generations(loader, store)
+    others = servers.busy_share()
+    rows, notes = [], []
+
+    def paced(running: servers.Running, kind: str, connections: int, *arguments: str) -> list[dict[str, int]]:
+        command = ["taskset", "-c", servers.CLIENT_CORE, peers, "pace", "--address", running.address, "--in-time", str(IN_TIME_MS)]
+        command += ["--requests", str(kinds[kind].file), "--connections", str(connections), *arguments]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return [{name: int(value) for name, value in FIELDS.findall(line)} for line in said.splitlines()]
+
+    def steady(running: servers.Running, title: str, kind: str) -> None:
+        before = running.cpu_seconds()
+        *_, total = paced(running, kind, CONNECTIONS, f"{RATE}:{seconds}")
+        used = sum(running.cpu_seconds()) - sum(before)
+        print(title, total, file=sys.stderr)
+        if total["ok"] != total["due"]:
+            raise SystemExit(f"{title}: not all were answered: {total}")
+        latencies = [f"{total[name] / 1000:.2f}" for name in ("p50", "p99", "p999", "max")]
+        rows.append([title, f"{total['ok']:,}", *latencies, f"{used / seconds:.0%}"])
+
+    with servers.peer(peers, "epoll", "--length", "15") as running:
+        steady(running, "bare epoll loop: what the machine itself adds", "get")
+    with servers.rtad(rtad, store, work, "50ms") as running:
+        for kind in ("get", "tencent", "json"):
+            kinds[kind].check(running.address)
+        steady(running, "`GET /v1/check`", "get")
+        steady(running, "POST Tencent", "tencent")
+        swapped = Swap(running, generations, seconds)
+        with futures.ThreadPoolExecutor() as threads:
+            swap = threads.submit(swapped.once)
+            steady(running, "`GET /v1/check`, the whole snapshot replaced meanwhile", "get")
+            swap.result()
+        notes.append(
+            f"The other generation, without a chunk in common, was served {swapped.took:.0f} s after it had been published, a quarter of "
+            f"the run after its begin; loading it shares the core with the requests."
+        )
+        generations.publish(generations.newest)
+        time.sleep(2 * swapped.took)
+        kept = memory(running, functools.partial(paced, running, "get"), float(hours))
+        overloads = [overloaded(title, functools.partial(paced, running, kind, crowd), crowd, step) for title, kind, crowd, step in OVERLOADS]
+    about = (
+        f"{int(devices):,} devices; rtad on one core, with all that it does; {RATE:,} requests a second for {seconds} s over {CONNECTIONS} "
+        f"kept connections, from another core; milliseconds from the moment when a request was due; other work kept {others:.0%} of all "
+        f"cores busy."
+    )
+    text = "\n\n".join(
+        [
+            about,
+            lines(["", "answered", "median", "99 %", "99.9 %", "highest", "the core, busy"], rows),
+            *notes,
+            f"Three times as much as it can do, for {TOO_MUCH} s. *In time* is within {IN_TIME_MS} ms; what finds no free connection is not sent.",
+            lines(
+                ["requests a second", "connections", "peak, in time", "due", "in time", "of the peak", "late", "shed", "shed: median, 99 % ms"]
+                + ["failed", "all in time again after"],
+                overloads,
+            ),
+            "Memory of the process, beside what it had when it was ready, and of the kernel's TCP buffers, of both ends of each connection.",
+            lines(["", "process, MB more", "TCP buffers, MB"], kept),
+        ]
+    )
+    print(text)
+    report.replace(pathlib.Path(table), text, "pace")
+
+
+def lines(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def overloaded(title: str, paced, crowd: int, step: int) -> list[str]:
+    # Ever more until it is too much: the peak is the most that is answered in time.
+    climbed = paced("--patience", "2", *(f"{step * number}:2" for number in range(1, 21)))
+    peak = max(phase["in_time"] / 2 for phase in climbed if "phase" in phase)
+    calm, too_much = int(peak / 2), int(peak * 3)
+    # A platform has no use for a request that cannot be sent at once.
+    said = paced("--patience", "2", f"{calm}:{CALM}", f"{too_much}:{TOO_MUCH}", f"{calm}:{AFTER}")
+    during = next(line for line in said if line.get("phase") == 1)
+    after = [line for line in said if "second" in line][CALM + TOO_MUCH :]
+    # A machine that stands still for a moment is no overload.
+    bad = [number for number, second in enumerate(after, 1) if second["in_time"] < 0.95 * second["due"]]
+    again = f"{bad[-1] if bad else 0} s" if not bad or bad[-1] < AFTER else "never"
+    goodput, each = during["in_time"] / TOO_MUCH, lambda count: f"{count / TOO_MUCH:,.0f}"
+    shed = f"{during['shed_p50'] / 1000:.1f}, {during['shed_p99'] / 1000:.1f}" if during["shed"] else ""
+    return [title, f"{crowd:,}", f"{peak:,.0f}", f"{too_much:,}", f"{goodput:,.0f}", f"{goodput / peak:.0%}"] + [
+        each(during["ok"] - during["in_time"]),
+        each(during["shed"]),
+        shed,
+        f"{during['failed']}",
+        again,
+    ]
+
+
+def memory(running: servers.Running, paced, hours: float) -> list[list[str]]:
+    """Of connections, idle and busy, and after as many requests as come in so many hours at the fixed rate."""
+    rows, before = [], own_memory(running.pid)
+
+    def sampled(title: str, connections: int, *phases: str) -> None:
+        # In the middle of the last phase.
+        seconds = [int(phase.partition(":")[2]) for phase in phases]
+        with futures.ThreadPoolExecutor() as threads:
+            asker = threads.submit(paced, connections, *phases)
+            time.sleep(sum(seconds) - seconds[-1] / 2)
+            rows.append([title, f"{(own_memory(running.pid) - before) / 1e6:+.1f}", f"{socket_memory() / 1e6:.1f}"])
+            asker.result()
+
+    sampled(f"{CONNECTIONS} connections, {RATE:,} requests a second", CONNECTIONS, f"{RATE}:10")
+    # Each has asked once, at least.
+    sampled(f"{MANY:,} connections, idle", MANY, f"{MANY}:4", "10:6")
+    sampled(f"{MANY:,} connections, {3 * RATE:,} requests a second", MANY, f"{3 * RATE}:10")
+    sampled(f"{CONNECTIONS} connections again", CONNECTIONS, f"{RATE}:10")
+    if hours:
+        requests = int(hours * 3600 * RATE)
+        phase = f"{4 * RATE}:{requests // (4 * RATE)}"
+        sampled(f"half way through {requests / 1e6:.0f} million requests", CONNECTIONS, phase)
+        sampled("after them", CONNECTIONS, f"{RATE}:10")
+    return rows
+
+
+def own_memory(pid: int) -> int:
+    """Bytes of memory that no file backs: the filters, and what else the process keeps."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) << 10
+
+
+def socket_memory() -> int:
+    """Bytes that TCP's buffers take; a socket itself comes on top."""
+    line = next(line for line in pathlib.Path("/proc/net/sockstat").read_text().splitlines() if line.startswith("TCP:"))
+    return int(line.split()[-1]) * 4096
+
+
+class Generations:
+    """Two of the same devices without a chunk in common: a thousand more ids, made part of the filters, change every chunk."""
+
+    def __init__(self, loader: str, store: str):
+        self.loader, self.store = loader, store
+        if len(self.listed()["generations"]) < 2:
+            more = subprocess.run([loader, "synth", "--offset", "4000000000", "--count", "1000"], check=True, stdout=subprocess.PIPE)
+            subprocess.run([*self.command("append"), "--quiet", "-"], input=more.stdout, check=True)
+            subprocess.run([*self.command("build"), "--compact", "--quiet"], check=True)
+        listed = self.listed()
+        self.newest = listed["generations"][-1]["generation"]
+        self.other = listed["generations"][-2]["generation"]
+        # The older one has the thousand ids in a delta over it: not what is to be measured.
+        if listed["live_generation"] != self.newest:
+            self.publish(self.newest)
+
+    def command(self, name: str) -> list[str]:
+        return [self.loader, name, "--store", self.store, "--audience", asking.AUDIENCE]
+
+    def listed(self) -> dict:
+        said = subprocess.run([*self.command("list"), "--json"], check=True, stdout=subprocess.PIPE).stdout
+        return json.loads(said)["audiences"][0]
+
+    def publish(self, generation: int) -> None:
+        subprocess.run([*self.command("rollback"), "--quiet", "--to", str(generation)], check=True, stdout=subprocess.DEVNULL)
+
+
+class Swap:
+    """Publishes the other generation after a quarter of a run, and waits until it is served."""
+
+    def __init__(self, running: servers.Running, generations: Generations, seconds: int):
+        self.running, self.generations, self.seconds, self.took = running, generations, seconds, 0.0
+
+    def once(self) -> None:
+        time.sleep(self.seconds / 4)
+        begun = time.monotonic()
+        self.generations.publish(self.generations.other)
+        served = f'rtad_snapshot_generation{{audience="{asking.AUDIENCE}"}} {self.generations.other}\n'
+        while served not in urllib.request.urlopen(f"http://{self.running.admin}/metrics").read().decode():
+            if time.monotonic() - begun > max(60, self.seconds):
+                raise SystemExit("the other generation is not served")
+            time.sleep(0.1)
+        self.took = time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    main()
