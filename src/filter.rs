@@ -109,10 +109,15 @@ fn block_start(filter_bytes: usize, key: &DeviceKey) -> usize {
 #[inline]
 fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usize, u8)> {
     let (h1, h2) = hashes(key);
-    // The ten 9-bit fields, lowest first: five from the 48 bits of h2 that h1 has no part in, five from the low end of h1.
-    let fields = u128::from((h2 >> 16) & ((1 << 45) - 1)) | u128::from(h1) << 45;
+    // Ten 9-bit fields, lowest first: five from the 48 bits of h2 that h1 has no part in, five from the low end of h1. One shift each:
+    // picking them from 128 bits took twice as many instructions.
+    let mut fields = h2 >> 16;
     (0..spec.hashes()).map(move |i| {
-        let bit = (fields >> (9 * i)) as usize % BLOCK_BITS as usize;
+        if i == 5 {
+            fields = h1;
+        }
+        let bit = fields as usize % BLOCK_BITS as usize;
+        fields >>= 9;
         (bit / 8, 1 << (bit % 8))
     })
 }
