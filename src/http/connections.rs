@@ -44,7 +44,6 @@ const END: u8 = 2;
 
 impl Connection {
     fn order(&self, order: u8) {
-        // Once for each: to wake takes the waker, and it is put back when a stage of the connection's life begins.
         if self.ordered.fetch_max(order, Ordering::Relaxed) < order {
             self.waker.wake();
         }
@@ -57,11 +56,17 @@ impl Connection {
     /// Serves until it has ended, which is true, or until `told`.
     async fn serve_until(&self, mut http: Pin<&mut impl Future>, told: impl Fn() -> bool) -> bool {
         let mut noting: Option<(Waker, Waker)> = None;
+        let mut heard = 0;
         poll_fn(|context| {
             let task = context.waker();
-            // It has one waker for life, nearly.
-            if !noting.as_ref().is_some_and(|(of, _)| of.will_wake(task)) {
+            let ordered = self.ordered.load(Ordering::Relaxed);
+            // A task has one waker for life, nearly; an order takes the one that it calls.
+            let is_known = noting.as_ref().is_some_and(|(of, _)| of.will_wake(task));
+            if !is_known || ordered != heard {
                 self.waker.register(task);
+                heard = ordered;
+            }
+            if !is_known {
                 let noted = Arc::clone(&self.noted);
                 noting = Some((task.clone(), Arc::new(Noting { task: task.clone(), noted }).into()));
             }
@@ -299,6 +304,23 @@ mod tests {
                 "{answer}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn an_order_is_heard_after_a_lesser_one() {
+        let connection = Arc::new(Connection::default());
+        let served = tokio::spawn({
+            let connection = Arc::clone(&connection);
+            async move {
+                let http = std::pin::pin!(std::future::pending::<()>());
+                connection.serve_until(http, || connection.is_told(END)).await
+            }
+        });
+        for order in [END_AFTER_REQUEST, END_AFTER_REQUEST, END] {
+            tokio::task::yield_now().await;
+            connection.order(order);
+        }
+        assert!(!timeout(Duration::from_secs(10), served).await.unwrap().unwrap());
     }
 
     #[tokio::test]
