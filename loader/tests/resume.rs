@@ -197,9 +197,11 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
     let all = ids(IdKind::Md5, 0..3000);
     sandbox.file("dump", lines(&all[..2000]));
     for name in ["-INT", "-TERM"] {
-        let child = waiting(&sandbox, "");
+        let mut child = waiting(&sandbox, "");
         let second = sandbox.run(&format!("{BUILD} {{}}/dump"));
         second.fails(2, "another build uses it");
+        // Held until it has ended: the end of the input might be seen before the signal.
+        let _stdin = child.stdin.take();
         signal(&child, name);
         let ended = outcome(child);
         ended.fails(if name == "-INT" { 130 } else { 143 }, "the same command with --resume goes on with it");
@@ -295,6 +297,7 @@ fn a_directory_is_left_as_it_was() {
     let mut child = start(&sandbox, &format!("{BUILD} -"));
     let id = child.id();
     assert!(wait_for(&mut child, || catches_interrupts(id)));
+    let _stdin = child.stdin.take();
     signal(&child, "-INT");
     outcome(child).fails(130, "interrupted; nothing was kept");
     assert_eq!(rest(), theirs.len());
