@@ -224,11 +224,10 @@ fn batched(table: &Table, hit: bool, salt: u64) -> f64 {
     for batch in 0..LOOKUPS / 16 {
         let keys: [DeviceKey; 16] =
             std::array::from_fn(|i| table.probe(mix((batch * 16 + i as u64) ^ salt << 40), hit));
-        let touched = keys
-            .iter()
-            .fold(0, |sum, key| sum ^ table.spec.touch(table.filter(usize::from(key.shard())), key));
-        black_box(touched);
-        found += keys.iter().filter(|key| table.contains(key)).count() as u64;
+        let places = keys.each_ref().map(|key| table.spec.place(table.filter(usize::from(key.shard())), key));
+        black_box(places.iter().fold(0, |read, place| read ^ place.touch()));
+        found +=
+            keys.iter().zip(places).filter(|(key, place)| table.spec.contains_at(*place, key)).count() as u64;
     }
     black_box(found);
     begun.elapsed().as_nanos() as f64 / LOOKUPS as f64

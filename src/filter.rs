@@ -122,6 +122,32 @@ fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usi
     })
 }
 
+/// The part of a filter that the answer to one key is read from.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// A block, or all of a classic filter; empty if the filter is.
+    bits: &'a [u8],
+    first: &'a u8,
+}
+
+impl Place<'_> {
+    const NOWHERE: Self = Self { bits: &[], first: &0 };
+
+    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the places of many keys, one right after the
+    /// other, before it tests any: so the processor waits for their memory together instead of in turn. Never a bad idea, only
+    /// sometimes an idle one; the byte is returned so that the read is not optimised away.
+    #[inline]
+    pub const fn touch(&self) -> u8 {
+        *self.first
+    }
+}
+
+impl Default for Place<'_> {
+    fn default() -> Self {
+        Self::NOWHERE
+    }
+}
+
 impl FilterSpec {
     /// Sets the key's bits. `filter` has the length that [`FilterSpec::filter_bytes`] gives for the shard's key count.
     ///
@@ -146,41 +172,47 @@ impl FilterSpec {
         }
     }
 
-    /// Whether the key may be in the set: always true of a key that was inserted, true of another with the probability
-    /// that the filter was sized for. An empty filter holds nothing.
-    ///
-    /// Stops at the first clear bit, on purpose: the branch lets the processor run ahead of the memory read, which a
-    /// test of all bits at once would wait for.
+    /// Where in a filter the answer to a key lies: nothing is read yet. An empty filter has nothing to read.
     #[inline]
-    pub fn contains(&self, filter: &[u8], key: &DeviceKey) -> bool {
+    pub fn place<'a>(&self, filter: &'a [u8], key: &DeviceKey) -> Place<'a> {
         if filter.is_empty() {
-            return false;
+            return Place::NOWHERE;
         }
         match self.kind() {
             FilterKind::Classic => {
-                classic_probes(self, filter.len(), key).all(|(byte, mask)| filter[byte] & mask != 0)
+                let first = classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| byte);
+                Place { bits: filter, first: &filter[first] }
             }
             FilterKind::Block512 => {
                 let start = block_start(filter.len(), key);
                 let block = &filter[start..start + BLOCK_BYTES];
-                block_probes(self, key).all(|(byte, mask)| block[byte] & mask != 0)
+                Place { bits: block, first: &block[0] }
             }
         }
     }
 
-    /// Reads the first byte that [`FilterSpec::contains`] will read. A batch touches the filters of many keys before
-    /// it tests them, so that the processor waits for their memory together instead of in turn. Never a bad idea, only
-    /// sometimes an idle one; the byte is returned so that the read is not optimised away.
+    /// Whether the key may be in the set: always true of a key that was inserted, true of another with the probability
+    /// that the filter was sized for. An empty filter holds nothing.
     #[inline]
-    pub fn touch(&self, filter: &[u8], key: &DeviceKey) -> u8 {
-        if filter.is_empty() {
-            return 0;
+    pub fn contains(&self, filter: &[u8], key: &DeviceKey) -> bool {
+        self.contains_at(self.place(filter, key), key)
+    }
+
+    /// The same of a place that was found before, for the same key.
+    ///
+    /// Stops at the first clear bit, on purpose: the branch lets the processor run ahead of the memory read, which a
+    /// test of all bits at once would wait for.
+    #[inline]
+    pub fn contains_at(&self, place: Place<'_>, key: &DeviceKey) -> bool {
+        let bits = place.bits;
+        if bits.is_empty() {
+            return false;
         }
         match self.kind() {
             FilterKind::Classic => {
-                classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| filter[byte])
+                classic_probes(self, bits.len(), key).all(|(byte, mask)| bits[byte] & mask != 0)
             }
-            FilterKind::Block512 => filter[block_start(filter.len(), key)],
+            FilterKind::Block512 => block_probes(self, key).all(|(byte, mask)| bits[byte] & mask != 0),
         }
     }
 

@@ -163,7 +163,7 @@ fn an_empty_filter_holds_nothing() {
         let spec = FilterSpec::for_fpr(kind, 1e-3).unwrap();
         assert!(!spec.contains(&[], &key(1)));
         assert_eq!(spec.expected_fpr(&[]), 0.0);
-        assert_eq!(spec.touch(&[], &key(1)), 0);
+        assert_eq!(spec.place(&[], &key(1)).touch(), 0);
     }
     assert_eq!(fill_ratio(&[0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0xff]), 20.0 / 72.0);
 }

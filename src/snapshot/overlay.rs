@@ -97,7 +97,7 @@ impl Overlay {
         self.layers.iter().find_map(|delta| delta.says(key))
     }
 
-    /// Reads the first bytes that [`Overlay::says`] will read, as [`FilterSpec::touch`](crate::filter::FilterSpec::touch) does.
+    /// Reads the first bytes that [`Overlay::says`] will read, as [`Place::touch`](crate::filter::Place::touch) does.
     #[inline]
     pub fn touch(&self, key: &DeviceKey) -> u64 {
         self.layers.iter().fold(0, |sum, delta| sum ^ delta.touch(key))
