@@ -13,6 +13,7 @@ test:
 	bash tests/openapi/run.sh target/debug/rtad
 	bash tests/platforms/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/stores/run.sh
+	python3 tests/languages.py
 	bash tests/readme.sh
 	bash tests/online_writes.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/job.sh target/debug/rtad-loader
