@@ -5,10 +5,11 @@
 
 Both versions must have the same parts in the same order: headings of the same level, paragraphs, list items, table rows of as many
 cells, code blocks equal to the byte. What stands in a part and does not translate must be in both: code in the text (keys, routes,
-metrics), links, and figures, where 1.5 billion equals 15 亿. The Chinese version links to Chinese pages where they exist.
+metrics), links, and figures, where 1.5 billion equals 15 亿. The Chinese version links to Chinese pages where they exist. Pages are
+looked for beside this repository's README and in docs/, so a new one needs no entry anywhere.
 
-Whether the words say the same, no script can tell: whoever changes a page changes the other version's same paragraph too. Last, each
-page is changed in all the ways that this must notice, in memory, and it is an error if one of them goes unnoticed.
+Whether the words say the same, no script can tell: whoever changes a paragraph changes it in the other version too. Once all is in
+step, each page is changed in memory in the ways that this must notice, and it is an error if one of them goes unnoticed.
 
 Exit code 0: in step. 1: not; each difference is told with file and line.
 """
@@ -25,7 +26,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Callable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Set, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CHINESE = ".zh-CN.md"
@@ -81,7 +82,9 @@ def parts(text: str) -> List[Part]:
 def anchors(page: Path) -> List[str]:
     """Of a page's headings, in order, as GitHub makes them."""
     titles = [part.text.lstrip("# ").lower() for part in parts(page.read_text("utf-8")) if part.kind.startswith("heading")]
-    return [re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in titles]
+    names = [re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in titles]
+    before = [names[:at].count(name) for at, name in enumerate(names)]
+    return [f"{name}-{times}" if times else name for name, times in zip(names, before)]
 
 
 def link(target: str, page: Path) -> str:
@@ -189,34 +192,41 @@ MUTATIONS = {
 }
 
 
+def unnoticed(page: Path, english: str, translated: str, untried: Set[str]) -> Iterator[str]:
+    """Of two texts that are in step; takes the mutations that found a place out of `untried`."""
+    for name, (pattern, replacement) in MUTATIONS.items():
+        changed, times = re.subn(pattern, replacement, translated, count=1, flags=re.MULTILINE)
+        untried -= {name} if times else set()
+        if times and not list(differences(page, english, changed)):
+            yield f"{chinese(page).relative_to(ROOT)}: it went unnoticed to change {name}"
+
+
 def main() -> int:
     everything = {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")}
-    translations = sorted(page for page in everything if page.name.endswith(CHINESE))
+    translations = {page for page in everything if page.name.endswith(CHINESE)}
     found: List[str] = []
-    unused = set(MUTATIONS)
-    for page in sorted(everything.difference(translations)):
-        if f"]({chinese(page).name})" in page.read_text("utf-8") and chinese(page) not in translations:
+    texts: Dict[Path, Tuple[str, str]] = {}
+    for page in sorted(everything - translations):
+        text = page.read_text("utf-8")
+        if chinese(page) in translations:
+            texts[page] = text, chinese(page).read_text("utf-8")
+        elif f"]({chinese(page).name})" in text:
             found.append(f"{page.relative_to(ROOT)}:3: there is no {chinese(page).name}")
-    for translation in translations:
-        page = translation.with_name(translation.name.removesuffix(CHINESE) + ".md")
-        if page not in everything:
-            found.append(f"{translation.relative_to(ROOT)}:3: there is no {page.name}")
-            continue
-        texts = page.read_text("utf-8"), translation.read_text("utf-8")
-        differs = list(differences(page, *texts))
-        found += differs
-        for name, (pattern, replacement) in MUTATIONS.items():
-            changed, times = re.subn(pattern, replacement, texts[1], count=1, flags=re.MULTILINE)
-            unused -= {name} if times else set()
-            if times and not set(differences(page, texts[0], changed)) - set(differs):
-                found.append(f"{translation.relative_to(ROOT)}: went unnoticed: {name}")
-    found += [f"tests/languages.py: tried on no page: {name}" for name in sorted(unused)]
+    for translation in sorted(translations - {chinese(page) for page in texts}):
+        found.append(f"{translation.relative_to(ROOT)}:3: there is no English version beside it")
+    for page, both in texts.items():
+        found += differences(page, *both)
+    if not found:
+        untried = set(MUTATIONS)
+        for page, both in texts.items():
+            found += unnoticed(page, *both, untried)
+        found += [f"tests/languages.py: no page has a place to change {name}" for name in sorted(untried)]
     for line in found:
         print(line, file=sys.stderr)
     if found:
-        print("languages: change the same part of both versions", file=sys.stderr)
+        print("languages: the versions are not in step; change the same part of both", file=sys.stderr)
         return 1
-    print(f"languages: {len(translations)} pages are in step")
+    print(f"languages: {len(texts)} pages are in step with their translations")
     return 0
 
 
