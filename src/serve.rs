@@ -24,7 +24,7 @@ use crate::platform::IdReader;
 use crate::snapshot::State;
 use crate::store::{Live, Store, StoreError};
 use crate::sync::{Command, Shared, Sync, cached_audiences, chain};
-use crate::telemetry::ConnectionPlace;
+use crate::telemetry::{ConnectionPlace, Telemetry};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
@@ -169,7 +169,9 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let serving = sync.serving();
     let (phase, phases) = watch::channel(Phase::Serving);
     let (commands, told) = mpsc::channel(4);
-    let reload = Arc::new(reloader(config.clone(), store, reread, commands.clone()));
+    let telemetry = Arc::clone(&shared.telemetry);
+    telemetry.max_connections(config.server.max_connections);
+    let reload = Arc::new(reloader(config.clone(), store, reread, commands.clone(), telemetry));
     let (loaded, first_look) = oneshot::channel();
     let admin_reload = Arc::clone(&reload);
     let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
@@ -352,13 +354,19 @@ fn step_back() {
 }
 
 /// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.
-fn reloader(started_with: Config, store: Store, reread: Reread, commands: mpsc::Sender<Command>) -> Reload {
+fn reloader(
+    started_with: Config,
+    store: Store,
+    reread: Reread,
+    commands: mpsc::Sender<Command>,
+    telemetry: Arc<Telemetry>,
+) -> Reload {
     let reread = Arc::new(reread);
     let started_with = Arc::new(started_with);
     Box::new(move || {
         let (reread, started_with, commands) =
             (Arc::clone(&reread), Arc::clone(&started_with), commands.clone());
-        let store = store.clone();
+        let (store, telemetry) = (store.clone(), Arc::clone(&telemetry));
         Box::pin(async move {
             tracing::info!("reloading the config");
             let result = async {
@@ -375,6 +383,7 @@ fn reloader(started_with: Config, store: Store, reread: Reread, commands: mpsc::
                 Ok(Reloaded { reloaded: true, needs_restart })
             };
             let result: Result<Reloaded, String> = result.await;
+            telemetry.reloaded(result.is_ok());
             match &result {
                 Ok(reloaded) => tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded"),
                 Err(reason) => tracing::warn!(reason, "config not reloaded; the old one goes on"),

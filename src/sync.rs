@@ -246,8 +246,10 @@ impl Sync {
         });
         let complete = catalog.is_complete();
         // Not when it is read: a reload may still throw it away.
-        for snapshot in catalog.audiences().iter().filter_map(|audience| audience.snapshot.as_ref()) {
-            self.shared.telemetry.snapshot(snapshot);
+        for audience in catalog.audiences() {
+            if let Some(snapshot) = &audience.snapshot {
+                self.shared.telemetry.snapshot(snapshot, audience.max_age);
+            }
         }
         let kept: Vec<AudienceName> =
             catalog.audiences().iter().map(|audience| audience.name.clone()).collect();

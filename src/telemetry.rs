@@ -11,6 +11,7 @@
 //! | `requests` | requests: how many, how long they took |
 //! | `decisions` | decisions, and the ids that they are made by |
 //! | `cache`, `deltas` | what sync reads |
+//! | `pod` | whether it is ready, its limits, how its config was last reread |
 //! | `tally` | counts by thread |
 //!
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
@@ -19,6 +20,7 @@ mod cache;
 mod decisions;
 mod deltas;
 mod logging;
+mod pod;
 mod requests;
 mod tally;
 
@@ -77,6 +79,8 @@ impl Default for Telemetry {
         let handle = recorder.handle();
         let (shed, in_flight_gauge, connections_gauge) = metrics::with_local_recorder(&recorder, || {
             describe();
+            cache::begin();
+            pod::begin();
             metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             let gauges = (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
             (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
@@ -122,6 +126,12 @@ fn describe() {
         Unit::Seconds,
         "From when on it is not served; NaN = never"
     );
+    metrics::describe_gauge!(
+        "rtad_snapshot_max_age_seconds",
+        Unit::Seconds,
+        "Older than this it is not served, by the pod's config; NaN = never too old"
+    );
+    metrics::describe_gauge!("rtad_snapshot_target_fpr", "False-positive rate that it was built for");
     metrics::describe_gauge!("rtad_snapshot_expected_fpr", "False-positive rate by its filters' fill");
     metrics::describe_gauge!(
         "rtad_snapshot_mixed",
@@ -136,6 +146,7 @@ fn describe() {
     );
     cache::describe();
     deltas::describe();
+    pod::describe();
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
@@ -224,8 +235,8 @@ impl Telemetry {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// States what is served of an audience.
-    pub fn snapshot(&self, snapshot: &Snapshot) {
+    /// States what is served of an audience, and how old the config lets it grow.
+    pub fn snapshot(&self, snapshot: &Snapshot, max_age: Option<Duration>) {
         let manifest = snapshot.manifest();
         let fill = manifest.fill_ratio();
         let values = [
@@ -235,6 +246,8 @@ impl Telemetry {
             manifest.created_unix_seconds() as f64,
             // As of what is not served: nothing that compares with it comes true.
             manifest.expires_unix_seconds().map_or(f64::NAN, |expires| expires as f64),
+            max_age.map_or(f64::NAN, |age| age.as_secs_f64()),
+            manifest.target_fpr(),
             manifest.expected_fpr(),
             f64::from(u8::from(snapshot.is_mixed())),
         ];
@@ -246,17 +259,19 @@ impl Telemetry {
     /// States that an audience is no longer served: the exporter cannot forget a series, and no comparison with NaN holds, so
     /// that no alert on its age goes off.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 7], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
         self.no_deltas(audience);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 7], fill: [f64; 3]) {
-        const NAMES: [&str; 7] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 9], fill: [f64; 3]) {
+        const NAMES: [&str; 9] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
             "rtad_snapshot_created_timestamp_seconds",
             "rtad_snapshot_expires_timestamp_seconds",
+            "rtad_snapshot_max_age_seconds",
+            "rtad_snapshot_target_fpr",
             "rtad_snapshot_expected_fpr",
             "rtad_snapshot_mixed",
         ];

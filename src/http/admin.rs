@@ -98,7 +98,9 @@ async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
-    let mut response = Response::new(app.shared.telemetry.render().into());
+    let telemetry = &app.shared.telemetry;
+    telemetry.ready(app.shared.readiness.is_ready());
+    let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
     response

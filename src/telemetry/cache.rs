@@ -31,6 +31,11 @@ pub(super) fn describe() {
     );
 }
 
+/// Makes what has no labels, so that the first error is seen as a rise from 0.
+pub(super) fn begin() {
+    let _ = metrics::counter!("rtad_cache_errors_total");
+}
+
 impl Telemetry {
     /// Counts a chunk that was read and verified.
     pub fn chunk_read(&self, source: ChunkSource) {

@@ -89,12 +89,18 @@ fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
         ("rtad_snapshot_size_bytes", "gauge"),
         ("rtad_snapshot_created_timestamp_seconds", "gauge"),
         ("rtad_snapshot_expires_timestamp_seconds", "gauge"),
+        ("rtad_snapshot_max_age_seconds", "gauge"),
+        ("rtad_snapshot_target_fpr", "gauge"),
         ("rtad_snapshot_expected_fpr", "gauge"),
         ("rtad_snapshot_mixed", "gauge"),
         ("rtad_snapshot_fill_ratio", "gauge"),
         ("rtad_sync_total", "counter"),
         ("rtad_sync_duration_seconds", "histogram"),
         ("rtad_chunks_read_total", "counter"),
+        ("rtad_cache_errors_total", "counter"),
+        ("rtad_ready", "gauge"),
+        ("rtad_max_connections", "gauge"),
+        ("rtad_config_last_reload_successful", "gauge"),
         ("rtad_build_info", "gauge"),
     ] {
         assert!(metrics.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
@@ -174,6 +180,10 @@ fn counters_add_up_with_the_requests_made() {
     assert_eq!(metric(&metrics, r#"rtad_snapshot_generation{audience="vip"}"#), 1.0);
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="ok"}"#), 1.0);
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="missing",result="not_found"}"#), 1.0);
+    assert_eq!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="too_old"}"#), 172_800.0);
+    assert!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="vip"}"#).is_nan());
+    assert_eq!(metric(&metrics, "rtad_ready"), 1.0);
+    assert_eq!(metric(&metrics, "rtad_max_connections"), 20_000.0);
     server.look();
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::client::Client;
+use crate::common::client::{Client, metric};
 use crate::common::server::{OLD_USERS, RULES, Server, TestStore, hex, key};
 
 fn reload(admin: &mut Client) -> crate::common::client::Answer {
@@ -49,6 +49,11 @@ fn a_bad_config_leaves_the_old_one_and_every_mistake_is_told() {
     assert_eq!((&before["strategies"], &before["audiences"]), (&after["strategies"], &after["audiences"]));
     server.write_config("", "not toml");
     assert_eq!(reload(&mut admin).problem(422, "bad_config").lines().count(), 1);
+    let is_served = || metric(&server.metrics(), "rtad_config_last_reload_successful");
+    assert_eq!(is_served(), 0.0);
+    server.write_config("", RULES);
+    reload(&mut admin).ok();
+    assert_eq!(is_served(), 1.0);
 }
 
 #[test]
