@@ -70,6 +70,8 @@ pub mod explain;
 pub mod filter;
 #[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "manual")]
+pub mod manual;
 pub mod memory;
 #[cfg(feature = "server")]
 pub mod platform;

@@ -7,8 +7,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use rtad::config::{Config, ConfigError, Flags};
+use rtad::manual::Manual;
 use rtad::serve::{Reread, Running, StartError, start};
 use rtad::sync::chain;
 use rtad::telemetry::{LogLevel, init_logging};
@@ -35,6 +36,8 @@ enum Command {
         /// The config file
         file: PathBuf,
     },
+    #[command(flatten)]
+    Manual(Manual),
 }
 
 #[derive(Args)]
@@ -87,6 +90,7 @@ enum Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig { file } => check_config(file),
+        Command::Manual(manual) => manual.write(Cli::command()).map_err(Failure::from),
         Command::Explain(arguments) => explain_command::run(arguments),
         Command::Serve(arguments) => serving(|| serve(arguments)),
         Command::Demo(arguments) => serving(|| demo::demo(arguments)),

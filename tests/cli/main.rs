@@ -8,5 +8,7 @@ mod check_config;
 mod common;
 mod demo;
 mod explain;
+mod manual;
 mod signals;
 mod start;
+
