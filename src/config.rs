@@ -45,6 +45,9 @@ pub struct Config {
     /// `[[platform]]`
     #[serde(rename = "platform")]
     pub platforms: Vec<PlatformConfig>,
+    /// Another if any file that this was read from, those that it names included, holds something else. Within one process.
+    #[serde(skip)]
+    pub fingerprint: u64,
 }
 
 /// Ports and limits. Changing any of them takes a restart.
@@ -72,6 +75,9 @@ pub struct ServerConfig {
     /// How long requests and connections get to end after SIGTERM.
     #[serde(serialize_with = "as_duration")]
     pub drain_timeout: Duration,
+    /// How often to look whether the config has changed, and reload it; unset = only when told.
+    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    pub watch_config: Option<Duration>,
 }
 
 /// Where snapshots come from.
@@ -299,6 +305,12 @@ fn read_all(document: &mut Document<'_>) -> Config {
                 duration(Duration::ZERO..=HOUR),
             )
             .unwrap_or(Duration::from_secs(20)),
+        watch_config: section.read(
+            d,
+            "watch_config",
+            "a duration from 100ms to 1h, such as 10s",
+            duration(SECOND / 10..=HOUR),
+        ),
     };
     if server.listen == server.admin_listen && server.listen.port() != 0 {
         d.mistake(None, "server.admin_listen", "is server.listen as well", "a port of its own");
@@ -358,7 +370,8 @@ fn read_all(document: &mut Document<'_>) -> Config {
     duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
     duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
     let platforms = platform::read_all(d, &places);
-    Config { server, store, ids, audiences, strategies, platforms }
+    let fingerprint = d.fingerprint();
+    Config { server, store, ids, audiences, strategies, platforms, fingerprint }
 }
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";

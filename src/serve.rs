@@ -3,10 +3,12 @@
 //! | thread | what runs on it |
 //! |---|---|
 //! | the caller's | signals, and the acceptor of the decision port |
-//! | `admin` | the admin port, the histograms' upkeep |
+//! | `admin` | the admin port, the histograms' upkeep, looking at the config |
 //! | `sync` | looking at the store: a mount that hangs must not stop the probes |
 //! | `worker-N` | connections of the decision port |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
+
+mod reload;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,12 +21,13 @@ use crate::config::Config;
 use crate::device::KeyMaker;
 use crate::http::connections::Connections;
 use crate::http::server::{self, Phase, Workers};
-use crate::http::{AdminApp, AdminPort, App, DecisionPort, Reload, Reloaded};
+use crate::http::{AdminApp, AdminPort, App, DecisionPort, Reloaded};
 use crate::platform::IdReader;
 use crate::snapshot::State;
 use crate::store::{Live, Store, StoreError};
 use crate::sync::{Command, Shared, Sync, cached_audiences, chain};
-use crate::telemetry::{ConnectionPlace, Telemetry};
+use crate::telemetry::ConnectionPlace;
+use reload::Reloader;
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
@@ -68,7 +71,7 @@ pub enum StartError {
     },
 }
 
-/// Reads the configuration anew, for a reload.
+/// Reads the configuration anew, for a reload. May block.
 pub type Reread = Box<dyn Fn() -> Result<Config, String> + Send + std::marker::Sync>;
 
 /// rtad, serving.
@@ -84,7 +87,7 @@ pub struct Running {
     commands: mpsc::Sender<Command>,
     acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
     workers: Arc<Workers<ConnectionPlace>>,
-    reload: Arc<Reload>,
+    reloader: Arc<Reloader>,
 }
 
 impl std::fmt::Debug for Running {
@@ -167,13 +170,14 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let sync =
         Sync::new(store.clone(), config.plan(), shared.clone()).with_cache(config.store.cache_dir.clone());
     let serving = sync.serving();
+    let watch_config = config.server.watch_config;
     let (phase, phases) = watch::channel(Phase::Serving);
     let (commands, told) = mpsc::channel(4);
-    let telemetry = Arc::clone(&shared.telemetry);
-    telemetry.max_connections(config.server.max_connections);
-    let reload = Arc::new(reloader(config.clone(), store, reread, commands.clone(), telemetry));
+    shared.telemetry.max_connections(config.server.max_connections);
+    let reloader = Reloader::new(config.clone(), store, reread, commands.clone(), shared.telemetry.clone());
+    let reloader = Arc::new(reloader);
+    let (watching, reload) = (Arc::clone(&reloader), reloader.handle());
     let (loaded, first_look) = oneshot::channel();
-    let admin_reload = Arc::clone(&reload);
     let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
     let ids = Arc::new(ids);
     let max_body = usize::try_from(config.server.max_body).unwrap_or(usize::MAX);
@@ -185,7 +189,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         max_body,
         body_timeout,
         started: Instant::now(),
-        reload: Box::new(move || admin_reload()),
+        reload,
     };
     // The admin port outlives the drain, as probes must see it: nobody is left to close it but the end of the process.
     let never = watch::channel(Phase::Serving).1;
@@ -203,6 +207,9 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         || {},
         async move || {
             tokio::spawn(async move { telemetry.upkeep().await });
+            if let Some(interval) = watch_config {
+                tokio::spawn(async move { watching.watch(interval).await });
+            }
             let admin_connections = Arc::new(admin_connections);
             tokio::spawn(Arc::clone(&admin_connections).watch());
             let open = Arc::new(());
@@ -261,7 +268,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
         commands,
         acceptor,
         workers,
-        reload,
+        reloader,
     })
 }
 
@@ -290,7 +297,7 @@ impl Running {
     ///
     /// Why nothing was changed, in words.
     pub async fn reload(&self) -> Result<Reloaded, String> {
-        (self.reload)().await
+        self.reloader.reload().await
     }
 
     /// Ends in order: readiness falls; for a while requests are answered with `Connection: close`; then no more connections
@@ -351,44 +358,4 @@ fn spawn<F: Future<Output = ()>>(
 fn step_back() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
-}
-
-/// How a reload is done: the config is read and checked as a whole, then sync serves it as a whole.
-fn reloader(
-    started_with: Config,
-    store: Store,
-    reread: Reread,
-    commands: mpsc::Sender<Command>,
-    telemetry: Arc<Telemetry>,
-) -> Reload {
-    let reread = Arc::new(reread);
-    let started_with = Arc::new(started_with);
-    Box::new(move || {
-        let (reread, started_with, commands) =
-            (Arc::clone(&reread), Arc::clone(&started_with), commands.clone());
-        let (store, telemetry) = (store.clone(), Arc::clone(&telemetry));
-        Box::pin(async move {
-            tracing::info!("reloading the config");
-            let result = async {
-                let mut config = reread()?;
-                // Not those that were served before: the platforms name strategies by their places in this very config.
-                let served = serve_what_there_is(&mut config, &store).await;
-                served.map_err(|error| chain(&error))?;
-                let needs_restart = config.needs_restart(&started_with);
-                let (done, answered) = oneshot::channel();
-                let gone = || "rtad is stopping".to_owned();
-                let command = Command::Reload(Box::new(config.plan()), done);
-                commands.send(command).await.map_err(|_| gone())?;
-                answered.await.map_err(|_| gone())?.map_err(|error| chain(&error))?;
-                Ok(Reloaded { reloaded: true, needs_restart })
-            };
-            let result: Result<Reloaded, String> = result.await;
-            telemetry.reloaded(result.is_ok());
-            match &result {
-                Ok(reloaded) => tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded"),
-                Err(reason) => tracing::warn!(reason, "config not reloaded; the old one goes on"),
-            }
-            result
-        })
-    })
 }

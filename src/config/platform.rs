@@ -239,7 +239,10 @@ pub(super) fn read_secret(d: &mut Document<'_>, section: &mut Section) -> Option
         (None, Some(file)) => {
             let place = d.beside(file);
             match std::fs::read(&place) {
-                Ok(text) => text.trim_ascii_end().to_vec(),
+                Ok(text) => {
+                    d.saw(&text);
+                    text.trim_ascii_end().to_vec()
+                }
                 Err(error) => {
                     let found = format!("is {:?}: {error}", place.display().to_string());
                     d.mistake(line, &format!("{path}.value_file"), &found, "a file that can be read");

@@ -3,6 +3,7 @@
 mod named;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -20,6 +21,7 @@ pub(super) struct Document<'a> {
     sections: BTreeMap<String, Entry>,
     is_readable: bool,
     mistakes: Vec<String>,
+    contents: DefaultHasher,
 }
 
 /// A value and the line that it stands on.
@@ -53,7 +55,10 @@ impl<'a> Document<'a> {
         environment: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let (sections, mistakes) = (BTreeMap::new(), Vec::new());
-        let mut document = Self { file, text, flags, environment, sections, is_readable: true, mistakes };
+        let contents = DefaultHasher::new();
+        let mut document =
+            Self { file, text, flags, environment, sections, is_readable: true, mistakes, contents };
+        document.saw(text.as_bytes());
         match DeTable::parse(text) {
             Ok(table) => document.sections = document.entries(table.into_inner()),
             Err(error) => {
@@ -148,6 +153,16 @@ impl<'a> Document<'a> {
     /// A file that the document names: beside the document, unless its path is absolute.
     pub(super) fn beside(&self, path: &str) -> PathBuf {
         Path::new(self.file).parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// Takes note of what a file holds that the configuration is made of.
+    pub(super) fn saw(&mut self, contents: &[u8]) {
+        contents.hash(&mut self.contents);
+    }
+
+    /// A number that is another if any of those files holds something else.
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.contents.finish()
     }
 
     /// All mistakes, those of unknown tables included, in the order of the file as far as they have lines.

@@ -14,7 +14,8 @@ pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> V
     let file = section.read(d, "public_keys_file", "a path", |text| Some(text.to_owned()));
     if let Some(file) = file {
         let place = d.beside(&file);
-        let found = match std::fs::read_to_string(&place).map(|text| PublicKey::all_of(&text)) {
+        let text = std::fs::read_to_string(&place).inspect(|text| d.saw(text.as_bytes()));
+        let found = match text.map(|text| PublicKey::all_of(&text)) {
             Ok(Ok(more)) => {
                 keys.extend(more);
                 None

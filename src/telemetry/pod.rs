@@ -5,7 +5,10 @@ use super::Telemetry;
 /// `# HELP` of these metrics.
 pub(super) fn describe() {
     metrics::describe_gauge!("rtad_ready", "1 while /readyz says ready");
-    metrics::describe_gauge!("rtad_max_connections", "Open connections of the decision port that are allowed");
+    metrics::describe_gauge!(
+        "rtad_max_connections",
+        "Open connections of the decision port that are allowed"
+    );
     metrics::describe_gauge!(
         "rtad_config_last_reload_successful",
         "1 if the config as it was read last is served, 0 if it was refused"

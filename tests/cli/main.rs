@@ -11,4 +11,5 @@ mod explain;
 mod manual;
 mod signals;
 mod start;
+mod watch;
 

@@ -136,6 +136,8 @@ fn read_schema(
             return None;
         }
     };
+    // Those that it imports are in it.
+    d.saw(&pool.encode_to_vec());
     let mut message = |named: Option<&Named>| {
         let named = named?;
         let message = pool.get_message_by_name(&named.text);
