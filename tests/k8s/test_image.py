@@ -1,0 +1,131 @@
+"""The Dockerfile, as far as it can be tried without a container engine: what linters say, what the build is given, and whether the
+image and the manifests mean the same."""
+
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tomllib
+import unittest
+
+from rendered import ROOT, render
+from sandbox import LOADER, RTAD, UNPRIVILEGED, WORK
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def let_in(path, patterns):
+    """Whether .dockerignore lets a file in: the last pattern that is of it, or of a folder above it, decides."""
+    inside = True
+    parts = path.split("/")
+    for pattern in patterns:
+        wanted = pattern.removeprefix("!")
+        if any(fnmatch.fnmatchcase("/".join(parts[:depth]), wanted) and wanted.count("/") == depth - 1 for depth in range(1, len(parts) + 1)):
+            inside = pattern.startswith("!")
+    return inside
+
+
+def patterns():
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    # Whatever else Docker knows, `let_in` does not.
+    assert all(re.fullmatch(r"!?(\*|[\w./-]+)", pattern) and not pattern.endswith("/") for pattern in patterns), patterns
+    return patterns
+
+
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def read_by_rustc():
+    """What the programs were made of, by the lists that cargo writes beside them."""
+    files = set()
+    for program in (RTAD, LOADER):
+        words = pathlib.Path(f"{program}.d").read_text().replace("\\ ", "\0").partition(": ")[2].split()
+        files |= {word.replace("\0", " ") for word in words}
+    root = os.path.commonpath(files)
+    return {os.path.relpath(file, root) for file in files}
+
+
+def lint(text):
+    return subprocess.run(["hadolint", "--failure-threshold", "style", "-"], input=text, capture_output=True, text=True)
+
+
+class Dockerfile(unittest.TestCase):
+    def test_hadolint_has_nothing_to_say(self):
+        said = lint(DOCKERFILE)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "", ""))
+
+    def test_hadolint_would(self):
+        for old, new, rule in (("FROM ${BASE_IMAGE}", "FROM debian:latest", "DL3007"), ("WORKDIR /src", "WORKDIR src", "DL3000"),
+                               ('CMD ["rtad", "serve"]', "CMD rtad serve", "DL3025")):
+            self.assertIn(old, DOCKERFILE)
+            said = lint(DOCKERFILE.replace(old, new))
+            self.assertNotEqual(said.returncode, 0)
+            self.assertIn(rule, said.stdout)
+
+    def test_it_is_of_the_versions_that_the_rest_is_of(self):
+        rust, base = (re.search(rf"^ARG {name}=docker\.io/library/(\S+)$", DOCKERFILE, re.M)[1] for name in ("RUST_IMAGE", "BASE_IMAGE"))
+        cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+        self.assertRegex(rust, rf"^rust:{re.escape(cargo['rust-version'])}\.\d+-slim-bookworm$")
+        # Of the same Debian, and a day's.
+        self.assertRegex(base, r"^debian:bookworm-20\d{6}-slim$")
+        images = {container["image"] for _, _, container in render(ROOT / "k8s/overlays/prod").containers()}
+        self.assertEqual({image.rpartition(":")[2] for image in images}, {cargo["version"]})
+
+    def test_it_means_what_the_manifests_mean(self):
+        [user, group] = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.M).groups()
+        ports = re.search(r"^EXPOSE (.+)$", DOCKERFILE, re.M)[1].split()
+        installed = re.search(r"^COPY --from=build (.*) /usr/local/bin/$", DOCKERFILE, re.M)[1].split()
+        self.assertEqual(installed, ["/src/target/release/rtad", "/src/target/release/rtad-loader"])
+        for name in ("dev", "prod"):
+            overlay = render(ROOT / "k8s/overlays" / name)
+            for _, template, container in overlay.containers():
+                context = template["spec"]["securityContext"]
+                self.assertEqual((context["runAsUser"], context["runAsGroup"]), (int(user), int(group)))
+                self.assertIn(container["command"][0], ["rtad", "rtad-loader", "bash"])
+                self.assertEqual([str(port["containerPort"]) for port in container.get("ports", [])] or ports, ports)
+        self.assertEqual(int(user), UNPRIVILEGED)
+
+
+class Context(unittest.TestCase):
+    def test_it_holds_all_that_rustc_has_read(self):
+        read = read_by_rustc()
+        self.assertIn("src/main.rs", read)
+        self.assertIn("loader/src/main.rs", read)
+        ignored = [path for path in read if not let_in(path, patterns())]
+        self.assertEqual(ignored, [])
+
+    def test_and_little_else(self):
+        inside = {path.split("/")[0] for path in tracked() if let_in(path, patterns())}
+        self.assertEqual(inside, {"Cargo.toml", "Cargo.lock", "LICENSE", "build.rs", "benches", "loader", "loadtest", "proto", "src"})
+        for path in (".git/config", "target/release/rtad", "tests/common/mod.rs", "loader/tests/zoo.rs", "demo/x", "k8s/base/service.yaml"):
+            self.assertFalse(let_in(path, patterns()), path)
+
+    def metadata(self, patterns):
+        """What cargo says of a copy of what is let in, by the lock file, as the build's own command takes it."""
+        context = pathlib.Path(WORK) / "context"
+        shutil.rmtree(context, ignore_errors=True)
+        for path in tracked():
+            if let_in(path, patterns):
+                (context / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, context / path)
+        host = re.search(r"^host: (.*)$", subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout, re.M)[1]
+        words = ["cargo", "metadata", "--locked", "--offline", "--format-version=1", f"--filter-platform={host}"]
+        return subprocess.run(words, cwd=context, capture_output=True, text=True)
+
+    def test_cargo_takes_it_with_the_lock_file_as_it_is(self):
+        [command] = re.findall(r"^RUN (cargo build .*)$", DOCKERFILE, re.M)
+        self.assertEqual(command.split()[:4], ["cargo", "build", "--release", "--locked"])
+        said = self.metadata(patterns())
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for package in re.findall(r"--package (\S+)", command):
+            self.assertIn(f'"name":"{package}"', said.stdout)
+
+    def test_cargo_would_miss_what_is_left_out(self):
+        for left_out in ("!benches", "!loadtest/peers", "!Cargo.lock"):
+            said = self.metadata([pattern for pattern in patterns() if pattern != left_out])
+            self.assertNotEqual(said.returncode, 0, left_out)

@@ -1,0 +1,133 @@
+"""rtad-loader itself, as the jobs of the overlays run it."""
+
+import copy
+import gzip
+import pathlib
+import subprocess
+import time
+import unittest
+
+import sizes
+from rendered import OVERLAYS, ROOT, name_of, render
+from sandbox import LOADER, Sandbox, live
+
+RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
+
+
+def ids(count, offset=0):
+    return subprocess.run([LOADER, "synth", "--count", str(count), "--offset", str(offset)], capture_output=True, check=True).stdout
+
+
+def sandbox_of(test, overlay):
+    sandbox = Sandbox(overlay)
+    test.addCleanup(sandbox.close)
+    return sandbox
+
+
+class Jobs(unittest.TestCase):
+    def test_the_nightly_build_and_the_gc_after_it(self):
+        sandbox = sandbox_of(self, RENDERED["prod"])
+        for generation in range(1, 6):
+            (sandbox.dumps / "old_users.txt.gz").write_bytes(gzip.compress(ids(2000, generation)))
+            built = sandbox.run_container("CronJob/rtad-build")
+            self.assertEqual(built.returncode, 0, built.stderr)
+            said = live(sandbox.store)
+            self.assertEqual((said["generation"], said["keys"]), (generation, 2000))
+        gone = sandbox.run_container("CronJob/rtad-gc")
+        self.assertEqual(gone.returncode, 0, gone.stderr)
+        # All are younger than --min-age.
+        self.assertIn('"removed_generations":[]', gone.stdout)
+
+    def test_the_dev_store_is_filled(self):
+        sandbox = sandbox_of(self, RENDERED["dev"])
+        filled = sandbox.run_container("Job/rtad-devices")
+        self.assertEqual(filled.returncode, 0, filled.stderr)
+        self.assertEqual(live(sandbox.store)["keys"], 1_000_000)
+
+    def test_every_argument_counts(self):
+        """Each flag of each job, misspelt: the program refuses it, so what was not refused above is known to it."""
+        for name, overlay in RENDERED.items():
+            for document, _, container in overlay.containers():
+                if container["command"][0] != "rtad-loader":
+                    continue
+                for place, word in enumerate(container["args"]):
+                    if not word.startswith("--"):
+                        continue
+                    with self.subTest(job=name_of(document), flag=word):
+                        mutant = copy.deepcopy(overlay)
+                        [one] = [c for d, _, c in mutant.containers() if d["kind"] == "CronJob" and name_of(d) == name_of(document)]
+                        one["args"][place] = word.replace("--", "--x", 1)
+                        refused = sandbox_of(self, mutant).run_container(name_of(document))
+                        self.assertEqual(refused.returncode, 2, refused.stderr)
+
+    def test_memory_and_disk_are_enough(self):
+        overlay = RENDERED["prod"]
+        self.assertEqual(list(sizes.building(overlay)), [])
+        for name, limits, expected in (("rtad-build", "4Gi", "--memory"), ("rtad-build-many", "6Gi", "8 workers")):
+            mutant = copy.deepcopy(overlay)
+            job = mutant.one("CronJob", name)["spec"]["jobTemplate"]["spec"]
+            job["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = limits
+            self.assertTrue(any(expected in problem for problem in sizes.building(mutant)))
+
+
+class ManyPods(unittest.TestCase):
+    """The build over several pods: its workers all at once, as processes of this machine."""
+
+    def setUp(self):
+        self.sandbox = sandbox_of(self, RENDERED["prod"])
+        [(self.document, self.template, self.container)] = [
+            one for one in self.sandbox.overlay.containers() if name_of(one[0]) == "CronJob/rtad-build-many"]
+        self.words, self.environment, _ = self.sandbox.enter(self.document, self.template, self.container)
+        self.workers = int(self.environment["WORKERS"])
+        inputs = pathlib.Path(self.environment["INPUTS"]).read_text().split()
+        # Each with half of the next one's.
+        for number, path in enumerate(inputs):
+            pathlib.Path(path).write_bytes(gzip.compress(ids(3000, number * 1500)))
+        self.inputs = inputs
+        self.left_behind = self.sandbox.root / "rtad-build-shared/job-of-last-week"
+        self.left_behind.mkdir()
+        self.sandbox.hand_over()
+        subprocess.run(["touch", "-d", "1 week ago", self.left_behind], check=True)
+
+    def worker(self, index):
+        environment = self.environment | {"JOB_COMPLETION_INDEX": str(index)}
+        log = open(self.sandbox.root / f"worker-{index}.log", "a+")
+        self.addCleanup(log.close)
+        # Its own process group: what kills a container kills all in it.
+        return self.sandbox.start(self.words, environment, stdout=log, stderr=log, start_new_session=True)
+
+    def logs(self):
+        return "".join(log.read_text() for log in sorted(self.sandbox.root.glob("worker-*.log")))
+
+    def test_it_publishes_what_one_build_would(self):
+        plain = ["rtad-loader", "build", "--store", str(self.sandbox.root / "plain"), "--audience", "old_users", "--quiet", *self.inputs]
+        built = self.sandbox.run(plain, self.environment)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        # One is killed at its first step and its pod replaced; the others wait for it.
+        running = [self.worker(index) for index in range(self.workers)]
+        self.addCleanup(lambda: [one.kill() for one in running])
+        running[3].kill()
+        running[3].wait()
+        work = pathlib.Path(self.environment["WORK"])
+        time.sleep(2)
+        self.assertFalse((work / "published").exists())
+        running[3] = self.worker(3)
+        for process in running:
+            self.assertEqual(process.wait(timeout=120), 0, self.logs())
+        said, expected = live(self.sandbox.store), live(self.sandbox.root / "plain")
+        self.assertEqual(said["keys"], expected["keys"])
+        chunks = lambda store: sorted(path.name for path in (store / "old_users/chunks").rglob("*") if path.is_file())
+        self.assertEqual(chunks(self.sandbox.store), chunks(self.sandbox.root / "plain"))
+        # A pod whose end was not noticed is started again, and does nothing.
+        again = self.worker(0)
+        self.assertEqual(again.wait(timeout=60), 0, self.logs())
+        self.assertEqual(live(self.sandbox.store)["generation"], said["generation"])
+        self.assertFalse(self.left_behind.exists())
+        self.assertEqual(list(work.glob("*.frames")), [])
+
+    def test_a_failure_is_the_loader_s(self):
+        """What podFailurePolicy goes by: the exit code of rtad-loader is that of the container."""
+        pathlib.Path(self.inputs[1]).unlink()
+        failed = self.worker(1)
+        self.assertEqual(failed.wait(timeout=60), 3, self.logs())
+        self.assertIn(self.inputs[1], self.logs())
