@@ -8,7 +8,7 @@ ARG BASE_IMAGE=docker.io/library/debian:bookworm-20260918-slim
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
-# Lines of a backtrace are what takes four fifths of the programs; a panic's message has its place without them.
+# Line tables are three quarters of the programs; a panic says its place without them.
 ENV CARGO_PROFILE_RELEASE_STRIP=debuginfo
 RUN cargo build --release --locked --package rtad --package rtad-loader
 

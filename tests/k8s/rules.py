@@ -65,8 +65,9 @@ def selectors(overlay):
     templates = [(template["metadata"].get("labels", {}), template["spec"]) for _, _, template in overlay.pods()]
 
     def ports_of(selector):
-        pods = [spec for labels, spec in templates if matches(selector, labels)]
-        return pods and set.intersection(*({port.get("name") for one in pod["containers"] for port in one.get("ports", [])} for pod in pods))
+        pods = [spec["containers"] for labels, spec in templates if matches(selector, labels)]
+        ports = [{port["name"] for container in pod for port in container.get("ports", [])} for pod in pods]
+        return set.intersection(*ports) if ports else None
 
     for document in overlay.of_kind("Deployment"):
         labels = document["spec"]["template"]["metadata"]["labels"]
@@ -75,13 +76,15 @@ def selectors(overlay):
         for constraint in document["spec"]["template"]["spec"].get("topologySpreadConstraints", []):
             if not matches(constraint["labelSelector"], labels):
                 yield f"{name_of(document)}: a topology spread constraint is not of its own pods"
-    asking = [(one, {"matchLabels": one["spec"]["selector"]}, [port["targetPort"] for port in one["spec"]["ports"]]) for one in overlay.of_kind("Service")]
-    asking += [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
+    asking = [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
+    for one in overlay.of_kind("Service"):
+        asking.append((one, {"matchLabels": one["spec"]["selector"]}, [port["targetPort"] for port in one["spec"]["ports"]]))
     for one in overlay.of_kind("NetworkPolicy"):
-        asking.append((one, one["spec"]["podSelector"], [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]))
+        asked = [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]
+        asking.append((one, one["spec"]["podSelector"], asked))
     for document, selector, ports in asking:
         found = ports_of(selector)
-        if not isinstance(found, set):
+        if found is None:
             yield f"{name_of(document)}: selects no pod"
         elif not set(ports) <= found:
             yield f"{name_of(document)}: its pods have no ports {sorted(set(ports) - found)}"

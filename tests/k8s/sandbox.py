@@ -59,7 +59,7 @@ class Sandbox:
         return place
 
     def enter(self, document, template, container):
-        """Makes what the container finds; gives its command and environment, and how a text of the container reads here."""
+        """Makes what the container finds; gives its command and environment, and what turns paths of here into the container's."""
         spec, mounts = template["spec"], []
         for mount in container.get("volumeMounts", []):
             [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
@@ -87,7 +87,13 @@ class Sandbox:
         # Nothing is to be written but where it was told to.
         environment |= {"PATH": f"{programs()}:/usr/bin:/bin", "TMPDIR": str(self.root / "no-such-folder")}
         self.hand_over()
-        return [here(word) for word in self.overlay.command(container)], environment, here
+
+        def there(text):
+            for path, _, folder in mounts:
+                text = text.replace(str(folder), path)
+            return text
+
+        return [here(word) for word in self.overlay.command(container)], environment, there
 
     def secrets(self, path):
         config = self.overlay.config_map("rtad-config")["data"]["rtad.toml"]
@@ -125,12 +131,12 @@ class Sandbox:
 
     def effective_config(self):
         """What `rtad check-config` says is in effect in the container. The file is read from stdin, as docs/kubernetes.md has it."""
-        _, words, environment, _ = self.server()
+        _, words, environment, there = self.server()
         file = words[words.index("--config") + 1]
         with open(file) as stdin:
             checked = self.run(["rtad", "check-config", "/dev/stdin"], environment, stdin=stdin)
         assert checked.returncode == 0, checked.stderr
-        return tomllib.loads(checked.stdout)
+        return tomllib.loads(there(checked.stdout))
 
     @contextlib.contextmanager
     def serving(self):

@@ -45,7 +45,8 @@ def read_by_rustc():
     files = set()
     for program in (RTAD, LOADER):
         words = pathlib.Path(f"{program}.d").read_text().replace("\\ ", "\0").partition(": ")[2].split()
-        files |= {word.replace("\0", " ") for word in words}
+        # Without what the build script has made.
+        files |= {word.replace("\0", " ") for word in words if not re.search(r"/build/rtad-[0-9a-f]+/out/", word)}
     root = os.path.commonpath(files)
     return {os.path.relpath(file, root) for file in files}
 
@@ -105,27 +106,22 @@ class Context(unittest.TestCase):
         for path in (".git/config", "target/release/rtad", "tests/common/mod.rs", "loader/tests/zoo.rs", "demo/x", "k8s/base/service.yaml"):
             self.assertFalse(let_in(path, patterns()), path)
 
-    def metadata(self, patterns):
-        """What cargo says of a copy of what is let in, by the lock file, as the build's own command takes it."""
+    def build(self, patterns):
+        """The image's own command in a copy of what is let in, but for a program that is not there: cargo reads every manifest, and
+        the lock file, before it says so, and compiles nothing."""
         context = pathlib.Path(WORK) / "context"
         shutil.rmtree(context, ignore_errors=True)
         for path in tracked():
             if let_in(path, patterns):
                 (context / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / path, context / path)
-        host = re.search(r"^host: (.*)$", subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout, re.M)[1]
-        words = ["cargo", "metadata", "--locked", "--offline", "--format-version=1", f"--filter-platform={host}"]
-        return subprocess.run(words, cwd=context, capture_output=True, text=True)
+        [command] = re.findall(r"^RUN (cargo build --release --locked .*)$", DOCKERFILE, re.M)
+        said = subprocess.run([*command.split(), "--offline", "--bin", "none-of-these"], cwd=context, capture_output=True, text=True)
+        return said.stderr
 
     def test_cargo_takes_it_with_the_lock_file_as_it_is(self):
-        [command] = re.findall(r"^RUN (cargo build .*)$", DOCKERFILE, re.M)
-        self.assertEqual(command.split()[:4], ["cargo", "build", "--release", "--locked"])
-        said = self.metadata(patterns())
-        self.assertEqual(said.returncode, 0, said.stderr)
-        for package in re.findall(r"--package (\S+)", command):
-            self.assertIn(f'"name":"{package}"', said.stdout)
+        self.assertRegex(self.build(patterns()), r"no bin target named `none-of-these`(.|\n)*available bin targets:\n    rtad\n    rtad-loader\n")
 
     def test_cargo_would_miss_what_is_left_out(self):
         for left_out in ("!benches", "!loadtest/peers", "!Cargo.lock"):
-            said = self.metadata([pattern for pattern in patterns() if pattern != left_out])
-            self.assertNotEqual(said.returncode, 0, left_out)
+            self.assertNotIn("none-of-these", self.build([pattern for pattern in patterns() if pattern != left_out]), left_out)

@@ -2,7 +2,9 @@
 
 import copy
 import gzip
+import os
 import pathlib
+import signal
 import subprocess
 import time
 import unittest
@@ -22,6 +24,13 @@ def sandbox_of(test, overlay):
     sandbox = Sandbox(overlay)
     test.addCleanup(sandbox.close)
     return sandbox
+
+
+def kill(process):
+    """With all that it has started, as a container is killed."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class Jobs(unittest.TestCase):
@@ -93,7 +102,6 @@ class ManyPods(unittest.TestCase):
         environment = self.environment | {"JOB_COMPLETION_INDEX": str(index)}
         log = open(self.sandbox.root / f"worker-{index}.log", "a+")
         self.addCleanup(log.close)
-        # Its own process group: what kills a container kills all in it.
         return self.sandbox.start(self.words, environment, stdout=log, stderr=log, start_new_session=True)
 
     def logs(self):
@@ -105,9 +113,8 @@ class ManyPods(unittest.TestCase):
         self.assertEqual(built.returncode, 0, built.stderr)
         # One is killed at its first step and its pod replaced; the others wait for it.
         running = [self.worker(index) for index in range(self.workers)]
-        self.addCleanup(lambda: [one.kill() for one in running])
-        running[3].kill()
-        running[3].wait()
+        self.addCleanup(lambda: [kill(one) for one in running])
+        kill(running[3])
         work = pathlib.Path(self.environment["WORK"])
         time.sleep(2)
         self.assertFalse((work / "published").exists())

@@ -1,10 +1,14 @@
 """Every overlay by itself; and that what is wrong with one is found."""
 
 import copy
+import os
+import pathlib
+import tempfile
 import unittest
 
 import rules
 from rendered import OVERLAYS, ROOT, render
+from sandbox import WORK
 
 RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
 
@@ -37,12 +41,26 @@ class Overlays(unittest.TestCase):
             self.assertTrue(all(source for source in sources.values()))
 
 
-def deployment(overlay):
+def server(overlay):
     return overlay.one("Deployment", "rtad")["spec"]
 
 
+def pod(overlay):
+    return server(overlay)["template"]["spec"]
+
+
 def container(overlay):
-    return deployment(overlay)["template"]["spec"]["containers"][0]
+    return pod(overlay)["containers"][0]
+
+
+def cache(overlay):
+    [volume] = [one for one in pod(overlay)["volumes"] if one["name"] == "cache"]
+    return volume["emptyDir"]
+
+
+def limits(overlay, **changed):
+    for kind in ("requests", "limits"):
+        container(overlay)["resources"][kind].update(changed)
 
 
 def cron(overlay, name):
@@ -53,52 +71,107 @@ def job(overlay, name):
     return cron(overlay, name)["jobTemplate"]["spec"]
 
 
-# What is done to the production overlay, the rule that must see it, and what it must say.
+def loader(overlay, name):
+    return job(overlay, name)["template"]["spec"]["containers"][0]
+
+
+def spec(overlay, kind, name="rtad"):
+    return overlay.one(kind, name)["spec"]
+
+
+def gone(overlay, kind, name):
+    overlay.documents.remove(overlay.one(kind, name))
+
+
+def target(overlay):
+    return spec(overlay, "HorizontalPodAutoscaler")["metrics"][0]["resource"]["target"]
+
+
+# What is done to the production overlay, by the rule that must see it, and what that must say.
 MUTATIONS = {
-    "a misspelt field": (rules.schema, lambda o: container(o).update(readinesProbe={}), "readinesProbe"),
-    "a probe without seconds": (rules.schema, lambda o: container(o)["livenessProbe"].update(periodSeconds="10s"), "periodSeconds"),
-    "a lifecycle that is none": (rules.schema, lambda o: container(o)["lifecycle"].update(preStop={"sleeps": 3}), "preStop"),
-    "a schedule's field in the job": (rules.schema, lambda o: job(o, "rtad-build").update(concurrencyPolicy="Forbid"), "concurrencyPolicy"),
-    "a monitor's field": (rules.monitors, lambda o: o.one("ServiceMonitor", "rtad")["spec"]["endpoints"][0].update(pathh="/"), "pathh"),
-    "a monitor of nothing": (rules.monitors, lambda o: o.one("Service", "rtad-admin")["metadata"].pop("labels"), "does not select one Service"),
-    "a pod with other labels": (rules.selectors, lambda o: deployment(o)["template"]["metadata"]["labels"].update({"app.kubernetes.io/name": "x"}), "its selector"),
-    "a service of nobody": (rules.selectors, lambda o: o.one("Service", "rtad")["spec"]["selector"].update(app="x"), "selects no pod"),
-    "a port that is not there": (rules.selectors, lambda o: container(o)["ports"][0].update(name="http"), "have no ports ['decisions']"),
-    "a budget of nobody": (rules.selectors, lambda o: o.one("PodDisruptionBudget", "rtad")["spec"]["selector"]["matchLabels"].update(a="b"), "selects no pod"),
-    "a ConfigMap that is gone": (rules.references, lambda o: o.documents.remove(o.config_map("rtad-config")), "no ConfigMap/rtad-config"),
-    "an account that is gone": (rules.references, lambda o: o.documents.remove(o.one("ServiceAccount", "rtad-loader")), "no ServiceAccount/rtad-loader"),
-    "a config file alone": (rules.references, lambda o: container(o)["volumeMounts"][0].update(subPath="rtad.toml"), "subPath"),
-    "a failure policy of nothing": (rules.references, lambda o: job(o, "rtad-build")["template"]["spec"]["containers"][0].update(name="x"), "podFailurePolicy"),
-    "root": (rules.restricted, lambda o: deployment(o)["template"]["spec"]["securityContext"].update(runAsUser=0), "may run as root"),
-    "a capability": (rules.restricted, lambda o: container(o)["securityContext"]["capabilities"].update(add=["NET_RAW"]), "keeps capabilities"),
-    "a root that can be written": (rules.restricted, lambda o: container(o)["securityContext"].pop("readOnlyRootFilesystem"), "write to its root"),
-    "a token": (rules.restricted, lambda o: deployment(o)["template"]["spec"].pop("automountServiceAccountToken"), "has a token"),
-    "a host's folder": (rules.restricted, lambda o: deployment(o)["template"]["spec"]["volumes"].append({"name": "h", "hostPath": {}}), "its host"),
-    "half a CPU": (rules.resources, lambda o: [container(o)["resources"][kind].update(cpu="500m") for kind in ("requests", "limits")], "whole number"),
-    "requests below limits": (rules.resources, lambda o: container(o)["resources"].update(requests={"cpu": "1"}), "requests are not limits"),
-    "a cache in memory": (rules.resources, lambda o: deployment(o)["template"]["spec"]["volumes"][2]["emptyDir"].update(medium="Memory"), "is memory"),
-    "a cache beyond the disk": (rules.resources, lambda o: deployment(o)["template"]["spec"]["volumes"][2]["emptyDir"].update(sizeLimit="20Gi"), "larger than its disk"),
-    "replicas": (rules.scaling, lambda o: deployment(o).update(replicas=3), "undoes"),
-    "a busy fleet": (rules.scaling, lambda o: o.one("HorizontalPodAutoscaler", "rtad")["spec"]["metrics"][0]["resource"]["target"].update(averageUtilization=60), "busy"),
-    "a budget for all": (rules.scaling, lambda o: o.one("PodDisruptionBudget", "rtad")["spec"].update(maxUnavailable=3), "no budget"),
-    "two builds": (rules.jobs, lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "two of it"),
-    "a log that is lost": (rules.jobs, lambda o: job(o, "rtad-build")["template"]["spec"].update(restartPolicy="OnFailure"), "takes its log along"),
-    "a worker too few": (rules.jobs, lambda o: job(o, "rtad-build-many").update(parallelism=4), "at once"),
-    "a number of workers": (rules.jobs, lambda o: job(o, "rtad-build-many").update(completions=8, parallelism=8) or job(o, "rtad-build-many")["template"]["spec"]["containers"][0]["env"][0].update(value="7"), "at once"),
-    "a build that gc outruns": (rules.jobs, lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600), "removes what it has made"),
-    "no tag": (rules.images, lambda o: container(o).update(image="registry.example.com:5000/rtad"), "images"),
-    "another namespace": (rules.namespaces, lambda o: o.one("Service", "rtad")["metadata"].update(namespace="default"), "namespace"),
+    rules.schema: [
+        (lambda o: container(o).update(readinesProbe={}), "readinesProbe"),
+        (lambda o: container(o)["livenessProbe"].update(periodSeconds="10s"), "periodSeconds"),
+        (lambda o: container(o)["lifecycle"].update(preStop={"sleeps": 3}), "preStop"),
+        (lambda o: job(o, "rtad-build").update(concurrencyPolicy="Forbid"), "concurrencyPolicy"),
+    ],
+    rules.monitors: [
+        (lambda o: spec(o, "ServiceMonitor")["endpoints"][0].update(pathh="/"), "pathh"),
+        (lambda o: spec(o, "ServiceMonitor")["endpoints"][0].update(scrapeTimeout="20s"), "longer than the time between"),
+        (lambda o: o.one("Service", "rtad-admin")["metadata"].pop("labels"), "does not select one Service"),
+        (lambda o: o.documents.append(rule_of({"alert": "A", "expr": "up", "form": "5m"})), "unknown fields ['form']"),
+        (lambda o: o.documents.append(rule_of({"alert": "A", "for": "5m"})), "without an expression"),
+    ],
+    rules.selectors: [
+        (lambda o: server(o)["template"]["metadata"]["labels"].update({"app.kubernetes.io/name": "x"}), "its selector"),
+        (lambda o: spec(o, "Service")["selector"].update(app="x"), "Service/rtad: selects no pod"),
+        (lambda o: container(o)["ports"][0].update(name="http"), "have no ports ['decisions']"),
+        (lambda o: spec(o, "PodDisruptionBudget")["selector"]["matchLabels"].update(a="b"), "selects no pod"),
+        (lambda o: pod(o)["topologySpreadConstraints"][0].update(labelSelector={"matchLabels": {"a": "b"}}), "topology spread"),
+    ],
+    rules.references: [
+        (lambda o: gone(o, "ConfigMap", "rtad-config"), "no ConfigMap/rtad-config"),
+        (lambda o: gone(o, "ServiceAccount", "rtad-loader"), "no ServiceAccount/rtad-loader"),
+        (lambda o: gone(o, "PersistentVolumeClaim", "rtad-build-shared"), "no PersistentVolumeClaim"),
+        (lambda o: spec(o, "HorizontalPodAutoscaler")["scaleTargetRef"].update(name="x"), "no Deployment/x"),
+        (lambda o: container(o)["volumeMounts"][0].update(subPath="rtad.toml"), "subPath"),
+        (lambda o: loader(o, "rtad-build").update(name="x"), "podFailurePolicy"),
+    ],
+    rules.restricted: [
+        (lambda o: pod(o)["securityContext"].update(runAsUser=0), "may run as root"),
+        (lambda o: container(o)["securityContext"]["capabilities"].update(add=["NET_RAW"]), "keeps capabilities"),
+        (lambda o: container(o)["securityContext"].pop("readOnlyRootFilesystem"), "write to its root"),
+        (lambda o: pod(o).pop("automountServiceAccountToken"), "has a token"),
+        (lambda o: pod(o)["volumes"].append({"name": "h", "hostPath": {}}), "its host"),
+    ],
+    rules.resources: [
+        (lambda o: limits(o, cpu="500m"), "no whole number"),
+        (lambda o: container(o)["resources"].update(requests={"cpu": "1"}), "requests are not limits"),
+        (lambda o: cache(o).update(medium="Memory"), "is memory"),
+        (lambda o: cache(o).update(sizeLimit="20Gi"), "larger than its disk"),
+    ],
+    rules.scaling: [
+        (lambda o: server(o).update(replicas=3), "undoes"),
+        (lambda o: target(o).update(averageUtilization=60), "over 60 % busy"),
+        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no budget"),
+    ],
+    rules.jobs: [
+        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "two of it"),
+        (lambda o: job(o, "rtad-build")["template"]["spec"].update(restartPolicy="OnFailure"), "takes its log along"),
+        (lambda o: job(o, "rtad-build-many").update(parallelism=4), "at once"),
+        (lambda o: loader(o, "rtad-build-many")["env"][0].update(value="7"), "at once"),
+        (lambda o: job(o, "rtad-build-many").update(completions=6, parallelism=6), "no power of two"),
+        (lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600), "removes what it has made"),
+    ],
+    rules.images: [(lambda o: container(o).update(image="registry.example.com:5000/rtad"), "the images are")],
+    rules.namespaces: [(lambda o: o.one("Service", "rtad")["metadata"].update(namespace="default"), "namespace rtad")],
 }
+
+
+def rule_of(rule):
+    spec = {"groups": [{"name": "g", "rules": [rule]}]}
+    return {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": {"name": "r"}, "spec": spec}
 
 
 class Mutations(unittest.TestCase):
     def test_each_is_found(self):
-        for name, (rule, mutate, expected) in MUTATIONS.items():
-            with self.subTest(name):
-                overlay = copy.deepcopy(RENDERED["prod"])
-                mutate(overlay)
-                found = rules.problems(overlay, [rule])
-                self.assertTrue(any(expected in problem for problem in found), found)
+        self.assertEqual(set(MUTATIONS), set(rules.RULES))
+        for rule, mutations in MUTATIONS.items():
+            for mutate, expected in mutations:
+                with self.subTest(rule=rule.__name__, expected=expected):
+                    overlay = copy.deepcopy(RENDERED["prod"])
+                    mutate(overlay)
+                    found = rules.problems(overlay, [rule])
+                    self.assertTrue(any(expected in problem for problem in found), found)
 
-    def test_each_rule_has_one(self):
-        self.assertEqual({rule for rule, _, _ in MUTATIONS.values()}, set(rules.RULES))
+
+class Components(unittest.TestCase):
+    def test_keys_for_the_store_reach_all_who_ask_it(self):
+        with tempfile.TemporaryDirectory(dir=WORK) as folder:
+            up = os.path.relpath(ROOT / "k8s", folder)
+            text = f"resources: [{up}/overlays/prod]\ncomponents: [{up}/components/store-keys]\n"
+            pathlib.Path(folder, "kustomization.yaml").write_text(text)
+            overlay = render(folder)
+        self.assertEqual(rules.problems(overlay), [])
+        for document, _, one in overlay.containers():
+            self.assertIn({"secretRef": {"name": "rtad-store-keys"}}, one["envFrom"], document["metadata"]["name"])

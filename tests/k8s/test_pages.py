@@ -56,5 +56,5 @@ class Names(unittest.TestCase):
         self.assertGreater(len(named), 5)
         for kind, name in named:
             self.assertTrue(overlay.has(kinds[kind], name), f"{kind}/{name}")
-        for path in re.findall(r"\b(k8s/[\w./-]+\w)", PAGE):
+        for path in re.findall(r"(?<![\w/])k8s/[\w./-]+\w", PAGE):
             self.assertTrue((ROOT / path).exists(), path)

@@ -59,7 +59,7 @@ class Config(unittest.TestCase):
             (lambda o: replaced(o, "0.0.0.0:9090", "127.0.0.1:9090"), "port admin"),
             (lambda o: replaced(o, '"20s"', '"30s"'), "is killed after 40 s"),
             (lambda o: spec(o)["containers"][0]["lifecycle"]["preStop"]["sleep"].update(seconds=30), "is killed after 40 s"),
-            (lambda o: spec(o)["volumes"][2]["emptyDir"].update(sizeLimit="8Gi"), "two snapshots"),
+            (lambda o: [one["emptyDir"].update(sizeLimit="8Gi") for one in spec(o)["volumes"] if one["name"] == "cache"], "two snapshots"),
             (lambda o: replaced(o, "/var/cache/rtad", "/var/cache/other"), "no emptyDir"),
             (lambda o: replaced(o, "cache_dir", 'max_snapshot_size = "4GiB"\ncache_dir'), "max_snapshot_size"),
         ):
