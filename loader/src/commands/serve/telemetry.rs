@@ -74,12 +74,18 @@ impl Telemetry {
 
     /// Counts an append that has to be made again.
     pub(super) fn conflict(&self, audience: &AudienceName) {
+        self.conflicts(audience).increment(1);
+    }
+
+    fn conflicts(&self, audience: &AudienceName) -> Counter {
         let labels = vec![Label::new("audience", audience.as_str().to_owned())];
-        self.counter("rtad_loader_conflicts_total", labels).increment(1);
+        self.counter("rtad_loader_conflicts_total", labels)
     }
 
     /// States how long an append took.
     pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
+        // From now on there is a 0 for the first conflict to rise from.
+        let _ = self.conflicts(audience);
         metrics::with_local_recorder(&self.recorder, || {
             let audience = audience.as_str().to_owned();
             metrics::histogram!("rtad_loader_append_duration_seconds", "audience" => audience)
