@@ -18,6 +18,7 @@ test:
 	bash tests/online_writes.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/job.sh target/debug/rtad-loader
 	bash tests/k8s/run.sh target/debug/rtad target/debug/rtad-loader
+	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
 
 # The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers; in release.
 test-all: test
