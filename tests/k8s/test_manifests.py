@@ -24,7 +24,7 @@ class Overlays(unittest.TestCase):
         kinds = {name: {document["kind"] for document in overlay.documents} for name, overlay in RENDERED.items()}
         common = {"Namespace", "ServiceAccount", "Deployment", "Service", "NetworkPolicy", "ConfigMap"}
         self.assertLessEqual(common | {"Job", "PersistentVolumeClaim"}, kinds["dev"])
-        self.assertLessEqual(common | {"CronJob", "HorizontalPodAutoscaler", "PodDisruptionBudget", "ServiceMonitor"}, kinds["prod"])
+        self.assertLessEqual(common | {"CronJob", "HorizontalPodAutoscaler", "PodDisruptionBudget", "ServiceMonitor", "PrometheusRule"}, kinds["prod"])
         for name, overlay in RENDERED.items():
             self.assertNotIn("Secret", kinds[name], "a secret is in the repository")
             # With a hash the config's name would change with it: pods would be replaced, not reload.
