@@ -73,7 +73,7 @@ class Rendered:
                 yield document, template, container
 
     def environment(self, container):
-        """Its variables, from ConfigMaps and as they stand; one that refers to another has it in its place. Secrets give none here."""
+        """Its variables, those they refer to put in; without those of Secrets, which are not in the repository."""
         variables = {}
         for source in container.get("envFrom", []):
             if "configMapRef" in source:

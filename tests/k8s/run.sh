@@ -16,4 +16,5 @@ need_python_packages k8s
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
-RTAD=$rtad LOADER=$loader WORK=$work PATH=$venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/k8s "$venv/bin/python3" tests/k8s/main.py "$@"
+export RTAD=$rtad LOADER=$loader WORK=$work PATH=$venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/k8s
+"$venv/bin/python3" tests/k8s/main.py "$@"

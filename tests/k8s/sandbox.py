@@ -1,5 +1,5 @@
-"""A container's programs, run on this machine: its command line, environment, ConfigMaps and Secrets as they are rendered, with folders of
-a temporary directory in place of what is mounted, and a store there in place of the bucket."""
+"""A container's programs, run on this machine: its command line, environment, ConfigMaps and Secrets as they are rendered, with
+folders of a temporary directory in place of what is mounted, and a store there in place of the bucket."""
 
 import contextlib
 import functools
@@ -20,7 +20,7 @@ from rendered import name_of
 RTAD, LOADER, WORK = (os.environ[name] for name in ("RTAD", "LOADER", "WORK"))
 # As the container's user and without any privilege, where that may be had.
 UNPRIVILEGED = 65532
-UNPRIVILEGED_BY = ["setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups", "--no-new-privs", "--bounding-set=-all"]
+UNPRIVILEGED_BY = f"setpriv --reuid={UNPRIVILEGED} --regid={UNPRIVILEGED} --clear-groups --no-new-privs --bounding-set=-all".split()
 UNPRIVILEGED_BY = UNPRIVILEGED_BY if os.getuid() == 0 else []
 SECRET = "a-secret-of-this-test"
 

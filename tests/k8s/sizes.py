@@ -14,7 +14,8 @@ AFTER_DRAIN = 5
 
 
 def plan(keys):
-    said = subprocess.run([LOADER, "plan", "--keys", str(keys), "--filter", "block512", "--json"], capture_output=True, text=True, check=True)
+    words = [LOADER, "plan", "--keys", str(keys), "--filter", "block512", "--json"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True)
     return json.loads(said.stdout)["filters"][0]
 
 
@@ -47,7 +48,8 @@ def serving(overlay, config):
         yield f"has {limits['memory']} of memory, and takes {needed / (1 << 30):.2f}Gi with swap {swap}"
     if planned["disk_bytes"] > quantity(store["max_snapshot_size"].removesuffix("B")):
         yield f"refuses a snapshot of {sized_for(document)} keys, for store.max_snapshot_size"
-    places = {mount["mountPath"]: volume for mount in container["volumeMounts"] for volume in spec["volumes"] if volume["name"] == mount["name"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    places = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
     cache = places.get(store.get("cache_dir"), {}).get("emptyDir")
     if cache is None:
         yield f"the cache {store.get('cache_dir')} is no emptyDir"
@@ -56,8 +58,8 @@ def serving(overlay, config):
 
 
 def building(overlay):
-    """A tenth above `--memory` at most, and 16 bytes on disk for each id, twice that at worst; of a build over several pods each takes as
-    much memory for its part, and all together as much of the disk."""
+    """A tenth above `--memory` at most, and 16 bytes on disk for each id, twice that at worst; of a build over several pods each
+    takes as much memory for its part, and all together as much of the disk."""
     for document, job, template in overlay.pods():
         [container] = template["spec"]["containers"]
         words, place = overlay.command(container), name_of(document)
@@ -73,6 +75,7 @@ def building(overlay):
         if job and job.get("completionMode") == "Indexed":
             keys = sized_for(document)
             if memory < 32 * keys / job["completions"] + 500e6:
-                yield f"{place}: has {container['resources']['limits']['memory']} of memory for {keys} keys on {job['completions']} workers"
-            if quantity(overlay.one("PersistentVolumeClaim", "rtad-build-shared")["spec"]["resources"]["requests"]["storage"]) < 32 * keys:
+                yield f"{place}: {memory / (1 << 30):g}Gi of memory for {keys} keys on {job['completions']} workers"
+            shared = overlay.one("PersistentVolumeClaim", "rtad-build-shared")["spec"]["resources"]["requests"]["storage"]
+            if quantity(shared) < 32 * keys:
                 yield f"{place}: its volume is too small for {keys} keys"

@@ -104,13 +104,27 @@ class ManyPods(unittest.TestCase):
         self.addCleanup(log.close)
         return self.sandbox.start(self.words, environment, stdout=log, stderr=log, start_new_session=True)
 
+    def load(self, store, command, count, offset, *flags):
+        file = self.sandbox.dumps / "ids"
+        file.write_bytes(ids(count, offset))
+        self.loader(store, command, *flags, str(file))
+
+    def loader(self, store, command, *words):
+        words = ["rtad-loader", command, "--store", str(store), "--audience", "old_users", "--quiet", *words]
+        said = self.sandbox.run(words, self.environment)
+        self.assertEqual(said.returncode, 0, said.stderr)
+
     def logs(self):
         return "".join(log.read_text() for log in sorted(self.sandbox.root.glob("worker-*.log")))
 
     def test_it_publishes_what_one_build_would(self):
-        plain = ["rtad-loader", "build", "--store", str(self.sandbox.root / "plain"), "--audience", "old_users", "--quiet", *self.inputs]
-        built = self.sandbox.run(plain, self.environment)
-        self.assertEqual(built.returncode, 0, built.stderr)
+        plain = self.sandbox.root / "plain"
+        # What was appended and removed before is over both.
+        for store in (self.sandbox.store, plain):
+            self.load(store, "build", 500, 100_000)
+            self.load(store, "append", 300, 200_000)
+            self.load(store, "remove", 40, 10, "--tombstone")
+        self.loader(plain, "build", *self.inputs)
         # One is killed at its first step and its pod replaced; the others wait for it.
         running = [self.worker(index) for index in range(self.workers)]
         self.addCleanup(lambda: [kill(one) for one in running])
@@ -121,10 +135,10 @@ class ManyPods(unittest.TestCase):
         running[3] = self.worker(3)
         for process in running:
             self.assertEqual(process.wait(timeout=120), 0, self.logs())
-        said, expected = live(self.sandbox.store), live(self.sandbox.root / "plain")
+        said, expected = live(self.sandbox.store), live(plain)
         self.assertEqual(said["keys"], expected["keys"])
         chunks = lambda store: sorted(path.name for path in (store / "old_users/chunks").rglob("*") if path.is_file())
-        self.assertEqual(chunks(self.sandbox.store), chunks(self.sandbox.root / "plain"))
+        self.assertEqual(chunks(self.sandbox.store), chunks(plain))
         # A pod whose end was not noticed is started again, and does nothing.
         again = self.worker(0)
         self.assertEqual(again.wait(timeout=60), 0, self.logs())

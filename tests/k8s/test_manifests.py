@@ -32,7 +32,8 @@ class Overlays(unittest.TestCase):
 
     def test_the_admin_port_is_not_beside_the_decisions(self):
         for overlay in RENDERED.values():
-            ports = {one["metadata"]["name"]: [port["targetPort"] for port in one["spec"]["ports"]] for one in overlay.of_kind("Service")}
+            services = {one["metadata"]["name"]: one["spec"]["ports"] for one in overlay.of_kind("Service")}
+            ports = {name: [port["targetPort"] for port in ports] for name, ports in services.items()}
             self.assertEqual(ports, {"rtad": ["decisions"], "rtad-admin": ["admin"]})
             [policy] = [one for one in overlay.of_kind("NetworkPolicy") if one["metadata"]["name"] == "rtad"]
             sources = {port["port"]: rule["from"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}

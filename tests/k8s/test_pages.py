@@ -44,8 +44,10 @@ class Sizing(unittest.TestCase):
             self.assertIn(stated, PAGE)
 
     def test_the_production_overlay_is_a_row_of_it(self):
-        limits = render(ROOT / "k8s/overlays/prod").one("Deployment", "rtad")["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-        self.assertEqual((limits["cpu"], limits["memory"]), (str(CORES), row(300_000, "1.5 billion", "whole")[6].replace(" GiB", "Gi")))
+        [server] = [one for document, _, one in render(ROOT / "k8s/overlays/prod").containers() if document["kind"] == "Deployment"]
+        limits = server["resources"]["limits"]
+        memory = row(300_000, "1.5 billion", "whole")[6].replace(" GiB", "Gi")
+        self.assertEqual((limits["cpu"], limits["memory"]), (str(CORES), memory))
 
 
 class Names(unittest.TestCase):

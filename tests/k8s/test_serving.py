@@ -1,10 +1,10 @@
 """rtad itself, with what the overlays give it: config, environment, command line, probes, sizes."""
 
 import copy
+import time
 import unittest
 
 import sizes
-import time
 from rendered import OVERLAYS, ROOT, render
 from sandbox import SECRET, Sandbox, ask, put_as_kubelet
 
@@ -50,6 +50,10 @@ class Config(unittest.TestCase):
         def spec(overlay):
             return overlay.one("Deployment", "rtad")["spec"]["template"]["spec"]
 
+        def cache(overlay):
+            [volume] = [one for one in spec(overlay)["volumes"] if one["name"] == "cache"]
+            return volume["emptyDir"]
+
         def limit(overlay, **limits):
             spec(overlay)["containers"][0]["resources"]["limits"].update(limits)
 
@@ -60,7 +64,7 @@ class Config(unittest.TestCase):
             (lambda o: replaced(o, "0.0.0.0:9090", "127.0.0.1:9090"), "port admin"),
             (lambda o: replaced(o, '"20s"', '"30s"'), "is killed after 40 s"),
             (lambda o: spec(o)["containers"][0]["lifecycle"]["preStop"]["sleep"].update(seconds=30), "is killed after 40 s"),
-            (lambda o: [one["emptyDir"].update(sizeLimit="8Gi") for one in spec(o)["volumes"] if one["name"] == "cache"], "two snapshots"),
+            (lambda o: cache(o).update(sizeLimit="8Gi"), "two snapshots"),
             (lambda o: replaced(o, "/var/cache/rtad", "/var/cache/other"), "no emptyDir"),
             (lambda o: replaced(o, "cache_dir", 'max_snapshot_size = "4GiB"\ncache_dir'), "max_snapshot_size"),
         ):
