@@ -20,11 +20,12 @@ test:
 	bash tests/k8s/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
 
-# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers; in release.
+# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image; in release.
 test-all: test
 	bash tests/full_size/run.sh
 	bash tests/dedup.sh target/release/rtad-loader
 	bash tests/spark/run.sh target/release/rtad-loader
+	bash tests/k8s/image.sh target/release/rtad target/release/rtad-loader
 
 lint:
 	cargo fmt --all --check
