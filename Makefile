@@ -1,10 +1,15 @@
 # The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
-.PHONY: demo test test-all lint doc bench loadtest fuzz golden
+.PHONY: demo fleet test test-all lint doc bench loadtest fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
 demo:
 	cargo build --release --bin rtad
 	./target/release/rtad demo
+
+# Three rtad behind HAProxy on this machine, over a store of 1,000,000 synthetic devices; prints requests to paste, and what else to try.
+fleet:
+	cargo build --release -p rtad -p rtad-loader
+	bash tests/fleet/up.sh target/release/rtad target/release/rtad-loader
 
 # Every test but the long ones.
 test:
@@ -20,12 +25,17 @@ test:
 	bash tests/k8s/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
 
-# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image; in release.
+	cargo build --workspace --quiet
+	bash tests/stores/run.sh bash tests/fleet/run.sh target/debug/rtad target/debug/rtad-loader target/debug/rtad-peers
+
+# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image, a fleet at
+# 20,000 requests a second; in release.
 test-all: test
 	bash tests/full_size/run.sh
 	bash tests/dedup.sh target/release/rtad-loader
 	bash tests/spark/run.sh target/release/rtad-loader
 	bash tests/k8s/image.sh target/release/rtad target/release/rtad-loader
+	bash tests/stores/run.sh bash tests/fleet/run.sh --rate 20000
 
 lint:
 	cargo fmt --all --check

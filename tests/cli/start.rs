@@ -1,8 +1,9 @@
 //! What makes `rtad serve` start, and what it says when it cannot.
 
 use std::ffi::OsStr;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
+use crate::common::client::{Client, wait_until};
 use crate::common::process::{Rtad, run};
 use crate::common::server::{OLD_USERS, RULES, TestStore};
 
@@ -56,6 +57,25 @@ fn a_port_in_use_is_one_and_named() {
         let stderr = failure(&["serve", "--store", url, flag, &address, other, "127.0.0.1:0"], &[], 1);
         let expected = format!("error: could not listen on {key} = {address}: Address already in use");
         assert!(stderr.lines().last().unwrap().starts_with(&expected), "{stderr}");
+    }
+}
+
+/// Who balances asks a pod as soon as it is ready. Many workers take a while to start: long enough to be seen.
+#[test]
+fn a_pod_is_ready_only_once_its_decision_port_is_open() {
+    let store = TestStore::with_everything();
+    let url = store.path().to_str().unwrap();
+    for _ in 0..5 {
+        let [listen, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [listen, admin] = [listen, admin].map(|free| free.local_addr().unwrap());
+        let (listening, admin_listening) = (listen.to_string(), admin.to_string());
+        let arguments = ["serve", "--store", url, "--workers", "200", "--listen", &listening];
+        let rtad = Rtad::spawn(&[&arguments[..], &["--admin-listen", &admin_listening]].concat(), &[]);
+        wait_until(|| TcpStream::connect(admin).ok());
+        let mut probe = Client::connect(admin);
+        while probe.get("/readyz").status != 200 {}
+        TcpStream::connect(listen).expect("a pod that is ready can be asked");
+        drop(rtad);
     }
 }
 

@@ -8,15 +8,18 @@
 //! | `axum-redis-bloom` | a pipeline of `GETBIT`s a request: a Bloom filter in a Redis bitmap |
 //! | `set-commands`, `bitmap` | put ids into Redis for the two of them |
 //! | `pace` | no server: asks one at a fixed rate |
+//! | `steady` | the same until it is told to end, comparing every answer: for `tests/fleet` |
 //!
 //! A server listens on a free port of loopback, says on standard output where, and serves until it is killed.
 
 mod bare;
 mod bloom;
+mod connection;
 mod epoll;
 mod fill;
 mod lookup;
 mod pace;
+mod steady;
 
 use std::error::Error;
 use std::io::Write as _;
@@ -82,6 +85,24 @@ enum Command {
         #[arg(required = true, value_name = "RATE:SECONDS")]
         phases: Vec<pace::Phase>,
     },
+    /// Ask a server at a fixed rate until the end of standard input, and compare every answer
+    Steady {
+        /// Where it listens
+        #[arg(long)]
+        address: SocketAddr,
+        /// The requests, each with its answers of before and after
+        #[arg(long)]
+        requests: PathBuf,
+        /// Connections that are kept open; each carries one request at a time
+        #[arg(long)]
+        connections: usize,
+        /// For how long an answer is of use, in milliseconds
+        #[arg(long, default_value = "60")]
+        in_time: u64,
+        /// Requests a second
+        #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+        rate: u32,
+    },
     /// Read md5 ids, one a line; write a SET of each for `redis-cli --pipe`
     SetCommands,
     /// Read md5 ids, one a line; write the bitmap of their Bloom filter
@@ -118,6 +139,9 @@ fn main() -> Outcome {
         Command::Pace { address, requests, connections, in_time, patience, phases } => {
             let [in_time, patience] = [in_time, patience].map(Duration::from_millis);
             pace::ask(address, &requests, connections, in_time, patience, &phases)
+        }
+        Command::Steady { address, requests, connections, in_time, rate } => {
+            steady::ask(address, &requests, connections, Duration::from_millis(in_time), rate)
         }
         Command::SetCommands => fill::set_commands(),
         Command::Bitmap { ids } => fill::bitmap(ids),

@@ -2,16 +2,17 @@
 //! server which keeps the asker waiting does not look the better for it. Spins on the core that it is given.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
+use rustix::event::epoll::{CreateFlags, create, wait};
 
 use crate::Outcome;
+use crate::connection::{Connection, read};
 
 /// So many requests a second for so long.
 #[derive(Debug, Clone, Copy)]
@@ -74,57 +75,6 @@ impl Tally {
     }
 }
 
-struct Connection {
-    stream: TcpStream,
-    /// When the request that it carries was due, and in which second.
-    carries: Option<(Instant, usize)>,
-    answer: Vec<u8>,
-}
-
-impl Connection {
-    fn open(address: SocketAddr, epoll: impl std::os::fd::AsFd, place: usize) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        add(&epoll, &stream, EventData::new_u64(place as u64), EventFlags::IN)?;
-        Ok(Self { stream, carries: None, answer: Vec::new() })
-    }
-
-    fn send(&mut self, mut request: &[u8]) -> std::io::Result<()> {
-        while !request.is_empty() {
-            match self.stream.write(request) {
-                Ok(count) => request = &request[count..],
-                // The server reads on: it has nothing else of this connection to do.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// The status of the answer, once it is there whole.
-    fn receive(&mut self, buffer: &mut [u8]) -> std::io::Result<Option<u16>> {
-        match self.stream.read(buffer) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => self.answer.extend_from_slice(&buffer[..count]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        let mut headers = [httparse::EMPTY_HEADER; 16];
-        let mut head = httparse::Response::new(&mut headers);
-        let parsed = head.parse(&self.answer).map_err(|_| ErrorKind::InvalidData)?;
-        let httparse::Status::Complete(head_length) = parsed else { return Ok(None) };
-        let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-        let length = length.and_then(|header| str::from_utf8(header.value).ok()?.parse::<usize>().ok());
-        let status = head.code.unwrap_or(0);
-        if self.answer.len() < head_length + length.unwrap_or(0) {
-            return Ok(None);
-        }
-        self.answer.clear();
-        Ok(Some(status))
-    }
-}
-
 /// So long after the last request was due all must be answered.
 const STUCK: Duration = Duration::from_secs(30);
 
@@ -141,6 +91,8 @@ pub(crate) fn ask(
     let requests = read(requests)?;
     let epoll = create(CreateFlags::CLOEXEC)?;
     let mut open = Vec::with_capacity(connections);
+    // When the request that each carries was due, and in which second.
+    let mut carries: Vec<Option<(Instant, usize)>> = vec![None; connections];
     for place in 0..connections {
         open.push(Connection::open(address, &epoll, place)?);
     }
@@ -177,12 +129,11 @@ pub(crate) fn ask(
                 seconds[second].unsent += 1;
             } else {
                 let Some(place) = idle.pop_front() else { break };
-                let connection = &mut open[place];
-                connection.carries = Some((at, second));
+                carries[place] = Some((at, second));
                 under_way += 1;
                 let request = asked.next().ok_or("the file has no requests")?;
                 // A connection that has broken is seen when it is read.
-                let _ = connection.send(request);
+                let _ = open[place].send(request);
             }
             due.pop_front();
         }
@@ -191,11 +142,11 @@ pub(crate) fn ask(
         for event in &events {
             let place = event.data.u64() as usize;
             let connection = &mut open[place];
-            let received = connection.receive(&mut buffer);
+            let received = connection.receive(&mut buffer).map(|answer| answer.map(|(status, _)| status));
             if matches!(received, Ok(None)) {
                 continue;
             }
-            if let Some((at, second)) = connection.carries.take() {
+            if let Some((at, second)) = carries[place].take() {
                 under_way -= 1;
                 let latency = at.elapsed().as_micros() as u32;
                 match received {
@@ -223,17 +174,4 @@ pub(crate) fn ask(
         rest = after;
     }
     Ok(())
-}
-
-/// The requests of a file that `asking.py` has written: each is its length, a line's end, and as many bytes.
-fn read(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
-    let bytes = std::fs::read(file)?;
-    let (mut rest, mut requests) = (bytes.as_slice(), Vec::new());
-    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        let length: usize = str::from_utf8(&rest[..end])?.parse()?;
-        let request = rest.get(end + 1..end + 1 + length).ok_or("the last request is cut off")?;
-        requests.push(request.to_vec());
-        rest = &rest[end + 1 + length..];
-    }
-    Ok(requests)
 }
