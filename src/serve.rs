@@ -35,6 +35,8 @@ const MAX_ADMIN_CONNECTIONS: usize = 256;
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// At most so long after SIGTERM new connections are still answered, while load balancers learn of it.
 const LAME_DUCK: Duration = Duration::from_secs(5);
+/// Who opens a connection for each request, as a balancer does that is told `Connection: close`, will be back within so long.
+const UNUSED: Duration = Duration::from_secs(1);
 
 /// A tenth of the share of a thread that answers, while that has something to do.
 #[cfg(target_os = "linux")]
@@ -244,6 +246,7 @@ pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartE
     let workers = Arc::new(Workers::start(count, &connections).map_err(StartError::Threads)?);
     let listener = server::listen(decision_socket).map_err(decision_error)?;
     let decision_address = listener.local_addr().map_err(decision_error)?;
+    shared.readiness.open();
     let (hands, telemetry, limit) =
         (Arc::clone(&workers), Arc::clone(&shared.telemetry), config.server.max_connections);
     let acceptor = tokio::spawn(async move {
@@ -308,7 +311,7 @@ impl Running {
         let telemetry = &self.shared.telemetry;
         tracing::info!(connections = telemetry.connections(), "draining");
         let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);
-        while telemetry.connections() > 0 && begun.elapsed() < lame_duck {
+        while telemetry.unused_for() < UNUSED && begun.elapsed() < lame_duck {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let _ = self.phase.send(Phase::Closing);

@@ -12,11 +12,13 @@
 //! | `decisions` | decisions, and the ids that they are made by |
 //! | `cache`, `deltas` | what sync reads |
 //! | `pod` | whether it is ready, its limits, how its config was last reread |
+//! | `connections` | open connections |
 //! | `tally` | counts by thread |
 //!
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
 
 mod cache;
+mod connections;
 mod decisions;
 mod deltas;
 mod logging;
@@ -33,12 +35,14 @@ use metrics::{Counter, Gauge, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 pub use cache::ChunkSource;
+pub use connections::ConnectionPlace;
 pub use decisions::{DecisionCounters, IdCounters};
 pub use logging::{LogLevel, init_logging};
 pub use requests::{Route, RouteMetrics};
 pub use tally::count_alone;
 
 use crate::snapshot::Snapshot;
+use connections::OpenConnections;
 use tally::Tally;
 
 /// How often the exporter's histograms are drained.
@@ -55,7 +59,7 @@ pub struct Telemetry {
     in_flight: Tally<1>,
     in_flight_gauge: Gauge,
     waiting: AtomicUsize,
-    connections: Arc<AtomicUsize>,
+    connections: Arc<OpenConnections>,
     connections_gauge: Gauge,
 }
 
@@ -221,8 +225,8 @@ impl Telemetry {
 
     /// Takes a place among the connections; `None` if all `limit` are taken, which is counted.
     pub fn connect(&self, limit: usize) -> Option<ConnectionPlace> {
-        let place = ConnectionPlace(Arc::clone(&self.connections));
-        if self.connections.fetch_add(1, Ordering::Relaxed) < limit {
+        let (place, is_within) = self.connections.open(limit);
+        if is_within {
             return Some(place);
         }
         drop(place);
@@ -232,7 +236,12 @@ impl Telemetry {
 
     /// Open connections of the decision port.
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.count()
+    }
+
+    /// For how long no connection of the decision port has been open: nothing while one is.
+    pub fn unused_for(&self) -> Duration {
+        self.connections.unused_for()
     }
 
     /// States what is served of an audience, and how old the config lets it grow.
@@ -361,16 +370,6 @@ impl Drop for InFlight<'_> {
 pub struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A connection's place under a limit; given back when dropped.
-#[derive(Debug)]
-pub struct ConnectionPlace(Arc<AtomicUsize>);
-
-impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -92,7 +92,10 @@ async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
         let waiting =
             catalog.audiences().iter().filter(|audience| audience.required && audience.snapshot.is_none());
         let names: Vec<&str> = waiting.map(|audience| audience.name.as_str()).collect();
-        format!("not ready: waiting for the first snapshot of {}\n", names.join(", "))
+        match names.is_empty() {
+            true => "not ready: the decision port is not open yet\n".to_owned(),
+            false => format!("not ready: waiting for the first snapshot of {}\n", names.join(", ")),
+        }
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }

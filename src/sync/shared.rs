@@ -8,17 +8,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::snapshot::AudienceName;
 use crate::telemetry::Telemetry;
 
-/// Whether the pod should get traffic. Rises once, when every required audience has been loaded; falls once, on draining.
+/// Whether the pod should get traffic. Rises once, when every required audience has been loaded and the decision port is open; falls
+/// once, on draining.
 #[derive(Debug, Default)]
 pub struct Readiness {
     complete: AtomicBool,
+    open: AtomicBool,
     draining: AtomicBool,
 }
 
 impl Readiness {
-    /// Ready: complete and not draining. A refresh that fails does not change it.
+    /// Ready: complete, open and not draining. A refresh that fails does not change it.
     pub fn is_ready(&self) -> bool {
-        self.complete.load(Ordering::Acquire) && !self.is_draining()
+        self.complete.load(Ordering::Acquire) && self.is_open() && !self.is_draining()
+    }
+
+    /// Whether the decision port is open.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
     }
 
     /// Whether the process is on its way out.
@@ -30,6 +37,11 @@ impl Readiness {
     /// Every required audience has been loaded.
     pub fn complete(&self) {
         self.complete.store(true, Ordering::Release);
+    }
+
+    /// The decision port is open: who connects from now on is answered.
+    pub fn open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 
     /// The process is on its way out.

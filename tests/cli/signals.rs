@@ -116,6 +116,26 @@ fn sigterm_lets_requests_finish_and_closes_the_rest() {
     assert_eq!(status.code(), Some(0), "{stderr}");
 }
 
+/// As a balancer does that is told `Connection: close`, until its checks have seen that readiness has fallen.
+#[test]
+fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
+    let store = TestStore::with_everything();
+    let rtad = Rtad::serve(&store.config_file("drain_timeout = \"1h\"", RULES), &[]);
+    rtad.connect().get(&target()).ok();
+    rtad.signal("TERM");
+    rtad.is_draining();
+    for _ in 0..20 {
+        let mut client = rtad.connect();
+        let answer = client.get(&target());
+        assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+        client.closes();
+        // Long enough for it to see that nobody is connected.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    let (status, stderr) = rtad.wait();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+}
+
 #[test]
 fn sigterm_with_nothing_open_ends_at_once() {
     for signal in ["TERM", "INT"] {

@@ -26,7 +26,7 @@ stop() {
     # Nobody asks any more.
     [ -z "$balancer" ] || kill -KILL "$balancer" 2>/dev/null || true
     for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-    wait || true
+    for pid in "${pids[@]}"; do while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done; done
     rm -rf "$work"
 }
 trap stop EXIT
@@ -44,6 +44,8 @@ start() {
     RTAD_LISTEN=${!listen} RTAD_ADMIN_LISTEN=${!listen%:*}:${!admin} RTAD_DRAIN_TIMEOUT=8s \
         "$rtad" serve --store "$work/store" >>"$work/pod$1.log" 2>&1 &
     pids[$1]=$!
+    # Or the shell would say that it was killed.
+    disown
     echo $! >"$work/pod$1.pid"
     until ready "${!admin}"; do
         kill -0 "${pids[$1]}" 2>/dev/null || { tail -n 3 "$work/pod$1.log" >&2; return 1; }
