@@ -61,6 +61,10 @@ class Balancer:
         rows = csv.DictReader(self.tell("show stat").removeprefix("# ").splitlines())
         return {row["svname"]: row for row in rows if row["pxname"] == "pods" and row["svname"] != "BACKEND"}
 
+    def in_hand(self, pod) -> int:
+        """How many requests the pod has not answered yet."""
+        return int(self.servers()[pod.name]["scur"])
+
     def asked_again(self) -> int:
         """How many requests a pod did not answer, so that they were asked once more."""
         return sum(int(server["wretr"]) + int(server["wredis"]) for server in self.servers().values())

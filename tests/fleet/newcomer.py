@@ -25,6 +25,13 @@ def paste(line: str) -> str:
         return answer.read().decode()
 
 
+def documented() -> None:
+    """What the docs show of the balancer's config stands in it."""
+    docs = pathlib.Path(__file__).parents[2] / "docs"
+    shown = re.search(r"^```\n(backend pods\n.*?)^```$", (docs / "operations.md").read_text(), re.DOTALL | re.MULTILINE)
+    check(shown and shown[1] in (docs / "haproxy.cfg").read_text(), "docs/operations.md shows another config than docs/haproxy.cfg")
+
+
 def is_open(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=5):
         return True
@@ -69,6 +76,7 @@ def main() -> None:
                 break
         check(printed and "Ctrl-C" in printed[-1], f"it did not start: {printed}")
         try_out(printed)
+        documented()
         os.killpg(script.pid, signal.SIGINT)
         check(script.wait(PATIENCE_SECONDS) == 0, f"after Ctrl-C it ended with {script.returncode}")
         check(not any(is_open(port) for port in ports), "something still listens after Ctrl-C")

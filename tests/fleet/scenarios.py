@@ -72,11 +72,14 @@ def rolling_restart(fleet: Fleet) -> None:
 
 def killed_pod(fleet: Fleet) -> None:
     pod, before = fleet.pods[1], len(fleet.balancer.failures())
+    # It answers within a millisecond: stopped first, so that there is something that the kill can hit.
+    pod.signal(signal.SIGSTOP)
+    held = until("it has requests in hand", lambda: fleet.balancer.in_hand(pod))
     pod.signal(signal.SIGKILL)
-    check(pod.ends() == -signal.SIGKILL, "killed")
+    check(pod.ends() == -signal.SIGKILL, f"{pod.name} ended with {pod.process.returncode}")
     killed = time.time()
     fleet.balancer.until("DOWN", pod)
-    tally = fleet.load.tally("a pod is killed")
+    tally = fleet.load.tally(f"a pod is killed with {held} requests in hand")
     later = [failure for failure in tally["failures"] if failure["sent_unix"] > killed]
     check(not later, f"requests that were sent after the kill have failed: {later}")
     # By the balancer's own account: that pod had them, and no other.
