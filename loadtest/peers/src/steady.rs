@@ -77,13 +77,15 @@ impl Tally {
         };
         let late = latencies.len() - latencies.partition_point(|one| u128::from(*one) <= in_time.as_micros());
         let (due, ok, failed, wrong) = (self.due, latencies.len(), self.failures.len(), &self.wrong);
-        let mut line = format!(r#"{{"due":{due},"ok":{ok},"late":{late},"failed":{failed},"wrong":{}"#, wrong.len());
+        let mut line =
+            format!(r#"{{"due":{due},"ok":{ok},"late":{late},"failed":{failed},"wrong":{}"#, wrong.len());
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
             let _ = write!(line, r#","{name}_us":{}"#, at(share));
         }
         let wrong = &wrong[..wrong.len().min(TOLD)];
         let told = self.failures.iter().take(TOLD);
-        let told = told.map(|Failure { why, sent_unix }| format!(r#"{{"why":"{why}","sent_unix":{sent_unix}}}"#));
+        let told =
+            told.map(|Failure { why, sent_unix }| format!(r#"{{"why":"{why}","sent_unix":{sent_unix}}}"#));
         let failures = told.collect::<Vec<_>>().join(",");
         let _ = write!(line, r#","wrong_requests":{wrong:?},"failures":[{failures}]}}"#);
         line
@@ -147,7 +149,9 @@ pub(crate) fn ask(
                     "before" => BEFORE,
                     "after" => AFTER,
                     "either" => BEFORE | AFTER,
-                    other => return Err(format!("expected before, either, after or tally, found {other:?}").into()),
+                    other => {
+                        return Err(format!("expected before, either, after or tally, found {other:?}").into());
+                    }
                 };
                 say("expected")?;
             }
@@ -196,7 +200,9 @@ pub(crate) fn ask(
                 // What was sent before a change may be answered after it.
                 let right = right | request.right;
                 match received {
-                    Ok(Some((200, body))) if right & BEFORE != 0 && body == before || right & AFTER != 0 && body == after => {
+                    Ok(Some((200, body)))
+                        if right & BEFORE != 0 && body == before || right & AFTER != 0 && body == after =>
+                    {
                         tally.latencies.push(request.due.elapsed().as_micros() as u32);
                     }
                     Ok(Some((200, _))) => tally.wrong.push(request.number),
@@ -206,7 +212,9 @@ pub(crate) fn ask(
                         is_over = true;
                     }
                     Ok(None) => {}
-                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => tally.fail("closed".into(), request),
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                        tally.fail("closed".into(), request)
+                    }
                     Err(error) => tally.fail(error.kind().to_string(), request),
                 }
             }
