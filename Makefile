@@ -24,7 +24,6 @@ test:
 	bash tests/job.sh target/debug/rtad-loader
 	bash tests/k8s/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
-
 	cargo build --workspace --quiet
 	bash tests/stores/run.sh bash tests/fleet/run.sh target/debug/rtad target/debug/rtad-loader target/debug/rtad-peers
 

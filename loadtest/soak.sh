@@ -6,7 +6,7 @@
 # Installs wrk (Debian) if need be.
 #
 #   bash loadtest/soak.sh                    # ten minutes, after the build
-#   bash loadtest/soak.sh 60                 # so many seconds
+#   bash loadtest/soak.sh 120                # so many seconds; nine swaps at least
 #   bash loadtest/soak.sh 600 PATH_TO_RTAD PATH_TO_LOADER
 #
 # By environment: DEVICES (3000000) of each generation, none of which the next one has; EVERY (10) seconds between two.
@@ -26,6 +26,7 @@ if ! command -v wrk >/dev/null; then
     apt-get update -qq && apt-get install -qq -y wrk >/dev/null
 fi
 
+[ $((seconds / every)) -ge 9 ] || { echo "soak: $seconds s are too short: it takes nine swaps, one each $every s, to tell" >&2; exit 2; }
 work=$(mktemp -d) server= load=
 stop() {
     for one in $load $server; do kill "$one" 2>/dev/null || true; done
@@ -81,14 +82,13 @@ while [ $((SECONDS - begun + every)) -le "$seconds" ]; do
     memory+=("$(megabytes)")
     echo "soak: $((SECONDS - begun)) s: generation $now, ${memory[-1]} MB" >&2
 done
-wait "$load" || { cat "$work/wrk" >&2; fail "wrk ended with $?"; }
+wait "$load" || { code=$?; cat "$work/wrk" >&2; fail "wrk ended with $code"; }
 load=
 # The only scrape.
 ask GET /metrics >"$work/metrics"
 read -r requests rate p50 p99 p999 errors wrong < <(sed -n 's/^row //p' "$work/wrk") || { cat "$work/wrk" >&2; fail "wrk said nothing"; }
 highest() { printf '%s\n' "$@" | sort -n | tail -n 1; }
 third=$((${#memory[@]} / 3))
-[ "$third" -ge 3 ] || fail "too short: it takes nine swaps to tell"
 middle=$(highest "${memory[@]:third:third}") last=$(highest "${memory[@]: -third}")
 counted=$(sed -n 's/^rtad_requests_total{route="check_one",code="200"} //p' "$work/metrics")
 echo "$requests requests, $rate a second (p50 $p50 ms, p99 $p99, p99.9 $p999), $errors errors, $wrong wrong; ${#memory[@]} swaps;" \

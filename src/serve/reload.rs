@@ -1,10 +1,9 @@
 //! Another configuration for a running rtad: when it is told to, or when it sees that the files have changed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{Reread, serve_what_there_is};
 use crate::config::Config;
@@ -20,9 +19,20 @@ pub(super) struct Reloader {
     reread: Arc<Reread>,
     commands: mpsc::Sender<Command>,
     telemetry: Arc<Telemetry>,
-    /// The fingerprint of the config that is served.
-    served: AtomicU64,
+    state: Mutex<State>,
 }
+
+/// What was found in the files: a config, by its fingerprint, or mistakes.
+type Found = Result<u64, String>;
+
+struct State {
+    served: Found,
+    /// What was read last, if that was refused.
+    refused: Option<Found>,
+}
+
+/// Looks that are left out at most between two reloads of what was refused.
+const MAX_PAUSE: u32 = 32;
 
 impl Reloader {
     pub(super) fn new(
@@ -32,8 +42,8 @@ impl Reloader {
         commands: mpsc::Sender<Command>,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        let served = AtomicU64::new(started_with.fingerprint);
-        Self { started_with, store, reread: Arc::new(reread), commands, telemetry, served }
+        let state = Mutex::new(State { served: Ok(started_with.fingerprint), refused: None });
+        Self { started_with, store, reread: Arc::new(reread), commands, telemetry, state }
     }
 
     /// Reloads, as the admin port does it.
@@ -45,20 +55,31 @@ impl Reloader {
         })
     }
 
-    /// Rereads the config and serves it, all of it or nothing.
+    /// Rereads the config and serves it, all of it or nothing. One at a time, whoever asks: what was read last is served last.
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
+        let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
-        let result = self.try_reload().await;
+        let config = self.read().await;
+        let found = fingerprint(&config);
+        let result = match config {
+            Ok(config) => self.serve(config).await,
+            Err(mistakes) => Err(mistakes),
+        };
         self.telemetry.reloaded(result.is_ok());
-        match &result {
-            Ok(reloaded) => tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded"),
-            Err(reason) => tracing::warn!(reason, "config not reloaded; the old one goes on"),
+        match (&result, found) {
+            (Ok(reloaded), found) => {
+                tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded");
+                *state = State { served: found, refused: None };
+            }
+            (Err(reason), found) => {
+                tracing::warn!(reason, "config not reloaded; the old one goes on");
+                state.refused = Some(found);
+            }
         }
         result
     }
 
-    async fn try_reload(&self) -> Result<Reloaded, String> {
-        let mut config = self.read().await?;
+    async fn serve(&self, mut config: Config) -> Result<Reloaded, String> {
         // Not those that were served before: the platforms name strategies by their places in this very config.
         let served = serve_what_there_is(&mut config, &self.store).await;
         served.map_err(|error| chain(&error))?;
@@ -68,7 +89,6 @@ impl Reloader {
         let command = Command::Reload(Box::new(config.plan()), done);
         self.commands.send(command).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?.map_err(|error| chain(&error))?;
-        self.served.store(config.fingerprint, Ordering::Relaxed);
         Ok(Reloaded { reloaded: true, needs_restart })
     }
 
@@ -82,21 +102,29 @@ impl Reloader {
 
     /// Reloads whenever the files say something else than what is served, for ever. They are read anew each time and not watched for
     /// events: a ConfigMap changes by its directory's symlink, a secret in another directory, and a mount over a network tells nobody.
-    /// The same mistake is told once.
+    /// The same mistake is told once. What is refused for a store's or a snapshot's sake is tried again after ever more looks.
     pub(super) async fn watch(&self, interval: Duration) {
-        let mut told: Option<String> = None;
+        let (mut pause, mut rest) = (1, 0);
         loop {
             tokio::time::sleep(interval).await;
-            let found = self.read().await;
-            let is_served = |config: &Config| config.fingerprint == self.served.load(Ordering::Relaxed);
-            let is_news = match &found {
-                // Back to what is served, after a mistake: that is told as well.
-                Ok(config) => told.is_some() || !is_served(config),
-                Err(mistakes) => told.as_ref() != Some(mistakes),
-            };
-            if is_news {
-                told = self.reload().await.err();
+            let found = fingerprint(&self.read().await);
+            let state = self.state.lock().await;
+            let is_refused = state.refused.as_ref() == Some(&found);
+            // After a refusal, what is served is news: that it is all right again is told as well.
+            let is_served = state.refused.is_none() && state.served == found;
+            drop(state);
+            if is_served || is_refused && (found.is_err() || rest > 0) {
+                rest = u32::saturating_sub(rest, 1);
+                continue;
             }
+            pause = if is_refused { MAX_PAUSE.min(2 * pause) } else { 1 };
+            rest = pause;
+            // What comes of it is logged.
+            let _ = self.reload().await;
         }
     }
+}
+
+fn fingerprint(config: &Result<Config, String>) -> Found {
+    config.as_ref().map(|config| config.fingerprint).map_err(Clone::clone)
 }

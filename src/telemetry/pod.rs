@@ -11,7 +11,7 @@ pub(super) fn describe() {
     );
     metrics::describe_gauge!(
         "rtad_config_last_reload_successful",
-        "1 if the config as it was read last is served, 0 if it was refused"
+        "1 if the config that was read last was taken, 0 if it was refused; what takes a restart aside"
     );
 }
 

@@ -12,4 +12,3 @@ mod manual;
 mod signals;
 mod start;
 mod watch;
-

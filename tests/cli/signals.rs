@@ -124,7 +124,7 @@ fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
     rtad.connect().get(&target()).ok();
     rtad.signal("TERM");
     rtad.is_draining();
-    for _ in 0..20 {
+    for _ in 0..5 {
         let mut client = rtad.connect();
         let answer = client.get(&target());
         assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::common::client::metric;
 use crate::common::process::Rtad;
-use crate::common::server::{RULES, TestStore};
+use crate::common::server::{RULES, STRANGER, TestStore, key};
 
 /// A ConfigMap or a Secret, mounted.
 struct Volume(tempfile::TempDir);
@@ -96,4 +96,23 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
         2,
         "each mistake once, however often it was looked at: {log}"
     );
+}
+
+#[test]
+fn a_config_that_waits_for_its_audience_is_taken_once_that_is_there() {
+    let store = TestStore::with_everything();
+    let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
+    let config = |rules: &str| store.config("watch_config = \"100ms\"", rules);
+    let map = Volume::mounted("rtad.toml", &config(one));
+    let rtad = Rtad::serve(&map.file("rtad.toml"), &[]);
+    let more = format!(
+        "{one}\n[[audience]]\nname = \"late\"\n[[strategy]]\nname = \"no-late\"\nexclude = [\"late\"]"
+    );
+    map.change("..2", "rtad.toml", &config(&more));
+    let told = rtad.log("config not reloaded; the old one goes on", 1);
+    assert!(told["reason"].as_str().unwrap().contains("late"), "{told}");
+    store.publish("late", &[key("oaid", STRANGER)]);
+    rtad.log("config reloaded", 1);
+    let status = rtad.connect_admin().get("/v1/status").ok();
+    assert_eq!(status["strategies"], json!(["no-vip", "no-late"]));
 }

@@ -150,7 +150,9 @@ pub(crate) fn ask(
                     "after" => AFTER,
                     "either" => BEFORE | AFTER,
                     other => {
-                        return Err(format!("expected before, either, after or tally, found {other:?}").into());
+                        return Err(
+                            format!("expected before, either, after or tally, found {other:?}").into()
+                        );
                     }
                 };
                 say("expected")?;
