@@ -11,7 +11,7 @@ rtad=$(realpath "${1:?$usage}")
 loader=$(realpath "${2:?$usage}")
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "image: needs root: the image's user, and a root of its own" >&2; exit 1; }
-if ! command -v buildah mmdebstrap >/dev/null; then
+if ! command -v buildah >/dev/null || ! command -v mmdebstrap >/dev/null; then
     apt-get update -qq && apt-get install -qq -y --no-install-recommends buildah mmdebstrap >/dev/null
 fi
 . tests/venv.sh

@@ -1,5 +1,6 @@
 """What must hold in a rendered overlay by itself. Each rule yields what is wrong, in words; `problems` asks all of them."""
 
+import json
 import math
 
 import kubernetes_validate
@@ -223,7 +224,14 @@ def namespaces(overlay):
             yield f"{name_of(document)}: is not in namespace {namespace}"
 
 
-RULES = [schema, monitors, selectors, references, restricted, resources, scaling, jobs, images, namespaces]
+def sizes(overlay):
+    """`kubectl apply` keeps what it applied in an annotation, and those may have so much between them."""
+    for document in overlay.documents:
+        if len(json.dumps(document)) > 250_000:
+            yield f"{name_of(document)}: is too large for kubectl apply"
+
+
+RULES = [schema, monitors, selectors, references, restricted, resources, scaling, jobs, images, namespaces, sizes]
 
 
 def problems(overlay, rules=None):

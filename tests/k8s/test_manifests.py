@@ -145,6 +145,7 @@ MUTATIONS = {
         (lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600), "removes what it has made"),
     ],
     rules.images: [(lambda o: container(o).update(image="registry.example.com:5000/rtad"), "the images are")],
+    rules.sizes: [(lambda o: o.config_map("rtad-config")["data"].update(notes="x" * 262_144), "too large")],
     rules.namespaces: [(lambda o: o.one("Service", "rtad")["metadata"].update(namespace="default"), "namespace rtad")],
 }
 

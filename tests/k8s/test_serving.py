@@ -106,6 +106,7 @@ class Running(unittest.TestCase):
                 self.assertEqual(container[kind]["httpGet"]["port"], "admin")
             # Nothing is published: it lives, and waits.
             self.assertEqual((probe("startupProbe"), probe("livenessProbe"), probe("readinessProbe")), (200, 200, 503))
+            rta = url("decision_address") + "/rta/tencent"
             sandbox.publish(MEMBER)
             self.assertEqual(ask(admin + "/v1/reload", b"")[0], 200)
             self.assertEqual(probe("readinessProbe"), 200)
@@ -115,7 +116,6 @@ class Running(unittest.TestCase):
                     self.assertEqual(status, 200)
                     self.assertIn(b"rtad_snapshot_generation", metrics)
             secret = {"X-Rta-Token": SECRET} if "X-Rta-Token" in config_of(overlay)["rtad.toml"] else {}
-            rta = url("decision_address") + "/rta/tencent"
             self.assertIn(b"T1001", ask(rta, request(STRANGER), **secret)[1])
             self.assertNotIn(b"T1001", ask(rta, request(MEMBER), **secret)[1])
             if secret:
