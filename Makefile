@@ -26,6 +26,7 @@ test:
 	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
 	cargo build --workspace --quiet
 	bash tests/stores/run.sh bash tests/fleet/run.sh target/debug/rtad target/debug/rtad-loader target/debug/rtad-peers
+	bash tests/console/run.sh target/debug/rtad target/debug/rtad-loader
 
 # The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image, a fleet at
 # 20,000 requests a second; in release.

@@ -1,5 +1,5 @@
 //! Explains the answer to one captured request: the ids it carries and what became of each, what each audience says, what each
-//! strategy decides, and the bytes that are answered.
+//! strategy decides, and the bytes that are answered. Of a single id it says the same, but for the bytes.
 //!
 //! The body goes through [`Platform::respond`], the very function that answers the platform, so what is explained is what is served.
 //! Nothing is counted and nothing is logged. An explanation shows the ids to whoever handed the body in, and to nobody else; no secret is
@@ -7,6 +7,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `id` | a single id |
 //! | `input` | hex and base64 to bytes |
 //! | `trace` | the decider that keeps what it sees |
 //! | `words` | why, in sentences |
@@ -14,6 +15,7 @@
 //!
 //! This module does *not* load snapshots or read sockets: it is told what is served.
 
+mod id;
 pub mod input;
 mod text;
 mod trace;
@@ -30,6 +32,7 @@ use crate::device::{Case, DeviceKey, IdKind};
 use crate::platform::{Admission, Failure, Head, IdReader, Platform};
 use crate::strategy::{Decision, Membership, Outcome};
 use crate::sync::{SyncBoard, now_unix_seconds};
+pub use id::{IdExplanation, explain_id};
 use input::Encoding;
 use trace::{Found, Note, Trace, TracedId};
 
@@ -222,7 +225,7 @@ pub fn explain(
         explain_audience(catalog, *place, was_asked.then_some(*membership), board)
     };
     let audiences: Vec<AudienceExplained> = places.iter().zip(&memberships).map(audience).collect();
-    let ids: Vec<IdExplained> = trace.ids.iter().map(|id| explain_id(id, &audiences, asked)).collect();
+    let ids: Vec<IdExplained> = trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
     let strategies = explain_strategies(
         catalog,
         platform,
@@ -315,7 +318,7 @@ fn unavailable_because(audience: &Audience, age: Option<u64>, board: &SyncBoard)
     Some(error.unwrap_or_else(|| "no snapshot of it has been loaded yet".to_owned()))
 }
 
-fn explain_id(
+fn explain_traced(
     id: &TracedId,
     audiences: &[AudienceExplained],
     asked: impl FnOnce(&[DeviceKey]) -> Vec<Membership>,
@@ -332,7 +335,7 @@ fn explain_id(
         value: id.value.clone(),
         result: id.found,
         because: words::id(id.found, id.field.kind),
-        canonical: id.key.and_then(|key| canonical(id, key)),
+        canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind, key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().zip(memberships).map(in_audience).collect(),
@@ -340,14 +343,14 @@ fn explain_id(
 }
 
 /// The form that is hashed, if the value is in another. It is made here once more, so it is shown only if it has that very md5.
-fn canonical(id: &TracedId, key: DeviceKey) -> Option<String> {
-    let trimmed = id.value.trim_ascii();
-    let canonical = match id.field.kind.canonical_case() {
+fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
+    let trimmed = value.trim_ascii();
+    let canonical = match kind.canonical_case() {
         Case::Lower => trimmed.to_ascii_lowercase(),
         Case::Upper => trimmed.to_ascii_uppercase(),
         Case::AsIs | Case::All => trimmed.to_owned(),
     };
-    let is_hashed = id.field.kind != IdKind::Md5 && canonical != id.value;
+    let is_hashed = kind != IdKind::Md5 && canonical != value;
     (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }
 
@@ -358,22 +361,9 @@ fn explain_strategies(
     trace: &Trace<'_>,
     facts: &words::Facts<'_>,
 ) -> Vec<StrategyExplained> {
-    let explained = |id: String, place: usize, decision: Decision| {
-        let strategy = &catalog.strategies()[place];
-        let names = |places: &[usize]| -> Vec<String> {
-            places.iter().map(|place| catalog.audiences()[*place].name.to_string()).collect()
-        };
-        StrategyExplained {
-            id,
-            strategy: Some(strategy.name.clone()),
-            exclude: names(&strategy.exclude),
-            include: names(&strategy.include),
-            bid: decision.outcome == Outcome::Bid,
-            reason: decision.reason.as_str(),
-            because: facts.because(strategy, decision),
-        }
+    let decided = |(id, place): (String, usize)| {
+        Some(explain_strategy(catalog, id, place, trace.decisions[place]?, facts))
     };
-    let decided = |(id, place): (String, usize)| Some(explained(id, place, trace.decisions[place]?));
     // What a request names that could not be answered is not what decides.
     if trace.asked.is_empty() || facts.failure.is_some_and(|cause| cause != Failure::TooManyIds.as_str()) {
         return platform.strategy_ids().into_iter().filter_map(decided).collect();
@@ -383,6 +373,28 @@ fn explain_strategies(
         None => Some(words::not_configured(id)),
     });
     asked.collect()
+}
+
+fn explain_strategy(
+    catalog: &Catalog,
+    id: String,
+    place: usize,
+    decision: Decision,
+    facts: &words::Facts<'_>,
+) -> StrategyExplained {
+    let strategy = &catalog.strategies()[place];
+    let names = |places: &[usize]| -> Vec<String> {
+        places.iter().map(|place| catalog.audiences()[*place].name.to_string()).collect()
+    };
+    StrategyExplained {
+        id,
+        strategy: Some(strategy.name.clone()),
+        exclude: names(&strategy.exclude),
+        include: names(&strategy.include),
+        bid: decision.outcome == Outcome::Bid,
+        reason: decision.reason.as_str(),
+        because: facts.because(strategy, decision),
+    }
 }
 
 /// The reasons are those of the decisions, and one of explanations alone.

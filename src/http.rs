@@ -12,18 +12,26 @@
 //! | `check`, `decide` | rtad's own routes of the decision port |
 //! | `rta` | the platforms' routes of the decision port |
 //! | `admin` | the routes of the admin port |
-//! | `explain` | why a platform's captured request gets its answer |
+//! | `explain` | why a captured request of a platform, or an id, gets the answer it gets |
+//! | `shards` | how many keys each shard has |
+//! | `console` | the page for people, in `http/console/` |
+//! | `tagged` | answers that a client may keep |
+//! | `origin` | requests that another site's page has a browser send |
 //! | `error` | what goes wrong, as `application/problem+json` |
 
 mod admin;
 mod body;
 mod check;
 pub mod connections;
+mod console;
 mod decide;
 mod error;
 mod explain;
+mod origin;
 mod rta;
 pub mod server;
+mod shards;
+mod tagged;
 mod turn;
 
 use std::panic::AssertUnwindSafe;
@@ -31,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::Full;
@@ -125,6 +134,9 @@ impl Handler for AdminPort {
     type Body = axum::body::Body;
 
     async fn answer(&self, request: Request<Incoming>, _: Turn) -> Response<axum::body::Body> {
+        if origin::is_cross_site(request.method(), request.headers()) {
+            return ApiError::CrossSite.into_response();
+        }
         let answered = TowerToHyperService::new(self.0.clone()).call(request).await;
         answered.unwrap_or_else(|never| match never {})
     }

@@ -134,6 +134,11 @@ impl Snapshot {
         self.holder(shard).map_or(&[], |chunk| chunk.filter(shard))
     }
 
+    /// How many distinct keys the filter of one shard was built of; deltas are not counted. Costs two reads of memory.
+    pub fn shard_keys(&self, shard: u16) -> u32 {
+        self.holder(shard).map_or(0, |chunk| chunk.keys(shard))
+    }
+
     /// The chunk that a shard lies in.
     #[inline]
     fn holder(&self, shard: u16) -> Option<&Arc<Chunk>> {

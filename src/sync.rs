@@ -35,7 +35,7 @@ pub use cache::cached_audiences;
 pub use error::{SyncError, chain};
 pub use headroom::Headroom;
 pub use roll::SwapMode;
-pub use shared::{LastSync, Readiness, Shared, SyncBoard, now_unix_seconds};
+pub use shared::{LastSync, Looks, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
 use crate::platform::Platform;

@@ -13,12 +13,12 @@ use axum::routing::{get, post};
 use serde::Serialize;
 
 use super::error::{ApiError, problem};
-use super::{Answer, explain, json};
+use super::{Answer, console, explain, json, shards};
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::platform::Platform;
 use crate::snapshot::Overlay;
-use crate::sync::{LastSync, Shared, now_unix_seconds};
+use crate::sync::{LastSync, Looks, Shared, now_unix_seconds};
 
 /// What a reload did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,24 +60,19 @@ impl std::fmt::Debug for AdminApp {
 /// The admin port's routes: the whole list.
 pub(super) fn admin_router(app: Arc<AdminApp>) -> Router {
     Router::new()
-        .route("/", get(index))
+        .route("/", get(console::index))
+        .route("/console/{file}", get(console::part))
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/reload", post(reload))
+        .route("/v1/explain", post(explain::id_explained))
         .route("/v1/explain/{platform}", post(explain::explained))
-        .fallback(async || {
-            let accepted =
-                "accepted: /, /livez, /readyz, /metrics, /v1/status, /v1/reload, /v1/explain/{platform}";
-            problem(StatusCode::NOT_FOUND, "not_found", "No such route", accepted)
-        })
+        .route("/v1/audiences/{audience}/shards", get(shards::shards))
+        .fallback(async || ApiError::NotFound(console::ROUTES))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .with_state(app)
-}
-
-async fn index() -> &'static str {
-    "rtad admin port\n\n/livez  /readyz  /metrics  /v1/status  POST /v1/reload  POST /v1/explain/{platform}\n"
 }
 
 async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
@@ -138,6 +133,8 @@ struct AudienceStatus<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<SnapshotStatus<'a>>,
     last_sync: Option<LastSync>,
+    /// Newest first; those that came to the same are one.
+    syncs: Vec<Looks>,
 }
 
 #[derive(Serialize)]
@@ -211,6 +208,7 @@ async fn status(State(app): State<Arc<AdminApp>>) -> Answer {
             }
         }),
         last_sync: app.shared.board.last(&audience.name),
+        syncs: app.shared.board.looks(&audience.name),
     });
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),

@@ -24,8 +24,10 @@ pub(super) enum ApiError {
     UnknownPlatform(Vec<String>),
     /// No such id kind.
     UnknownKind,
-    /// No such route.
-    NotFound,
+    /// No such route; of the port's there are these.
+    NotFound(&'static str),
+    /// A page of another origin has a browser ask.
+    CrossSite,
     /// The route exists, but not for this method.
     MethodNotAllowed,
     /// The body did not arrive in time.
@@ -72,11 +74,15 @@ impl ApiError {
                 let kinds = IdKind::ALL.map(|kind| kind.to_string()).to_vec();
                 (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind", list(kinds))
             }
-            Self::NotFound => (
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "No such route",
-                "accepted: /v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide".to_owned(),
+            Self::NotFound(routes) => {
+                (StatusCode::NOT_FOUND, "not_found", "No such route", format!("accepted: {routes}"))
+            }
+            Self::CrossSite => (
+                StatusCode::FORBIDDEN,
+                "cross_site",
+                "Asked by another site",
+                "a browser sent this for a page of another origin; the console, and whatever is no browser, may ask"
+                    .to_owned(),
             ),
             Self::MethodNotAllowed => (
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -148,14 +154,17 @@ pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str)
     response
 }
 
+/// The decision port's own routes.
+const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
+
 /// The answer where there is no route.
 pub(super) async fn no_route(app: &App, turn: Turn) -> Answer {
-    app.observed(Route::Unknown, turn, |_| async { Err(ApiError::NotFound) }).await
+    app.observed(Route::Unknown, turn, |_| async { Err(ApiError::NotFound(ROUTES)) }).await
 }
 
 /// The same for a request that has been counted.
 pub(super) fn problem_of_no_route() -> Answer {
-    ApiError::NotFound.into()
+    ApiError::NotFound(ROUTES).into()
 }
 
 /// The answer where there is a route, but for the methods `allowed`.

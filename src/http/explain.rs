@@ -1,8 +1,9 @@
-//! `POST /v1/explain/{platform}` of the admin port: why a captured body gets the answer it gets.
+//! `POST /v1/explain/{platform}` and `POST /v1/explain` of the admin port: why a captured body, or a single id, gets the answer it gets.
 //!
-//! The body is taken as the platform sends it, or as hex or base64. It and the query string are the captured request's; of the headers
+//! An id is in the body, and never in a URL: those end in logs. A platform's body is taken as the platform sends it, or as hex or base64. It and the query string are the captured request's; of the headers
 //! only the platform's own say something, so without any of them nobody is refused.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -10,12 +11,14 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
 
 use super::admin::AdminApp;
+use super::check::error_without_values;
 use super::error::ApiError;
 use super::{Answer, body, json};
 use crate::catalog::{Catalog, ServedPlatform};
-use crate::explain::{Captured, explain, input};
+use crate::explain::{Captured, explain, explain_id, input};
 use crate::platform::Head;
 
 /// Where the route's path stands before the platform's name.
@@ -57,4 +60,30 @@ fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlat
         let names = catalog.platforms().iter().map(|served| served.platform.name.clone());
         ApiError::UnknownPlatform(names.collect())
     })
+}
+
+/// An id, and what it is if that is known.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    kind: Option<Cow<'a, str>>,
+}
+
+pub(super) async fn id_explained(
+    State(app): State<Arc<AdminApp>>,
+    request: Request<Body>,
+) -> Result<Answer, ApiError> {
+    let body = body::read(request.into_body(), app.max_body, app.body_timeout, || Some(())).await?;
+    // A derived reader would take a bare list of the fields' values too.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object with id and kind".to_owned()));
+    }
+    let Asked { id, kind } =
+        serde_json::from_slice(&body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
+    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.board, kind, &id);
+    Ok(json(serde_json::to_vec(&explanation).expect("plain values serialise")))
 }

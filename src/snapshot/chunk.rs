@@ -188,6 +188,8 @@ pub struct Chunk {
     spec: FilterSpec,
     first_shard: u32,
     entry: ChunkEntry,
+    /// Distinct keys of each shard: for people, no look-up needs them.
+    shard_keys: Box<[u32]>,
 }
 
 impl Chunk {
@@ -223,6 +225,15 @@ impl Chunk {
     pub fn filter(&self, shard: u16) -> &[u8] {
         let index = (u32::from(shard) - self.first_shard) as usize;
         &self.filters[self.starts[index] as usize * 8..self.starts[index + 1] as usize * 8]
+    }
+
+    /// How many distinct keys a shard has.
+    ///
+    /// # Panics
+    ///
+    /// If the chunk does not hold the shard.
+    pub fn keys(&self, shard: u16) -> u32 {
+        self.shard_keys[(u32::from(shard) - self.first_shard) as usize]
     }
 
     /// Each shard with the place of its filter.

@@ -46,7 +46,9 @@ impl Sync {
         let skipped = matches!(result, Ok((Look::Skipped(_), _)));
         if !skipped {
             let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
-            self.shared.board.set(&unloaded.name, last);
+            let loaded = result.as_ref().ok().and_then(|(_, snapshot)| snapshot.as_ref());
+            let generation = loaded.map(|snapshot| snapshot.manifest().generation());
+            self.shared.board.note(&unloaded.name, last, generation, duration);
         }
         let snapshot = match result {
             Ok((_, snapshot)) => snapshot,

@@ -1,9 +1,9 @@
 //! What others see of sync: whether the pod is ready, and how the last looks went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::snapshot::AudienceName;
 use crate::telemetry::Telemetry;
@@ -62,18 +62,72 @@ pub struct LastSync {
     pub error: Option<String>,
 }
 
-/// The last look at each audience; written by sync, read by the admin port.
+impl LastSync {
+    fn is_like(&self, other: &Self) -> bool {
+        self.result == other.result && self.error == other.error
+    }
+}
+
+/// Looks that came to the same, one after the other. What was loaded stands by itself.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Looks {
+    /// When the first of them was, in seconds since 1970.
+    pub since_unix_seconds: u64,
+    /// How many there were.
+    pub count: u64,
+    /// How long the last one took.
+    pub seconds: f64,
+    /// Of a load that went well: what it loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// How the last one went.
+    #[serde(flatten)]
+    pub last: LastSync,
+}
+
+/// Of each audience so many are kept: with the equal ones as one, they go back for hours.
+const KEPT_LOOKS: usize = 20;
+
+/// The last looks at each audience, newest first; written by sync, read by the admin port.
 #[derive(Debug, Default)]
-pub struct SyncBoard(Mutex<BTreeMap<AudienceName, LastSync>>);
+pub struct SyncBoard(Mutex<BTreeMap<AudienceName, VecDeque<Looks>>>);
 
 impl SyncBoard {
     /// How the last look at the audience went; `None` before the first.
     pub fn last(&self, audience: &AudienceName) -> Option<LastSync> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(audience).cloned()
+        Some(self.audiences().get(audience)?.front()?.last.clone())
     }
 
-    pub(super) fn set(&self, audience: &AudienceName, last: LastSync) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(audience.clone(), last);
+    /// The last looks at the audience, newest first.
+    pub fn looks(&self, audience: &AudienceName) -> Vec<Looks> {
+        self.audiences().get(audience).map_or_else(Vec::new, |looks| looks.iter().cloned().collect())
+    }
+
+    pub(super) fn note(
+        &self,
+        audience: &AudienceName,
+        last: LastSync,
+        generation: Option<u64>,
+        took: Duration,
+    ) {
+        let seconds = took.as_secs_f64();
+        let mut audiences = self.audiences();
+        let looks = audiences.entry(audience.clone()).or_default();
+        match looks.front_mut() {
+            Some(same) if generation.is_none() && same.last.is_like(&last) => {
+                (same.last, same.seconds) = (last, seconds);
+                same.count += 1;
+            }
+            _ => {
+                let since_unix_seconds = last.at_unix_seconds;
+                looks.push_front(Looks { since_unix_seconds, count: 1, seconds, generation, last });
+                looks.truncate(KEPT_LOOKS);
+            }
+        }
+    }
+
+    fn audiences(&self) -> MutexGuard<'_, BTreeMap<AudienceName, VecDeque<Looks>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,4 +145,36 @@ pub struct Shared {
 /// Seconds since 1970.
 pub fn now_unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_came_to_the_same_are_one_and_the_oldest_are_forgotten() {
+        let (board, name) = (SyncBoard::default(), "a".parse().unwrap());
+        let look = |at, result, error: Option<&str>, generation| {
+            let last = LastSync { at_unix_seconds: at, result, error: error.map(str::to_owned) };
+            board.note(&name, last, generation, Duration::from_millis(at));
+        };
+        assert!(board.last(&name).is_none() && board.looks(&name).is_empty());
+        look(1, "ok", None, Some(7));
+        look(2, "ok", None, Some(7));
+        for at in 3..6 {
+            look(at, "unchanged", None, None);
+        }
+        look(6, "store", Some("refused"), None);
+        look(7, "store", Some("reset"), None);
+        let seen: Vec<_> = board
+            .looks(&name)
+            .into_iter()
+            .map(|looks| (looks.since_unix_seconds, looks.last.at_unix_seconds, looks.count, looks.generation))
+            .collect();
+        assert_eq!(seen, [(7, 7, 1, None), (6, 6, 1, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]);
+        assert_eq!(board.last(&name).unwrap().error.as_deref(), Some("reset"));
+        (100..200).for_each(|at| look(at, "ok", None, Some(at)));
+        let looks = board.looks(&name);
+        assert_eq!((looks.len(), looks[0].generation, looks[19].generation), (KEPT_LOOKS, Some(199), Some(180)));
+    }
 }

@@ -90,7 +90,21 @@ fn the_status_says_what_is_served() {
     assert!(too_old["snapshot"]["age_seconds"].as_u64().unwrap() >= 49 * 3600);
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(fields(&status), "audiences draining platforms ready strategies uptime_seconds version");
-    assert_eq!(fields(old_users), "available last_sync name required snapshot");
+    assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
+    let looks = &old_users["syncs"][0];
+    assert_eq!(fields(looks), "at_unix_seconds count generation result seconds since_unix_seconds");
+    assert_eq!((&looks["result"], &looks["generation"], &looks["count"]), (&json!("ok"), &json!(1), &json!(1)));
+    server.look();
+    server.look();
+    let status = server.connect_admin().get("/v1/status").ok();
+    let [old_users, _, missing, _] = &status["audiences"].as_array().unwrap()[..] else { unreachable!() };
+    let looks = |audience: &Value| {
+        let of = |looks: &Value| (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap());
+        audience["syncs"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(looks(old_users), [("unchanged".to_owned(), 2), ("ok".to_owned(), 1)], "equal ones are one");
+    assert_eq!(looks(missing), [("not_found".to_owned(), 3)]);
+    assert_eq!(missing["syncs"][0]["error"], missing["last_sync"]["error"]);
 }
 
 #[test]

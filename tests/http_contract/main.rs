@@ -8,6 +8,7 @@ mod check_many;
 mod check_one;
 #[path = "../common/mod.rs"]
 mod common;
+mod console;
 mod decide;
 mod errors;
 mod explain;

@@ -65,6 +65,19 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
             admin.request("POST", &format!("/v1/explain/{platform}?{in_url}"), "", body).ok();
         }
     }
+    for body in [
+        format!(r#"{{"id":{text}}}"#),
+        format!(r#"{{"id":{text},"kind":"{kind}"}}"#),
+        format!(r#"{{"id":{text},"kind":{text}}}"#),
+        format!(r#"{{{text}:{text}}}"#),
+        format!(r#"{{"id":[{text}]}}"#),
+        text.clone(),
+    ] {
+        let answer = admin.request("POST", &format!("/v1/explain?{in_url}"), "", &body);
+        assert!(answer.status == 200 || !quotes(&answer), "only whoever sends an id is shown it: {kind}");
+    }
+    assert!(!quotes(&admin.get(&format!("/v1/audiences/{in_url}/shards"))));
+    assert!(!quotes(&admin.get(&format!("/console/{in_url}"))));
     assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "whoever sends an id is shown it");
     assert!(!quotes(&admin.post(&format!("/v1/explain/{in_url}"), &did)));
     for garbage in

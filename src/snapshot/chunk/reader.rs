@@ -70,6 +70,13 @@ impl ChunkVerifier {
         Ok(body)
     }
 
+    /// The key counts of its shards, as far as they have come.
+    fn shard_keys(&self) -> Box<[u32]> {
+        let counts = self.prefix.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
+        let counts = counts.iter().take(self.entry.shard_count as usize);
+        counts.map(|count| u32::from_le_bytes(*count)).collect()
+    }
+
     /// Checks what can be checked at the end; returns where each shard's filter starts.
     fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[u32]>), ChunkError> {
         let (found, expected) = (self.received, self.entry.size_bytes);
@@ -196,9 +203,10 @@ impl ChunkDecoder {
     /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
     pub fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
+        let shard_keys = self.verifier.shard_keys();
         let (spec, entry, starts) = self.verifier.verify()?;
         let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
-        Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry })
+        Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry, shard_keys })
     }
 }
 

@@ -64,6 +64,12 @@ proptest! {
     ) {
         let [before, after] = [&old, &new].map(Generation::snapshot);
         let asked = [&old_keys[..], &new_keys, &strangers, &third_keys].concat();
+        for (snapshot, keys) in [(&before, &old_keys), (&after, &new_keys)] {
+            for shard in asked.iter().map(DeviceKey::shard) {
+                let count = keys.iter().filter(|key| key.shard() == shard).count();
+                prop_assert_eq!(snapshot.shard_keys(shard) as usize, count);
+            }
+        }
         let mut mixed = old.snapshot();
         let mut begin = 0;
         let ends = ends(&new);
@@ -76,6 +82,7 @@ proptest! {
             for key in &asked {
                 let expected = if usize::from(key.shard()) < end { &after } else { &before };
                 prop_assert_eq!(mixed.contains(key), expected.contains(key));
+                prop_assert_eq!(mixed.shard_keys(key.shard()), expected.shard_keys(key.shard()));
             }
             // A member of both is one at every moment.
             for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_ok()) {

@@ -1,0 +1,170 @@
+// Each audience: what is served of it, how its last looks at the store went, and the map of its shards.
+
+import { byId, el, facts, keyed, pill, rows, setText, table } from "./dom.js";
+import { ShardMap } from "./map.js";
+import { bytes, count, duration, knows, list, moment, oneIn, percent, short, t, took } from "./words.js";
+
+const GOOD = ["ok", "unchanged"];
+const cards = new WeakMap();
+
+/** Why an audience is not available, in words; nothing if it is. */
+export function whyUnavailable(audience) {
+  const { available, snapshot, max_age_seconds: limit } = audience;
+  if (available) return undefined;
+  if (!snapshot) return t("why-none");
+  if (snapshot.deltas.state !== "live") return t(`why-${snapshot.deltas.state}`);
+  if (limit !== undefined && snapshot.age_seconds > limit) {
+    return t("why-too-old", { age: duration(snapshot.age_seconds), limit: duration(limit) });
+  }
+  return t("why-expired");
+}
+
+/** What a result of a look means, and what is to be done. */
+export function inWords(result, name) {
+  if (!knows(`sync-${result}`)) return { means: t("sync-unknown", { result }), todo: t("do-unknown") };
+  return { means: t(`sync-${result}`), todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }) };
+}
+
+/** What is wrong with the audiences: title, text, and where to read more. */
+export function problemsOf(status, reading) {
+  const waiting = status.audiences.filter(({ required, snapshot }) => required && !snapshot).map(({ name }) => name);
+  const problems = [];
+  if (status.draining) {
+    problems.push({ key: "draining", level: "warn", title: t("draining-title"), text: t("draining-text") });
+  } else if (!status.ready) {
+    problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text: t("not-ready-text", { names: list(waiting) }) });
+  }
+  for (const audience of status.audiences) {
+    const { name, required, snapshot, syncs } = audience;
+    const about = { href: `#audience-${name}` };
+    const why = whyUnavailable(audience);
+    if (why) {
+      const level = required ? "bad" : "warn";
+      problems.push({ ...about, key: `unavailable ${name}`, level, title: t("unavailable-title", { name }), text: why });
+    }
+    const [last] = syncs;
+    if (last && !GOOD.includes(last.result)) {
+      const served = snapshot ? t("still-served", { generation: snapshot.generation }) : t("nothing-served");
+      const { means } = inWords(last.result, name);
+      const text = t("failing-text", { means, since: moment(last.since_unix_seconds), served });
+      problems.push({ ...about, key: `failing ${name} ${last.result}`, level: snapshot ? "warn" : "bad", title: t("failing-title", { name }), text });
+    }
+    if (reading.sum("rtad_snapshot_mixed", { audience: name }) === 1) {
+      problems.push({ ...about, key: `mixed ${name}`, level: "warn", title: t("mixed-title", { name }), text: t("mixed-text") });
+    }
+  }
+  return problems;
+}
+
+/** Shows all of them. */
+export function showAudiences(status, reading, ask) {
+  const parent = byId("cards");
+  if (status.audiences.length === 0) {
+    parent.replaceChildren(el("p", { class: "quiet" }, t("no-audiences")));
+    return;
+  }
+  keyed(parent, status.audiences, ({ name }) => name, make, (element, audience) => update(cards.get(element), audience, reading, ask));
+}
+
+/** Everything in the language that is spoken now. */
+export function rebuildAudiences() {
+  for (const element of byId("cards").children) cards.get(element)?.translate();
+}
+
+function make({ name }) {
+  const card = {
+    pills: el("span", { class: "pills" }),
+    problem: el("div", { class: "notice", hidden: true }),
+    facts: el("div"),
+    body: el("tbody"),
+    looks: el("div", { class: "looks" }),
+    map: new ShardMap(name),
+    summary: el("summary"),
+  };
+  card.translate = () => {
+    setText(card.summary, t("map"));
+    card.looks.replaceChildren(el("h4", {}, t("looks")), table(`${t("looks")}: ${name}`, [t("when"), t("result"), t("took-head"), t("in-words")], card.body));
+    card.map.translate();
+  };
+  card.translate();
+  // The first one's map is there to be seen; those of the others are asked for when they are opened.
+  card.details = el("details", { open: byId("cards").childElementCount === 0 }, card.summary, card.map.element);
+  const id = `audience-${name}`;
+  const title = el("div", { class: "title" }, el("h3", { id: `${id}-title` }, name), card.pills);
+  const element = el("article", { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 }, title, card.problem, card.facts, card.looks, card.details);
+  cards.set(element, card);
+  return element;
+}
+
+function replace(parent, ...children) {
+  const same = parent.childNodes.length === children.length && children.every((child, at) => parent.childNodes[at].isEqualNode(child));
+  if (!same) parent.replaceChildren(...children);
+}
+
+function update(card, audience, reading, ask) {
+  const { name, required, available, snapshot, syncs } = audience;
+  replace(
+    card.pills,
+    pill(available ? "good" : required ? "bad" : "warn", t(available ? "available" : "unavailable")),
+    pill("calm", t(required ? "required" : "optional")),
+  );
+  showProblem(card.problem, audience);
+  replace(card.facts, ...(snapshot ? [factsOf(audience, reading)] : []));
+  rows(card.body, syncs, (looks) => `${looks.since_unix_seconds} ${looks.result} ${looks.generation ?? ""} ${looks.error ?? ""}`, (looks) => {
+    const good = GOOD.includes(looks.result);
+    const level = looks.result === "ok" ? "good" : good ? "calm" : "bad";
+    return [whenOf(looks), pill(level, looks.result), took(looks.seconds), wordsOf(looks, name)];
+  });
+  card.details.hidden = !snapshot;
+  if (snapshot && card.details.open) {
+    const mixed = reading.sum("rtad_snapshot_mixed", { audience: name });
+    card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${mixed}`, ask);
+  }
+}
+
+function showProblem(element, audience) {
+  const [last] = audience.syncs;
+  const why = whyUnavailable(audience);
+  const isFailing = last && !GOOD.includes(last.result);
+  element.hidden = !why && !isFailing;
+  element.classList.toggle("bad", !audience.available && audience.required);
+  const parts = why ? [el("p", {}, el("strong", {}, why))] : [];
+  if (isFailing) {
+    const { means, todo } = inWords(last.result, audience.name);
+    parts.push(el("p", {}, el("strong", {}, means)), el("p", {}, `${t("what-to-do")} `, todo));
+    if (last.error) parts.push(el("p", {}, `${t("in-the-log")} `, el("code", {}, last.error)));
+  }
+  replace(element, ...parts);
+}
+
+function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
+  const fill = (stat) => percent(reading.sum("rtad_snapshot_fill_ratio", { audience: name, stat }));
+  const { deltas } = snapshot;
+  const ends = [snapshot.expires_unix_seconds, deltas.expires_unix_seconds].filter(Boolean);
+  const hasDeltas = deltas.deltas > 0 || deltas.tombstones > 0;
+  return facts([
+    [t("generation"), count(snapshot.generation), moment(snapshot.created_unix_seconds)],
+    [t("age"), duration(snapshot.age_seconds), limit !== undefined && t("age-limit", { limit: duration(limit) })],
+    [t("keys"), count(snapshot.keys)],
+    [t("size"), bytes(snapshot.size_bytes), snapshot.keys > 0 && t("bits-per-key", { n: ((8 * snapshot.size_bytes) / snapshot.keys).toFixed(1) })],
+    [t("fpr"), oneIn(snapshot.expected_fpr), t("fpr-target", { target: oneIn(snapshot.target_fpr) })],
+    [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
+    [t("filter"), snapshot.filter],
+    [
+      t("deltas"),
+      hasDeltas ? t("deltas-sum", { added: short(deltas.added), removed: short(deltas.removed) }) : t("deltas-none"),
+      hasDeltas && t("deltas-detail", { deltas: count(deltas.deltas), tombstones: count(deltas.tombstones) }),
+    ],
+    [t("expires"), ends.length > 0 ? moment(Math.min(...ends)) : t("never")],
+  ]);
+}
+
+function whenOf({ at_unix_seconds: at, since_unix_seconds: since, count: n }) {
+  return n > 1 ? t("looks-count", { n: count(n), since: moment(since), at: moment(at) }) : moment(at);
+}
+
+function wordsOf({ result, generation, error }, name) {
+  if (generation !== undefined) return t("loaded-generation", { generation: count(generation) });
+  const { means } = inWords(result, name);
+  return error ? el("span", {}, means, " ", el("code", {}, error)) : means;
+}

@@ -1,0 +1,85 @@
+// The little that the page needs of a framework: elements are made once, and afterwards only what has changed is touched, so that
+// focus, selections and screen readers stay where they are.
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element with properties, of which `class` and names with a dash are attributes. Text is only ever text, never markup. */
+export function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class" || name === "role" || name === "scope" || name === "lang" || name.includes("-")) {
+      element.setAttribute(name, value);
+    } else {
+      element[name] = value;
+    }
+  }
+  element.append(...children.filter((child) => child !== undefined && child !== null));
+  return element;
+}
+
+/** An element of a drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const made = new WeakMap();
+
+/** Makes the children of `parent` those of `items`, in their order; what was there before for the same key is kept and updated. */
+export function keyed(parent, items, keyOf, make, update) {
+  const before = made.get(parent) ?? new Map();
+  const after = new Map();
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const element = before.get(key) ?? make(item);
+    after.set(key, element);
+    if (place === element) place = place.nextElementSibling;
+    else parent.insertBefore(element, place);
+    update(element, item);
+  }
+  for (const [key, element] of before) if (!after.has(key)) element.remove();
+  made.set(parent, after);
+}
+
+/** The rows of a table. A cell is a text, or a node; the first one is the row's head. */
+export function rows(body, items, keyOf, cellsOf) {
+  keyed(body, items, keyOf, () => el("tr"), (row, item) => {
+    cellsOf(item).forEach((cell, column) => {
+      let element = row.children[column];
+      if (!element) {
+        element = column === 0 ? el("th", { scope: "row" }) : el("td");
+        row.append(element);
+      }
+      if (typeof cell === "string") setText(element, cell);
+      else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
+    });
+  });
+}
+
+/** A table in a box of its own, which scrolls where the screen is narrow. */
+export function table(caption, heads, body) {
+  const head = el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)));
+  const inside = el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
+  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, inside);
+}
+
+/** A word with a sign before it, so that colour is not all that tells it apart. */
+export function pill(level, text) {
+  const sign = { good: "✓", warn: "!", bad: "✕", calm: "•" }[level];
+  return el("span", { class: `pill ${level}` }, el("span", { "aria-hidden": "true" }, `${sign} `), text);
+}
+
+/** Facts with their names. `small` is said after the value. */
+export function facts(list) {
+  const one = ([name, value, small]) =>
+    el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, ` ${small}`) : undefined));
+  return el("dl", { class: "facts" }, ...list.filter(Boolean).map(one));
+}

@@ -1,0 +1,187 @@
+// Why a device got the answer it got: asks the pod about an id or a captured request, and says it in words.
+
+import { byId, el, facts, pill, rows, table } from "./dom.js";
+import { bytes, duration, list, oneIn, t } from "./words.js";
+
+const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
+const ANY = "any";
+/** The levels of the words that stand in pills. */
+const LEVELS = { usable: "good", blank: "warn", malformed: "bad", doubtful: "warn", member: "calm", unavailable: "bad" };
+
+let platforms = [];
+/** What shows the last answer, to show it in another language. */
+let again = () => {};
+
+/** Offers the kinds of ids and the platforms that there are. */
+export function offer(status) {
+  const names = status.platforms.map(({ name }) => name);
+  if (platforms.join() !== names.join() || byId("what").options.length === 0) {
+    platforms = names;
+    rebuildLookup();
+  }
+}
+
+/** Everything in the language that is spoken now. */
+export function rebuildLookup() {
+  const what = byId("what");
+  const chosen = what.value || ANY;
+  const option = (value, text) => el("option", { value }, text);
+  const ids = el("optgroup", { label: t("an-id") }, option(ANY, t("any-kind")), ...KINDS.map((kind) => option(kind, kind)));
+  const requests = platforms.map((name) => option(`platform ${name}`, t("request-of", { name })));
+  const group = requests.length > 0 ? el("optgroup", { label: t("a-request") }, ...requests) : undefined;
+  what.replaceChildren(ids, ...(group ? [group] : []));
+  what.value = chosen;
+  if (what.selectedIndex < 0) what.value = ANY;
+  again();
+}
+
+/** What is longer than any id, or a JSON object, is a request. */
+const isRequest = (text) => text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
+
+export function startLookup(ask) {
+  byId("pasted").addEventListener("input", () => {
+    const what = byId("what");
+    if (what.value === ANY && platforms.length > 0 && isRequest(byId("pasted").value.trim())) what.value = `platform ${platforms[0]}`;
+  });
+  byId("pasted").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
+  });
+  byId("ask").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const text = byId("pasted").value;
+    if (text.trim() === "") return say(() => [el("p", { class: "notice" }, t("nothing-pasted"))]);
+    say(() => [el("p", { class: "quiet" }, t("asking"))]);
+    try {
+      await explain(ask, text, byId("what").value);
+    } catch (error) {
+      say(() => [el("p", { class: "notice bad" }, t("ask-failed", { error: error.message }))]);
+    }
+  });
+}
+
+function say(make) {
+  again = () => byId("answer").replaceChildren(...make());
+  again();
+}
+
+async function explain(ask, text, what) {
+  const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
+  const post = (path, type, body) => ask(path, { method: "POST", headers: { "Content-Type": type }, body });
+  if (platform !== undefined) {
+    const answer = await post(`v1/explain/${encodeURIComponent(platform)}`, "application/octet-stream", text);
+    const explanation = await answer.json();
+    return say(() => showRequest(explanation));
+  }
+  const asked = { id: text.trim(), kind: what === ANY ? null : what };
+  const { readings } = await (await post("v1/explain", "application/json", JSON.stringify(asked))).json();
+  return say(() => readings.map(showReading));
+}
+
+/** One thing that the id can be. */
+function showReading(reading) {
+  const { kinds, result, canonical, md5, shard, audiences, strategies } = reading;
+  const because = result === "malformed" && kinds.length > 1 ? t("because-no-kind") : t(`because-${result}`);
+  return el(
+    "article",
+    { class: "card reading" },
+    el("div", { class: "title" }, el("h3", {}, t("read-as", { kinds: kinds.join(", ") })), pill(LEVELS[result], t(`id-${result}`))),
+    result === "usable" ? undefined : el("p", {}, because),
+    md5 && facts([canonical && [t("canonical"), code(canonical)], [t("md5"), code(md5)], [t("shard"), code(shard)]]),
+    strategiesTable(strategies, audiences),
+    result === "usable" ? audiencesTable(audiences) : undefined,
+    chanceNote(audiences),
+  );
+}
+
+/** All of a captured request. */
+function showRequest(explanation) {
+  const { platform, kind, body, access, failure, ids, notes, audiences, strategies, answer } = explanation;
+  const title = el("div", { class: "title" }, el("h3", {}, t("request-of", { name: platform })));
+  const isPing = notes.some(({ what }) => what === "ping");
+  const parts = [
+    title,
+    failure && el("p", { class: "notice bad" }, el("strong", {}, `${t(`failure-${failure.cause}`)}.`), " ", el("code", {}, failure.because)),
+    facts([
+      [t("asked-at"), explanation.path, kind],
+      [t("body"), t("body-read", { size: bytes(body.size_bytes), encoding: t(`encoding-${body.read_as}`) })],
+      [t("access"), t(`access-${access}`)],
+      [t("the-answer"), t("answer-size", { status: answer.status, size: bytes(answer.size_bytes) })],
+    ]),
+    strategies.length > 0 ? strategiesTable(strategies, audiences, failure) : el("p", {}, isPing ? "ping" : t("no-strategies")),
+    el("h4", {}, t("ids-in-it")),
+    ids.length > 0 ? idsTable(ids) : el("p", { class: "quiet" }, t("no-ids")),
+    audiences.length > 0 ? audiencesTable(audiences) : undefined,
+    chanceNote(audiences),
+    notes.length > 0 ? el("h4", {}, t("also-said")) : undefined,
+    notes.length > 0 ? facts(notes.map(({ what, value }) => [what, value])) : undefined,
+    el("h4", {}, t("the-answer")),
+    el("pre", { tabIndex: 0, "aria-label": t("the-answer") }, `${answer.text}\n\n${answer.hex}`),
+  ];
+  return [el("article", { class: "card reading" }, ...parts)];
+}
+
+const code = (text) => el("code", {}, text);
+const body = () => el("tbody");
+
+function strategiesTable(strategies, audiences, failure) {
+  const inside = body();
+  rows(inside, strategies, ({ id }) => id, (one) => [
+    one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
+    pill(one.bid ? "good" : "bad", t(one.bid ? "bid" : "no-bid")),
+    because(one, audiences, failure),
+  ]);
+  return table(t("by-strategy"), [t("strategy"), t("decision"), t("because")], inside);
+}
+
+/** Why a strategy decided so: of its audiences, those that made it. */
+function because({ bid, reason, exclude, include }, audiences, failure) {
+  const outcome = t(bid ? "bid" : "no-bid");
+  const those = (names, word) => {
+    const said = audiences.filter(({ name, answer, available }) => names.includes(name) && (word ? answer === word : !available));
+    return list(said.map(({ name }) => name));
+  };
+  switch (reason) {
+    case "member":
+      return bid ? t("why-member-in", { names: those(include, "member") }) : t("why-member-out", { names: those(exclude, "member") });
+    case "not_member":
+      if (!bid) return t("why-stranger-out", { names: list(include) });
+      return exclude.length > 0 ? t("why-stranger-in", { names: list(exclude) }) : t("why-anybody");
+    case "no_device":
+      return t("why-no_device", { outcome });
+    case "unavailable":
+      return failure ? t("why-failed", { outcome }) : t("why-unavailable", { names: those([...exclude, ...include]), outcome });
+    default:
+      return t(`why-${reason}`);
+  }
+}
+
+function audiencesTable(audiences) {
+  const inside = body();
+  rows(inside, audiences, ({ name }) => name, ({ name, answer, snapshot }) => [
+    name,
+    answer ? pill(LEVELS[answer] ?? "good", t(answer)) : t("not-asked"),
+    snapshot ? t("generation-and-age", { generation: snapshot.generation, age: duration(snapshot.age_seconds) }) : "–",
+  ]);
+  return table(t("audiences"), [t("audience"), t("says"), t("served-from")], inside);
+}
+
+/** That a member may be none, and how often. */
+function chanceNote(audiences) {
+  const notes = audiences
+    .filter(({ answer, snapshot }) => answer === "member" && snapshot?.expected_fpr > 1e-12)
+    .map(({ name, snapshot }) => t("chance-note", { audience: name, fpr: oneIn(snapshot.expected_fpr) }));
+  return notes.length > 0 ? el("p", { class: "quiet" }, notes.join(" ")) : undefined;
+}
+
+function idsTable(ids) {
+  const inside = body();
+  rows(inside, ids.map((id, at) => ({ ...id, at })), ({ at }) => at, (id) => {
+    const details = el("span", {}, pill(LEVELS[id.result] ?? "warn", t(`id-${id.result}`)));
+    if (id.result !== "usable") details.append(" ", t(`because-${id.result}`));
+    const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
+    const key = el("span", {}, code(id.md5 ?? "–"));
+    if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
+    return [el("span", {}, id.path, el("br"), el("small", {}, id.kind)), code(id.value), details, key, id.shard ? code(id.shard) : "–", list(members) || "–"];
+  });
+  return table(t("ids-in-it"), [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")], inside);
+}

@@ -1,0 +1,162 @@
+// The console: asks the pod every two seconds how it is, and shows what it says.
+//
+// metrics.js reads /metrics · traffic.js, audiences.js and map.js show · lookup.js explains · words.js, en.js and zh.js speak ·
+// charts.js draws · dom.js has the little that all of them need.
+
+import { problemsOf, rebuildAudiences, showAudiences } from "./audiences.js";
+import { byId, el, keyed, pill, setText } from "./dom.js";
+import { offer, rebuildLookup, startLookup } from "./lookup.js";
+import { Reading, Span } from "./metrics.js";
+import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
+import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
+
+const EVERY = 2000;
+const PATIENCE = 5000;
+/** Figures are of so long. */
+const SPAN = 10_000;
+/** What has happened once is a problem for so long. */
+const REMEMBERED = 60_000;
+
+const state = { readings: [], status: undefined, at: undefined, error: undefined, isPaused: false };
+/** When each thing that comes and goes was last seen. */
+const seen = new Map();
+
+async function ask(path, options = {}) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE), ...options });
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => undefined);
+  throw new Error(problem ? `${problem.title}: ${problem.detail}` : `HTTP ${answer.status}`);
+}
+
+async function look() {
+  try {
+    const [status, text] = await Promise.all([ask("v1/status").then((a) => a.json()), ask("metrics").then((a) => a.text())]);
+    take(status, new Reading(text, performance.now()));
+  } catch (error) {
+    state.error = error;
+  }
+  show();
+}
+
+function take(status, reading) {
+  if (state.error && state.at) announce(t("answers-again"));
+  // A pod that was started meanwhile counts from 0.
+  if (state.status && status.uptime_seconds < state.status.uptime_seconds) {
+    state.readings = [];
+    forgetTraffic();
+  }
+  // Nobody looked for a while: what happened then is not of the last seconds.
+  if (state.readings.at(-1)?.at < reading.at - SPAN) state.readings = [];
+  Object.assign(state, { status, error: undefined, at: Date.now() / 1000 });
+  state.readings.push(reading);
+  while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN) state.readings.shift();
+  if (state.readings.length > 1) noteTraffic(span());
+}
+
+const span = () => new Span(state.readings[0], state.readings.at(-1));
+
+function show() {
+  showState();
+  if (!state.status) return;
+  const reading = state.readings.at(-1);
+  if (state.readings.length > 1) showTraffic(span());
+  offer(state.status);
+  showProblems(reading);
+  showAudiences(state.status, reading, ask);
+}
+
+/** The line at the top: how the pod is, and how new what is shown is. */
+function showState() {
+  const { status, error, at, isPaused } = state;
+  const stale = byId("stale");
+  stale.hidden = !error;
+  if (error) setText(stale, at ? t("stale", { at: clock(at), error: error.message }) : t("never-answered", { error: error.message }));
+  document.body.classList.toggle("is-stale", Boolean(error && at));
+  setText(byId("host"), location.host);
+  setText(byId("pause"), t(isPaused ? "go-on" : "pause"));
+  if (!status) {
+    setText(byId("updated"), t("waiting"));
+    return;
+  }
+  const [level, word] = status.draining ? ["warn", "draining"] : status.ready ? ["good", "ready"] : ["bad", "not-ready"];
+  const shown = pill(level, t(word));
+  if (!byId("state").firstChild?.isEqualNode(shown)) byId("state").replaceChildren(shown);
+  setText(byId("about"), t("about", { version: status.version, up: duration(status.uptime_seconds) }));
+  const words = t("updated", { at: clock(at) });
+  setText(byId("updated"), isPaused ? `${words} · ${t("paused")}` : words);
+}
+
+/** What needs attention: said once, when it comes. */
+function showProblems(reading) {
+  const problems = [...problemsOf(state.status, reading), ...(state.readings.length > 1 ? passing(span()) : [])];
+  const shown = problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
+  const before = byId("problems").dataset.keys;
+  keyed(byId("problems"), shown, ({ key }) => key, () => el("li"), (element, { level, title, text, href }) => {
+    const heading = href ? el("a", { href }, title) : title;
+    const inside = el("div", { class: `problem ${level}` }, pill(level, heading), el("span", {}, text));
+    if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
+  });
+  byId("problems").dataset.keys = shown.map(({ key }) => key).join("\n");
+  if (before !== undefined && before !== byId("problems").dataset.keys) announce(list(shown.map(({ title }) => title)));
+}
+
+/** Problems that are told by counters that grow: each stays for a minute. */
+function passing(span) {
+  const growing = [];
+  const note = (key, is, problem) => {
+    if (is) seen.set(key, { at: span.now.at, problem });
+  };
+  note("shed", span.growth("rtad_shed_total") > 0, () => ({ title: t("shed-title"), text: t("shed-text") }));
+  const failures = "rtad_platform_failures_total";
+  for (const { labels } of span.now.of(failures)) {
+    const { platform, cause } = labels;
+    note(`${failures} ${platform} ${cause}`, span.growth(failures, labels) > 0, () => ({
+      title: t("failure-title", { platform }),
+      text: t("failure-text", { cause: t(`failure-${cause}`) }),
+    }));
+  }
+  const undecided = { reason: "unavailable" };
+  const names = span.now
+    .values("rtad_decisions_total", "strategy", undecided)
+    .filter((strategy) => span.growth("rtad_decisions_total", { ...undecided, strategy }) > 0);
+  note("undecided", names.length > 0, () => ({ title: t("undecided-title"), text: t("undecided-text", { names: list(names) }) }));
+  for (const [key, { at, problem }] of seen) {
+    if (at < span.now.at - REMEMBERED) seen.delete(key);
+    else growing.push({ key, level: "warn", ...problem() });
+  }
+  return growing;
+}
+
+/** To a screen reader, and only what has changed. */
+function announce(text) {
+  setText(byId("announce"), text);
+}
+
+function translate() {
+  translatePage();
+  const other = document.documentElement.lang === "en" ? "zh-CN" : "en";
+  byId("language").lang = other;
+  setText(byId("language"), t("other-language"));
+  rebuildTraffic();
+  rebuildLookup();
+  rebuildAudiences();
+  show();
+}
+
+async function keepLooking() {
+  // Of a page that nobody sees nobody asks anything.
+  if (!state.isPaused && document.visibilityState === "visible") await look();
+  setTimeout(keepLooking, EVERY);
+}
+
+byId("language").addEventListener("click", () => {
+  switchLanguage();
+  translate();
+});
+byId("pause").addEventListener("click", () => {
+  state.isPaused = !state.isPaused;
+  showState();
+});
+startLookup(ask);
+translate();
+keepLooking();

@@ -1,0 +1,172 @@
+// What is asked of the pod, what it decides, and how long that takes.
+
+import { Chart, shares } from "./charts.js";
+import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
+import { shareAbove } from "./metrics.js";
+import { count, percent, rate, short, t, took } from "./words.js";
+
+/** So far back the charts go, in milliseconds. */
+const BACK = 300_000;
+const DURATION = "rtad_request_duration_seconds";
+const LIMIT = 0.06;
+const QUANTILES = [["p50", 0.5], ["p99", 0.99], ["p99.9", 0.999]];
+const REASONS = ["member", "not_member", "no_device", "unavailable"];
+const COLOURS = 6;
+const SCALE = { least: 1e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit: LIMIT, write: (value) => took(value) };
+
+/** What the charts are drawn of, oldest first. */
+let past = [];
+let panels;
+let bodies;
+
+/** Forgets what was drawn: the counters have begun anew. */
+export function forgetTraffic() {
+  past = [];
+}
+
+export const routeName = (route) => {
+  const words = t(`route-${route}`);
+  return words === `route-${route}` ? route : words;
+};
+
+/** The routes that were ever asked, rtad's own first; each keeps its colour. */
+function routesOf(reading) {
+  const asked = reading.of(`${DURATION}_count`).filter(({ value }) => value > 0);
+  return asked.map(({ labels }) => labels.route);
+}
+
+function build() {
+  const panel = (title) => {
+    const chart = new Chart();
+    const figure = el("span", { class: "figure" }, "–");
+    const unit = el("span", { class: "unit" });
+    const legend = el("ul", { class: "legend" });
+    const heading = el("h3", {}, t(title));
+    const element = el("article", { class: "card panel" }, heading, el("p", {}, figure, " ", unit), chart.element, legend);
+    return { chart, figure, unit, legend, element };
+  };
+  panels = { requests: panel("requests"), decisions: panel("decisions"), latency: panel("latency") };
+  byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
+  bodies = { routes: el("tbody"), strategies: el("tbody") };
+  const quantiles = QUANTILES.map(([name]) => name);
+  const routes = table(t("by-route"), [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")], bodies.routes);
+  const strategies = table(
+    t("by-strategy"),
+    [t("strategy"), t("asker"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
+    bodies.strategies,
+  );
+  const box = (title, inside, note) => el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
+  bodies.note = el("p", { class: "quiet" }, t("no-decisions"));
+  byId("tables").replaceChildren(box("by-route", routes), box("by-strategy", strategies, bodies.note));
+}
+
+/** Everything in the language that is spoken now. */
+export function rebuildTraffic() {
+  panels = undefined;
+}
+
+/** Takes note of what happened in `span`. */
+export function noteTraffic(span) {
+  const routes = new Map(routesOf(span.now).map((route) => [route, span.rate(`${DURATION}_count`, { route })]));
+  const buckets = span.buckets(DURATION);
+  past.push({
+    at: span.now.at,
+    routes,
+    bid: span.rate("rtad_decisions_total", { decision: "bid" }),
+    noBid: span.rate("rtad_decisions_total", { decision: "no_bid" }),
+    quantiles: QUANTILES.map(([, share]) => span.quantile(share, buckets)),
+  });
+  past = past.filter(({ at }) => at > span.now.at - BACK);
+}
+
+/** Shows it. */
+export function showTraffic(span) {
+  if (!panels) build();
+  const now = past.at(-1);
+  const places = past.map(({ at }) => 1 - (now.at - at) / BACK);
+  const routes = [...now.routes.keys()];
+  const colour = (place) => `s${place % COLOURS}`;
+  const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
+  const { requests, decisions, latency } = panels;
+
+  setText(requests.figure, rate(total));
+  setText(requests.unit, t("per-second"));
+  const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
+  requests.chart.areas(places, series, routes.map((_, place) => colour(place)), short);
+  legend(requests.legend, routes.map((route, place) => [colour(place), routeName(route), rate(now.routes.get(route))]));
+
+  const decided = now.bid + now.noBid;
+  setText(decisions.figure, decided > 0 ? percent(now.bid / decided) : "–");
+  setText(decisions.unit, t("share-bid"));
+  decisions.chart.areas(places, [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)], ["bid", "no-bid"], short);
+  legend(decisions.legend, [["bid", t("bid"), rate(now.bid)], ["no-bid", t("no-bid"), rate(now.noBid)]]);
+
+  setText(latency.figure, took(now.quantiles[1]));
+  setText(latency.unit, t("latency-p99"));
+  const drawn = QUANTILES.map((_, place) => past.map(({ quantiles }) => quantiles[place]));
+  latency.chart.lines(places, drawn, ["q0", "q1", "q2"], SCALE);
+  const named = QUANTILES.map(([name], place) => [`q${place}`, name, took(now.quantiles[place])]);
+  legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
+
+  showStats(span);
+  showRoutes(span, routes.map((route, place) => ({ route, colour: colour(place), perSecond: now.routes.get(route) })));
+  showStrategies(span);
+}
+
+function legend(parent, entries) {
+  const make = ([name]) => el("li", {}, el("i", { class: `key ${name}`, "aria-hidden": "true" }), el("span"), el("b"));
+  keyed(parent, entries, ([name]) => name, make, (element, [, words, figure]) => {
+    setText(element.children[1], words);
+    setText(element.children[2], figure);
+  });
+}
+
+function showStats(span) {
+  const ids = span.growth("rtad_ids_total");
+  const unusable = ids - span.growth("rtad_ids_total", { result: "usable" });
+  const stats = facts([
+    [t("connections"), count(span.now.sum("rtad_connections"))],
+    [t("in-flight"), count(span.now.sum("rtad_in_flight"))],
+    [t("shed"), rate(span.rate("rtad_shed_total"))],
+    [t("failures"), rate(span.rate("rtad_platform_failures_total"))],
+    [t("ids-unusable"), ids > 0 ? percent(unusable / ids) : "–"],
+  ]);
+  stats.classList.add("strip", "card");
+  if (!byId("stats").firstChild?.isEqualNode(stats)) byId("stats").replaceChildren(stats);
+}
+
+function showRoutes(span, routes) {
+  rows(bodies.routes, routes, ({ route }) => route, ({ route, colour, perSecond }) => {
+    const buckets = span.buckets(DURATION, { route });
+    const swatch = el("i", { class: `key ${colour}`, "aria-hidden": "true" });
+    const failed = span.growth("rtad_requests_total", { route }) - span.growth("rtad_requests_total", { route, code: "200" });
+    return [
+      el("span", {}, swatch, routeName(route)),
+      rate(perSecond),
+      ...QUANTILES.map(([, share]) => took(span.quantile(share, buckets))),
+      percent(shareAbove(LIMIT, buckets)),
+      rate(failed / span.seconds),
+    ];
+  });
+}
+
+function showStrategies(span) {
+  const name = "rtad_decisions_total";
+  const pairs = span.now.of(name, { decision: "bid", reason: "member" }).map(({ labels }) => labels);
+  const asked = pairs
+    .map(({ platform, strategy }) => ({ platform, strategy, growth: span.growth(name, { platform, strategy }) }))
+    .filter(({ growth }) => growth > 0);
+  bodies.note.hidden = asked.length > 0;
+  rows(bodies.strategies, asked, ({ platform, strategy }) => `${platform} ${strategy}`, ({ platform, strategy, growth }) => {
+    const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
+    const bids = share({ decision: "bid" });
+    const bar = el("span", { class: "share" }, shares([[bids, "bid"], [1 - bids, "no-bid"]]), percent(bids));
+    return [
+      strategy,
+      platform === "api" ? "/v1/decide" : platform,
+      rate(growth / span.seconds),
+      bar,
+      ...REASONS.map((reason) => percent(share({ reason }))),
+    ];
+  });
+}

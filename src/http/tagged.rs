@@ -1,0 +1,41 @@
+//! Answers that a client may keep for as long as they stay the same.
+
+use axum::http::HeaderMap;
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
+use bytes::Bytes;
+
+use super::Answer;
+
+/// A 200 with `body`, or a 304 without it if the client has it already, by its entity tag. Asked for again each time.
+pub(super) fn tagged<B: Into<Bytes>>(
+    headers: &HeaderMap,
+    tag: Option<String>,
+    kind: &'static str,
+    body: impl FnOnce() -> B,
+) -> Answer {
+    let is_held = tag.as_deref().is_some_and(|tag| names(headers, tag));
+    let mut response = Answer::default();
+    if is_held {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        *response.body_mut() = body().into().into();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    let kept = if tag.is_some() { "no-cache" } else { "no-store" };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    if let Some(tag) = tag {
+        response.headers_mut().insert(ETAG, tag.parse().expect("tags are visible ASCII"));
+    }
+    response
+}
+
+/// Whether `If-None-Match` names the tag. Compared weakly, as a proxy may have made it weak.
+fn names(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named) == tag)
+}

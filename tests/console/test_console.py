@@ -1,0 +1,374 @@
+"""What a person with a browser, a keyboard, a phone or a screen reader finds at the admin port."""
+
+import base64
+import http.server
+import os
+import re
+import threading
+import unittest
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+
+import pod
+
+URL = f"http://{pod.ADMIN}/"
+PATIENCE = 20_000
+RESULTS = "ok unchanged not_found digest truncated format too_large signature expired stale store cache internal".split()
+
+
+def setUpModule():
+    global playwright, browser, traffic
+    playwright = sync_playwright().start()
+    browser = playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
+    expect.set_options(timeout=PATIENCE)
+    traffic = pod.Traffic()
+    traffic.start()
+
+
+def tearDownModule():
+    traffic.is_stopped.set()
+    traffic.join()
+    browser.close()
+    playwright.stop()
+
+
+class Console(unittest.TestCase):
+    """Opens the page anew for each test; what the browser complains of fails the test."""
+
+    context_options = {}
+
+    def setUp(self):
+        self.complaints = []
+        self.sent = []
+        self.page = self.open(**self.context_options)
+
+    def open(self, path="", **options):
+        context = browser.new_context(**{"locale": "en-GB", "viewport": {"width": 1280, "height": 900}, **options})
+        self.addCleanup(context.close)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.sent.append(request))
+        page.goto(URL + path)
+        expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
+        # Figures come with the second answer.
+        expect(page.locator("#tables tbody tr").first).to_be_visible()
+        return page
+
+    def tearDown(self):
+        self.assertEqual(self.complaints, [])
+
+    def ask(self, text, what=None, page=None):
+        page = page or self.page
+        page.fill("#pasted", text)
+        if what:
+            page.select_option("#what", what)
+        page.click("form .main")
+        expect(page.locator("#answer article").first).to_be_visible()
+        return page.locator("#answer")
+
+    def is_sound(self, page, where):
+        found = Axe().run(page).response["violations"]
+        told = [f"{one['id']}: {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}" for one in found]
+        self.assertEqual(told, [], where)
+
+
+class Shows(Console):
+    def test_figures_move_under_traffic(self):
+        page = self.page
+        figure = page.locator("#panels .figure").first
+        expect(figure).to_have_text(re.compile(r"[1-9]"))
+        before = traffic.asked
+        decide = page.locator("#tables tr", has=page.locator("th", has_text="decide")).locator("td").first
+        expect(decide).to_have_text(re.compile(r"[1-9]"))
+        tencent = page.locator("#tables tr", has_text="tencent").first.locator("td")
+        self.assertRegex(tencent.nth(0).inner_text(), "[1-9]")
+        for quantile in (1, 2, 3):
+            self.assertRegex(tencent.nth(quantile).inner_text(), "(µs|ms)$")
+        rule = page.locator("#tables tr", has_text="new-users").filter(has_text="tencent").locator("td")
+        expect(rule.nth(2)).to_have_text(re.compile(r"[1-9]\d*%"))
+        drawn = "document.querySelector('.chart polygon').points.length"
+        points = page.evaluate(drawn)
+        page.wait_for_function(f"{drawn} > {points}")
+        self.assertGreater(traffic.asked, before)
+
+    def test_rates_are_those_of_the_counters(self):
+        told = self.page.evaluate(
+            """async () => {
+                const { Reading, Span, shareAbove } = await import("/console/metrics.js");
+                const text = (a, b, c, d) => `# HELP x y\\nx_total{r="a\\\\"b",c="1"} ${a}\\nx_total{r="z",c="2"} ${b}\\n` +
+                    `h_bucket{r="a",le="0.00001"} ${c}\\nh_bucket{r="a",le="0.001"} ${d}\\nh_bucket{r="a",le="+Inf"} ${d + 1}\\ng NaN\\n`;
+                const span = new Span(new Reading(text(10, 0, 0, 0), 1000), new Reading(text(20, 30, 50, 99), 6000));
+                const buckets = span.buckets("h", { r: "a" });
+                const none = span.buckets("h", { r: "b" });
+                return { all: span.rate("x_total"), one: span.rate("x_total", { r: 'a"b' }), nobody: span.rate("y"),
+                    values: span.now.values("x_total", "r"), counts: buckets.map(({ count }) => count),
+                    median: span.quantile(0.25, buckets), tail: span.quantile(0.999, buckets) === null ? 0 : String(span.quantile(0.9999, buckets)),
+                    none: span.quantile(0.5, none) === undefined, above: shareAbove(0.001, buckets), nan: Number.isNaN(span.now.sum("g")) };
+            }"""
+        )
+        self.assertEqual((told["all"], told["one"], told["nobody"]), (8, 2, 0))
+        self.assertEqual((told["values"], told["counts"]), (['a"b', "z"], [50, 49, 0]))
+        self.assertAlmostEqual(told["median"], 0.00001 * 24.75 / 50)
+        self.assertTrue(told["none"] and told["nan"])
+
+    def test_an_audience_is_told_and_mapped(self):
+        card = self.page.locator("#audience-old_users")
+        for text in ("available", "required", "Generation", "block512", "one in", "loaded, verified"):
+            expect(card).to_contain_text(text)
+        # Another test publishes some more.
+        expect(card).to_contain_text(re.compile("30[01],000"))
+        canvas = card.locator("canvas")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        colours = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 256, 256).data.buffer)).size"
+        self.assertGreater(canvas.evaluate(colours), 8)
+        box = canvas.bounding_box()
+        self.page.mouse.move(box["x"] + box["width"] * 0.9999, box["y"] + 1)
+        expect(card.locator(".readout")).to_contain_text("Shard 00ff")
+        # Of one generation it is asked for once, and of one that is closed never.
+        asked = [request.url for request in self.sent if request.url.endswith("/shards")]
+        self.assertEqual(asked, [f"{URL}v1/audiences/old_users/shards"])
+        vip = self.page.locator("#audience-vip")
+        vip.locator("summary").click()
+        expect(vip.locator(".beside")).to_contain_text("shards without any")
+        block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
+        self.assertNotEqual(vip.locator("canvas").evaluate(block), canvas.evaluate(block))
+
+    def test_pausing_stops_asking(self):
+        self.page.click("#pause")
+        expect(self.page.locator("#updated")).to_contain_text("paused")
+        self.page.wait_for_load_state("networkidle")
+        before = len(self.sent)
+        self.page.wait_for_timeout(5000)
+        self.assertEqual(len(self.sent), before)
+        self.page.click("#pause")
+        self.page.wait_for_request("**/metrics")
+
+
+class Lookups(Console):
+    def test_a_known_an_unknown_and_a_blank_id(self):
+        device = pod.MEMBERS[7]
+        answer = self.ask(f"  {device}\n")
+        reading = answer.locator("article", has_text="Read as imei")
+        for text in (pod.md5(device), pod.md5(device)[:4], "no bid", "it is in old_users, which this strategy excludes", "generation"):
+            expect(reading).to_contain_text(text)
+        answer = self.ask(pod.md5(device).upper(), "md5")
+        expect(answer.locator("article")).to_have_count(1)
+        expect(answer).to_contain_text("it is in old_users")
+        answer = self.ask(pod.STRANGERS[0], "imei")
+        expect(answer.locator("tr", has_text="new-users")).to_contain_text("it is in none of old_users")
+        expect(answer.locator("tr", has_text="new-vip")).to_contain_text("bids only for members of vip")
+        answer = self.ask("__IMEI__", "imei")
+        expect(answer).to_contain_text("It stands for “no id”")
+        expect(answer.locator("tr", has_text="new-users")).to_contain_text("there is no usable id")
+        answer = self.ask("12 34", "imei")
+        expect(answer).to_contain_text("It has not the shape of this kind.")
+        self.page.fill("#pasted", " ")
+        self.page.click("form .main")
+        expect(self.page.locator("#answer")).to_contain_text("Paste an id")
+
+    def test_a_captured_request(self):
+        body = pod.tencent(pod.MEMBERS[3])
+        for text in (body.hex(), base64.b64encode(body).decode()):
+            answer = self.ask(text, "platform tencent")
+            for part in ("T1001 = new-users", "it is in old_users", "device.imei_md5sum", "request_id", "code: 1 (reject)", "not checked"):
+                if part != "not checked":
+                    expect(answer).to_contain_text(part)
+            status, told = pod.post("/v1/explain/tencent", body)
+            self.assertEqual(status, 200)
+            expect(answer.locator("pre")).to_contain_text(told["answer"]["hex"])
+        # What is plainly a request is taken for one.
+        self.page.select_option("#what", "any")
+        self.page.fill("#pasted", body.hex())
+        self.assertEqual(self.page.input_value("#what"), "platform tencent")
+        answer = self.ask("ff", "platform tencent")
+        expect(answer.locator(".notice.bad")).to_contain_text("not a valid message of this protocol")
+        expect(answer).to_contain_text("nothing was looked up")
+
+    def test_what_is_pasted_is_in_no_address_and_in_no_storage(self):
+        device = pod.MEMBERS[11]
+        self.ask(device)
+        self.ask(pod.tencent(device).hex(), "platform tencent")
+        for request in self.sent:
+            self.assertNotIn(device, request.url)
+            self.assertNotIn(pod.md5(device), request.url)
+        self.assertNotIn(device, self.page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href])"))
+
+    def test_a_refusal_is_told(self):
+        self.page.route("**/v1/explain", lambda route: route.fulfill(status=413, content_type="application/problem+json",
+            body='{"title":"Too large","status":413,"code":"too_large","detail":"the body is over 9 bytes"}'))
+        self.page.fill("#pasted", "x")
+        self.page.click("form .main")
+        expect(self.page.locator("#answer")).to_contain_text("Too large: the body is over 9 bytes")
+        self.complaints = [text for text in self.complaints if "413" not in text]
+
+
+class Failing(Console):
+    def test_a_broken_and_a_lost_store_are_told_in_plain_words(self):
+        page = self.page
+        problems, card = page.locator("#problems"), page.locator("#audience-old_users")
+        expect(problems).to_contain_text("Nothing needs attention")
+        for broken, means, todo in (
+            (pod.BrokenStore(), "A field of a file is wrong", "Upgrade rtad"),
+            (pod.LostStore(), "The store has nothing of this audience", "rtad-loader build --audience old_users"),
+        ):
+            with broken:
+                expect(problems).to_contain_text("old_users is not being updated")
+                expect(problems).to_contain_text(means)
+                expect(problems).to_contain_text("the last good one, goes on being served")
+                expect(card.locator(".notice")).to_contain_text(todo)
+                expect(card.locator(".notice code").last).to_contain_text("old_users")
+                expect(card.locator("tbody tr").first).to_contain_text(means)
+                expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
+                self.is_sound(page, "a failing store")
+            expect(problems).to_contain_text("Nothing needs attention")
+            expect(card.locator(".notice")).to_be_hidden()
+
+    def test_a_new_generation_and_a_delta_are_seen(self):
+        card = self.page.locator("#audience-old_users")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        generation = int(card.locator("dd").first.inner_text().split()[0])
+        with self.page.expect_response("**/shards"):
+            pod.publish_again()
+        expect(card.locator("dd").first).to_contain_text(f"{generation + 1}")
+        expect(card).to_contain_text("301,000")
+        expect(card.locator("tbody")).to_contain_text(f"Generation {generation + 1} was loaded")
+        pod.change()
+        expect(card).to_contain_text("+1 −2")
+
+    def test_figures_that_are_old_say_so(self):
+        page = self.page
+        page.route("**/metrics", lambda route: route.abort())
+        expect(page.locator("#stale")).to_contain_text("No answer from this pod since")
+        self.assertTrue(page.locator("#audience-old_users").is_visible())
+        page.unroute("**/metrics")
+        expect(page.locator("#stale")).to_be_hidden()
+        expect(page.locator("#announce")).to_contain_text("The pod answers again")
+        self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
+
+    def test_another_site_cannot_use_the_browser(self):
+        site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        self.addCleanup(site.server_close)
+        self.addCleanup(site.shutdown)
+        page = browser.new_context().new_page()
+        self.addCleanup(page.context.close)
+        page.goto(f"http://localhost:{site.server_port}/")
+        for path in ("v1/reload", "v1/explain", "v1/explain/tencent"):
+            with page.expect_response(f"**/{path}") as seen:
+                page.evaluate("url => fetch(url, { method: 'POST', mode: 'no-cors', body: '{}' }).then(() => 0, () => 0)", URL + path)
+            self.assertEqual(seen.value.status, 403, path)
+        kept_out = "url => fetch(url).then((answer) => answer.text(), (error) => error.name)"
+        self.assertEqual(page.evaluate(kept_out, f"{URL}v1/status"), "TypeError")
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """A site that an operator reads beside the console."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+class Languages(Console):
+    def test_it_speaks_the_browsers_language_and_the_one_that_is_chosen(self):
+        page = self.page
+        self.assertEqual(page.evaluate("document.documentElement.lang"), "en")
+        self.ask(pod.MEMBERS[0], "imei")
+        page.click("#language")
+        self.assertEqual(page.evaluate("[document.documentElement.lang, document.title].join()"), "zh-CN,rtad 控制台")
+        for where, text in (("#traffic", "请求"), ("#cards", "最近的同步"), ("#answer", "该策略排除这些设备"), ("#problems", "一切正常")):
+            expect(page.locator(where)).to_contain_text(text)
+        page.reload()
+        expect(page.locator("#traffic-title")).to_have_text("流量")
+        page.click("#language")
+        expect(page.locator("#traffic-title")).to_have_text("Traffic")
+        chinese = self.open(locale="zh-CN")
+        expect(chinese.locator("#traffic-title")).to_have_text("流量")
+
+    def test_both_languages_say_the_same(self):
+        told = self.page.evaluate(
+            """async (results) => {
+                const { LANGUAGES } = await import("/console/words.js");
+                const { en, zh } = LANGUAGES;
+                const holes = (text) => [...text.matchAll(/\\{(\\w+)\\}/g)].map((one) => one[1]).sort().join();
+                const parts = performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => name.endsWith(".js"));
+                const code = (await Promise.all(parts.map((url) => fetch(url).then((answer) => answer.text())))).join("\\n");
+                const used = [...code.matchAll(/\\bt\\("([^"]+)"/g)].map((one) => one[1]);
+                const marked = [...document.querySelectorAll("[data-t], [data-t-label]")].map((one) => one.dataset.t ?? one.dataset.tLabel);
+                const wanted = [...used, ...marked, ...results.map((one) => `sync-${one}`), ...results.slice(2).map((one) => `do-${one}`)];
+                return { keys: Object.keys(en).join() === Object.keys(zh).join(), count: used.length,
+                    holes: Object.keys(en).filter((key) => holes(en[key]) !== holes(zh[key] ?? "")), missing: wanted.filter((key) => !(key in en)),
+                    same: Object.keys(en).filter((key) => en[key] === zh[key] && key !== "md5" && !key.startsWith("encoding-")) };
+            }""",
+            RESULTS,
+        )
+        self.assertGreater(told.pop("count"), 100)
+        self.assertEqual(told, {"keys": True, "holes": [], "missing": [], "same": []})
+
+
+class Everybody(Console):
+    """Phones, the dark, keyboards and screen readers."""
+
+    def test_a_phone_shows_it_without_scrolling_sideways(self):
+        for locale in ("en-GB", "zh-CN"):
+            page = self.open(locale=locale, viewport={"width": 360, "height": 740}, has_touch=True)
+            self.ask(pod.tencent(pod.MEMBERS[1]).hex(), "platform tencent", page)
+            for width in (360, 320):
+                page.set_viewport_size({"width": width, "height": 740})
+                self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width, locale)
+            self.is_sound(page, f"a phone, {locale}")
+
+    def test_light_and_dark_are_sound(self):
+        grounds = set()
+        for scheme in ("light", "dark"):
+            page = self.open(color_scheme=scheme)
+            self.ask(pod.MEMBERS[2], page=page)
+            expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+            self.is_sound(page, scheme)
+            grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        self.assertEqual(len(grounds), 2)
+
+    def test_a_keyboard_is_enough(self):
+        page = self.page
+        focus = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
+        page.keyboard.press("Tab")
+        self.assertEqual(page.evaluate(focus), "skip")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate(focus) == "pasted":
+                break
+        self.assertEqual(page.evaluate(focus), "pasted")
+        page.keyboard.type(pod.MEMBERS[5])
+        page.keyboard.press("Tab")
+        page.keyboard.type("imei")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("#answer")).to_contain_text("it is in old_users")
+        card = page.locator("#audience-old_users")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.tagName") == "CANVAS":
+                break
+        for key, shard in (("ArrowRight", "0001"), ("ArrowDown", "0101"), ("End", "01ff"), ("PageDown", "11ff"), ("ArrowUp", "10ff"), ("Home", "1000")):
+            page.keyboard.press(key)
+            expect(card.locator(".readout")).to_contain_text(f"Shard {shard}")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        self.assertEqual(page.evaluate(outline), "solid")
+
+    def test_nothing_moves_under_a_screen_reader(self):
+        page = self.page
+        page.evaluate("window.kept = [...document.querySelectorAll('#tables tr, #cards article, #pasted, canvas, #problems li')]")
+        page.evaluate("window.said = 0; new MutationObserver(() => window.said++).observe(document.getElementById('announce'), { childList: true, subtree: true })")
+        points = page.evaluate("document.querySelector('.chart polygon').points.length")
+        page.wait_for_function(f"document.querySelector('.chart polygon').points.length > {points} + 2")
+        self.assertEqual(page.evaluate("window.kept.filter((one) => !one.isConnected).length"), 0)
+        self.assertEqual(page.evaluate("window.said"), 0, "what has not changed is not said")
