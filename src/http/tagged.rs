@@ -1,9 +1,10 @@
 //! Answers that a client may keep for as long as they stay the same.
 
 use axum::http::HeaderMap;
-use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
 use bytes::Bytes;
+use http_body_util::Full;
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
 
 use super::Answer;
 
@@ -19,16 +20,15 @@ pub(super) fn tagged<B: Into<Bytes>>(
     if is_held {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        *response.body_mut() = body().into().into();
+        *response.body_mut() = Full::new(body().into());
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
+    let headers = response.headers_mut();
     let kept = if tag.is_some() { "no-cache" } else { "no-store" };
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(kept));
-    response
-        .headers_mut()
-        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(tag) = tag {
-        response.headers_mut().insert(ETAG, tag.parse().expect("tags are visible ASCII"));
+        headers.insert(ETAG, tag.parse().expect("tags are visible ASCII"));
     }
     response
 }
