@@ -117,4 +117,6 @@ def post(path, body, headers=None):
     connection = http.client.HTTPConnection(ADMIN, timeout=20)
     connection.request("POST", path, body, headers or {})
     answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
+    told = answer.status, json.loads(answer.read())
+    connection.close()
+    return told

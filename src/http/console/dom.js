@@ -68,12 +68,12 @@ export function rows(body, items, keyOf, cellsOf) {
 export function table(caption, heads, body) {
   const head = el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)));
   const inside = el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
-  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, inside);
+  return el("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": caption }, inside);
 }
 
 /** A word with a sign before it, so that colour is not all that tells it apart. */
 export function pill(level, text) {
-  const sign = { good: "✓", warn: "!", bad: "✕", calm: "•" }[level];
+  const sign = { good: "✓", warn: "!", bad: "✕", calm: "•", no: "✕", in: "●", out: "○" }[level];
   return el("span", { class: `pill ${level}` }, el("span", { "aria-hidden": "true" }, `${sign} `), text);
 }
 

@@ -6,7 +6,7 @@ import { bytes, duration, list, oneIn, t } from "./words.js";
 const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
 const ANY = "any";
 /** The levels of the words that stand in pills. */
-const LEVELS = { usable: "good", blank: "warn", malformed: "bad", doubtful: "warn", member: "calm", unavailable: "bad" };
+const LEVELS = { usable: "good", malformed: "bad", member: "in", not_member: "out", unavailable: "bad" };
 
 let platforms = [];
 /** What shows the last answer, to show it in another language. */
@@ -38,7 +38,7 @@ export function rebuildLookup() {
 /** What is longer than any id, or a JSON object, is a request. */
 const isRequest = (text) => text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
 
-export function startLookup(ask) {
+export function startLookup(ask, announce) {
   byId("pasted").addEventListener("input", () => {
     const what = byId("what");
     if (what.value === ANY && platforms.length > 0 && isRequest(byId("pasted").value.trim())) what.value = `platform ${platforms[0]}`;
@@ -49,12 +49,12 @@ export function startLookup(ask) {
   byId("ask").addEventListener("submit", async (event) => {
     event.preventDefault();
     const text = byId("pasted").value;
-    if (text.trim() === "") return say(() => [el("p", { class: "notice" }, t("nothing-pasted"))]);
+    if (text.trim() === "") return say(() => [el("p", { class: "notice", role: "alert" }, t("nothing-pasted"))]);
     say(() => [el("p", { class: "quiet" }, t("asking"))]);
     try {
-      await explain(ask, text, byId("what").value);
+      announce(t("answers-are", { answers: await explain(ask, text, byId("what").value) }));
     } catch (error) {
-      say(() => [el("p", { class: "notice bad" }, t("ask-failed", { error: error.message }))]);
+      say(() => [el("p", { class: "notice bad", role: "alert" }, t("ask-failed", { error: error.message }))]);
     }
   });
 }
@@ -64,18 +64,23 @@ function say(make) {
   again();
 }
 
+/** Shows the explanation; returns what is decided in short. */
 async function explain(ask, text, what) {
   const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
   const post = (path, type, body) => ask(path, { method: "POST", headers: { "Content-Type": type }, body });
   if (platform !== undefined) {
     const answer = await post(`v1/explain/${encodeURIComponent(platform)}`, "application/octet-stream", text);
     const explanation = await answer.json();
-    return say(() => showRequest(explanation));
+    say(() => showRequest(explanation));
+    return inShort(explanation);
   }
   const asked = { id: text.trim(), kind: what === ANY ? null : what };
   const { readings } = await (await post("v1/explain", "application/json", JSON.stringify(asked))).json();
-  return say(() => readings.map(showReading));
+  say(() => readings.map(showReading));
+  return readings.map(({ kinds, ...reading }) => `${kinds.join(", ")}: ${inShort(reading)}`).join("; ");
 }
+
+const inShort = ({ strategies }) => strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");
 
 /** One thing that the id can be. */
 function showReading(reading) {
@@ -84,7 +89,7 @@ function showReading(reading) {
   return el(
     "article",
     { class: "card reading" },
-    el("div", { class: "title" }, el("h3", {}, t("read-as", { kinds: kinds.join(", ") })), pill(LEVELS[result], t(`id-${result}`))),
+    el("div", { class: "title" }, el("h3", {}, t("read-as", { kinds: kinds.join(", ") })), pill(LEVELS[result] ?? "warn", t(`id-${result}`))),
     result === "usable" ? undefined : el("p", {}, because),
     md5 && facts([canonical && [t("canonical"), code(canonical)], [t("md5"), code(md5)], [t("shard"), code(shard)]]),
     strategiesTable(strategies, audiences),
@@ -96,7 +101,7 @@ function showReading(reading) {
 /** All of a captured request. */
 function showRequest(explanation) {
   const { platform, kind, body, access, failure, ids, notes, audiences, strategies, answer } = explanation;
-  const title = el("div", { class: "title" }, el("h3", {}, t("request-of", { name: platform })));
+  const title = el("div", { class: "title" }, el("h3", {}, t("request-title", { name: platform })));
   const isPing = notes.some(({ what }) => what === "ping");
   const parts = [
     title,
@@ -127,7 +132,7 @@ function strategiesTable(strategies, audiences, failure) {
   const inside = body();
   rows(inside, strategies, ({ id }) => id, (one) => [
     one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
-    pill(one.bid ? "good" : "bad", t(one.bid ? "bid" : "no-bid")),
+    pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
     because(one, audiences, failure),
   ]);
   return table(t("by-strategy"), [t("strategy"), t("decision"), t("because")], inside);
@@ -159,7 +164,7 @@ function audiencesTable(audiences) {
   const inside = body();
   rows(inside, audiences, ({ name }) => name, ({ name, answer, snapshot }) => [
     name,
-    answer ? pill(LEVELS[answer] ?? "good", t(answer)) : t("not-asked"),
+    answer ? pill(LEVELS[answer], t(answer)) : t("not-asked"),
     snapshot ? t("generation-and-age", { generation: snapshot.generation, age: duration(snapshot.age_seconds) }) : "–",
   ]);
   return table(t("audiences"), [t("audience"), t("says"), t("served-from")], inside);
@@ -181,7 +186,7 @@ function idsTable(ids) {
     const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
     const key = el("span", {}, code(id.md5 ?? "–"));
     if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
-    return [el("span", {}, id.path, el("br"), el("small", {}, id.kind)), code(id.value), details, key, id.shard ? code(id.shard) : "–", list(members) || "–"];
+    return [el("span", {}, id.path, el("br"), el("small", {}, id.kind)), code(id.value), details, key, id.shard ? code(id.shard) : "–", members.join("; ") || "–"];
   });
   return table(t("ids-in-it"), [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")], inside);
 }

@@ -11,6 +11,8 @@ import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traff
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
+/** A rate takes two looks, and nobody likes to wait for the first. */
+const SOON = 500;
 const PATIENCE = 5000;
 /** Figures are of so long. */
 const SPAN = 10_000;
@@ -146,7 +148,7 @@ function translate() {
 async function keepLooking() {
   // Of a page that nobody sees nobody asks anything.
   if (!state.isPaused && document.visibilityState === "visible") await look();
-  setTimeout(keepLooking, EVERY);
+  setTimeout(keepLooking, state.readings.length === 1 ? SOON : EVERY);
 }
 
 byId("language").addEventListener("click", () => {
@@ -157,6 +159,6 @@ byId("pause").addEventListener("click", () => {
   state.isPaused = !state.isPaused;
   showState();
 });
-startLookup(ask);
+startLookup(ask, announce);
 translate();
 keepLooking();

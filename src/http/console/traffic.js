@@ -12,7 +12,7 @@ const LIMIT = 0.06;
 const QUANTILES = [["p50", 0.5], ["p99", 0.99], ["p99.9", 0.999]];
 const REASONS = ["member", "not_member", "no_device", "unavailable"];
 const COLOURS = 6;
-const SCALE = { least: 1e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit: LIMIT, write: (value) => took(value) };
+const SCALE = { least: 5e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit: LIMIT, write: (value) => took(value) };
 
 /** What the charts are drawn of, oldest first. */
 let past = [];
@@ -153,6 +153,8 @@ function showRoutes(span, routes) {
 function showStrategies(span) {
   const name = "rtad_decisions_total";
   const pairs = span.now.of(name, { decision: "bid", reason: "member" }).map(({ labels }) => labels);
+  // In an order that stays: that of the text is another each time.
+  pairs.sort((a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy));
   const asked = pairs
     .map(({ platform, strategy }) => ({ platform, strategy, growth: span.growth(name, { platform, strategy }) }))
     .filter(({ growth }) => growth > 0);
