@@ -22,7 +22,9 @@ pub(super) async fn shards(
     let name = path.expect("the route's path begins and ends so");
     let catalog = app.serving.load();
     let audience = catalog.audience(&percent_decode_str(name).decode_utf8_lossy()).ok_or_else(|| {
-        ApiError::UnknownAudience(catalog.audiences().iter().map(|audience| audience.name.to_string()).collect())
+        ApiError::UnknownAudience(
+            catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
+        )
     })?;
     // Also one that is too old to answer: to look at it is what one who asks why wants.
     let snapshot = audience.snapshot.as_ref().ok_or(ApiError::NotLoaded)?;

@@ -169,12 +169,20 @@ mod tests {
         let seen: Vec<_> = board
             .looks(&name)
             .into_iter()
-            .map(|looks| (looks.since_unix_seconds, looks.last.at_unix_seconds, looks.count, looks.generation))
+            .map(|looks| {
+                (looks.since_unix_seconds, looks.last.at_unix_seconds, looks.count, looks.generation)
+            })
             .collect();
-        assert_eq!(seen, [(7, 7, 1, None), (6, 6, 1, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]);
+        assert_eq!(
+            seen,
+            [(7, 7, 1, None), (6, 6, 1, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]
+        );
         assert_eq!(board.last(&name).unwrap().error.as_deref(), Some("reset"));
         (100..200).for_each(|at| look(at, "ok", None, Some(at)));
         let looks = board.looks(&name);
-        assert_eq!((looks.len(), looks[0].generation, looks[19].generation), (KEPT_LOOKS, Some(199), Some(180)));
+        assert_eq!(
+            (looks.len(), looks[0].generation, looks[19].generation),
+            (KEPT_LOOKS, Some(199), Some(180))
+        );
     }
 }

@@ -93,13 +93,17 @@ fn the_status_says_what_is_served() {
     assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
     let looks = &old_users["syncs"][0];
     assert_eq!(fields(looks), "at_unix_seconds count generation result seconds since_unix_seconds");
-    assert_eq!((&looks["result"], &looks["generation"], &looks["count"]), (&json!("ok"), &json!(1), &json!(1)));
+    assert_eq!(
+        (&looks["result"], &looks["generation"], &looks["count"]),
+        (&json!("ok"), &json!(1), &json!(1))
+    );
     server.look();
     server.look();
     let status = server.connect_admin().get("/v1/status").ok();
     let [old_users, _, missing, _] = &status["audiences"].as_array().unwrap()[..] else { unreachable!() };
     let looks = |audience: &Value| {
-        let of = |looks: &Value| (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap());
+        let of =
+            |looks: &Value| (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap());
         audience["syncs"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(looks(old_users), [("unchanged".to_owned(), 2), ("ok".to_owned(), 1)], "equal ones are one");

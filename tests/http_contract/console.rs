@@ -27,7 +27,9 @@ fn a_browser_gets_the_page_and_a_terminal_the_routes() {
     for headers in ["", "Accept: */*\r\n", "Accept: text/plain\r\n"] {
         let text = admin.request("GET", "/", headers, "");
         assert_eq!((text.status, text.header("content-type")), (200, Some("text/plain; charset=utf-8")));
-        assert!(text.text().contains("\n/v1/status\n") && text.text().contains("POST /v1/explain/{platform}"));
+        assert!(
+            text.text().contains("\n/v1/status\n") && text.text().contains("POST /v1/explain/{platform}")
+        );
         assert_ne!(text.header("etag"), html.header("etag"));
         assert_eq!(text.header("vary"), Some("accept"));
     }
@@ -73,16 +75,29 @@ fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
     for (target, headers) in [("/", HTML), ("/", ""), ("/console/main.js", ""), ("/console/icon.svg", "")] {
         let first = admin.request("GET", target, headers, "");
         let policy = first.header("content-security-policy").unwrap();
-        for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "base-uri 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "form-action 'none'",
+            "base-uri 'none'",
+        ] {
             assert!(policy.contains(part), "{policy}");
         }
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(first.header("x-content-type-options"), Some("nosniff"));
-        assert_eq!((first.header("cache-control"), first.header("referrer-policy")), (Some("no-cache"), Some("no-referrer")));
+        assert_eq!(
+            (first.header("cache-control"), first.header("referrer-policy")),
+            (Some("no-cache"), Some("no-referrer"))
+        );
         let tag = first.header("etag").unwrap();
         for held in [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
             let again = admin.request("GET", target, &format!("{headers}If-None-Match: {held}\r\n"), "");
-            assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, Some(tag)), "{target} {held}");
+            assert_eq!(
+                (again.status, again.body.len(), again.header("etag")),
+                (304, 0, Some(tag)),
+                "{target} {held}"
+            );
         }
         let other = admin.request("GET", target, &format!("{headers}If-None-Match: \"x\"\r\n"), "");
         assert_eq!((other.status, other.body == first.body), (200, true));
@@ -110,7 +125,9 @@ fn a_page_of_another_site_cannot_make_the_port_do_anything() {
     }
     let answer = admin.get("/v1/status");
     assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")), "{answer:?}");
-    for headers in ["", "Sec-Fetch-Site: same-origin\r\nOrigin: http://elsewhere\r\n", "Origin: http://rtad\r\n"] {
+    for headers in
+        ["", "Sec-Fetch-Site: same-origin\r\nOrigin: http://elsewhere\r\n", "Origin: http://rtad\r\n"]
+    {
         admin.request("POST", "/v1/explain", headers, &id).ok();
         admin.request("POST", "/v1/reload", headers, "").ok();
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::common::server::{
-    ASKED_IMEI_MD5, OCEAN_REQUEST, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, Server, TENCENT_REQUEST, TestStore, hex,
-    key,
+    ASKED_IMEI_MD5, OCEAN_REQUEST, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, Server, TENCENT_REQUEST,
+    TestStore, hex, key,
 };
 
 const TOKEN: &str = "X-Rta-Token: hush-hush\r\n";
@@ -165,13 +165,20 @@ fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
         let told = explain(json!({ "id": id, "kind": kind }));
         assert_eq!(told.as_array().unwrap().len(), 1, "{kind}");
         let guessed = explain(json!({ "id": format!(" {id}\n") }));
-        let of_kind = guessed.as_array().unwrap().iter().find(|reading| kinds(reading).contains(&kind)).unwrap();
+        let of_kind =
+            guessed.as_array().unwrap().iter().find(|reading| kinds(reading).contains(&kind)).unwrap();
         for reading in [&told[0], of_kind] {
             assert_eq!((&reading["result"], &reading["md5"]), (&json!("usable"), &json!(hex(key(kind, id)))));
             assert_eq!(reading["shard"], hex(key(kind, id))[..4]);
-            assert_eq!((&reading["audiences"][0]["name"], &reading["audiences"][0]["answer"]), (&json!("old_users"), &json!("member")));
+            assert_eq!(
+                (&reading["audiences"][0]["name"], &reading["audiences"][0]["answer"]),
+                (&json!("old_users"), &json!("member"))
+            );
             let new_users = &reading["strategies"][0];
-            assert_eq!((&new_users["id"], &new_users["bid"], &new_users["reason"]), (&json!("new-users"), &json!(false), &json!("member")));
+            assert_eq!(
+                (&new_users["id"], &new_users["bid"], &new_users["reason"]),
+                (&json!("new-users"), &json!(false), &json!("member"))
+            );
         }
         assert!(guessed.as_array().unwrap().iter().all(|reading| reading["result"] == "usable"), "{guessed}");
     }
@@ -193,30 +200,58 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let vip = reading(OLD_VIP, "oaid");
     assert_eq!(fields(&vip), "audiences kinds md5 result shard strategies");
-    let answers: Vec<_> = vip["audiences"].as_array().unwrap().iter().map(|audience| audience["answer"].clone()).collect();
+    let answers: Vec<_> =
+        vip["audiences"].as_array().unwrap().iter().map(|audience| audience["answer"].clone()).collect();
     assert_eq!(answers, ["member", "member", "unavailable", "unavailable"]);
     assert!(vip["audiences"][3]["unavailable_because"].as_str().unwrap().contains("max_age"));
     let of = |reading: &Value| {
         let strategies = reading["strategies"].as_array().unwrap().iter();
-        strategies.map(|one| (one["bid"].as_bool().unwrap(), one["reason"].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+        strategies
+            .map(|one| (one["bid"].as_bool().unwrap(), one["reason"].as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
     };
-    let expected = |answers: [(bool, &str); 5]| answers.map(|(bid, reason)| (bid, reason.to_owned())).to_vec();
+    let expected =
+        |answers: [(bool, &str); 5]| answers.map(|(bid, reason)| (bid, reason.to_owned())).to_vec();
     let (no, yes) = (false, true);
-    assert_eq!(of(&vip), expected([(no, "member"), (yes, "member"), (no, "member"), (yes, "unavailable"), (no, "unavailable")]));
+    assert_eq!(
+        of(&vip),
+        expected([
+            (no, "member"),
+            (yes, "member"),
+            (no, "member"),
+            (yes, "unavailable"),
+            (no, "unavailable")
+        ])
+    );
     assert_eq!(vip["strategies"][0]["because"], "the id is in old_users, which it excludes");
     let stranger = of(&reading(STRANGER, "oaid"));
-    assert_eq!(stranger[..3], expected([(yes, "not_member"), (no, "not_member"), (no, "not_member"), (no, ""), (no, "")])[..3]);
-    for (id, kind, result) in [("null", "imei", "blank"), ("", "md5", "blank"), ("xyz", "imei", "malformed")] {
+    assert_eq!(
+        stranger[..3],
+        expected([(yes, "not_member"), (no, "not_member"), (no, "not_member"), (no, ""), (no, "")])[..3]
+    );
+    for (id, kind, result) in [("null", "imei", "blank"), ("", "md5", "blank"), ("xyz", "imei", "malformed")]
+    {
         let reading = reading(id, kind);
-        assert_eq!((&reading["result"], reading.get("md5"), reading.get("shard")), (&json!(result), None, None), "{id}");
+        assert_eq!(
+            (&reading["result"], reading.get("md5"), reading.get("shard")),
+            (&json!(result), None, None),
+            "{id}"
+        );
         assert!(reading["because"].as_str().is_some_and(|because| !because.is_empty()));
         assert_eq!(of(&reading)[0], (no, "no_device".to_owned()), "{id}");
         assert_eq!((of(&reading)[1].0, &reading["audiences"][0]["answer"]), (yes, &Value::Null), "{id}");
     }
     let blank = admin.post("/v1/explain", r#"{"id":"00000000000000000000000000000000"}"#).ok();
-    assert_eq!((blank["readings"].as_array().unwrap().len(), kinds(&blank["readings"][0]).len() > 3), (1, true), "{blank}");
+    assert_eq!(
+        (blank["readings"].as_array().unwrap().len(), kinds(&blank["readings"][0]).len() > 3),
+        (1, true),
+        "{blank}"
+    );
     let nothing = admin.post("/v1/explain", r#"{"id":"two words"}"#).ok();
-    assert_eq!((&nothing["readings"][0]["result"], kinds(&nothing["readings"][0]).len()), (&json!("malformed"), 9));
+    assert_eq!(
+        (&nothing["readings"][0]["result"], kinds(&nothing["readings"][0]).len()),
+        (&json!("malformed"), 9)
+    );
 }
 
 #[test]
@@ -224,18 +259,32 @@ fn an_id_that_cannot_be_asked_about_is_a_problem_that_does_not_quote_it() {
     let server = Server::with_everything("max_body = \"1KiB\"");
     let mut admin = server.connect_admin();
     let id = OLD_USERS[2].1;
-    for body in ["", "{}", "null", &format!("[\"{id}\"]"), &format!("{{\"{id}\":1}}"), &format!("{{\"id\":[\"{id}\"]}}"),
-        &format!("{{\"id\":\"{id}\",\"{id}\":1}}"), &format!("{{\"id\":{id}}}"), id, &format!("{{\"id\":\"{id}\",\"kind\":7}}"),
-        r#"{"kind":"imei"}"#, r#"{"id":null}"#] {
+    for body in [
+        "",
+        "{}",
+        "null",
+        &format!("[\"{id}\"]"),
+        &format!("{{\"{id}\":1}}"),
+        &format!("{{\"id\":[\"{id}\"]}}"),
+        &format!("{{\"id\":\"{id}\",\"{id}\":1}}"),
+        &format!("{{\"id\":{id}}}"),
+        id,
+        &format!("{{\"id\":\"{id}\",\"kind\":7}}"),
+        r#"{"kind":"imei"}"#,
+        r#"{"id":null}"#,
+    ] {
         let detail = admin.post("/v1/explain", body).problem(400, "bad_body");
         assert!(!detail.contains(id), "{detail}");
     }
     for kind in ["", "IMEI", "imei_md5", id] {
-        let detail = admin.post("/v1/explain", json!({ "id": id, "kind": kind }).to_string()).problem(404, "unknown_kind");
+        let detail = admin
+            .post("/v1/explain", json!({ "id": id, "kind": kind }).to_string())
+            .problem(404, "unknown_kind");
         assert_eq!(detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid");
     }
     let long = admin.post("/v1/explain", json!({ "id": "x".repeat(1100) }).to_string());
     assert_eq!(long.problem(413, "too_large"), "the body is over 1024 bytes");
-    let longest = server.connect_admin().post("/v1/explain", json!({ "id": "xy".repeat(450) }).to_string()).ok();
+    let longest =
+        server.connect_admin().post("/v1/explain", json!({ "id": "xy".repeat(450) }).to_string()).ok();
     assert_eq!(longest["readings"][0]["result"], "malformed");
 }

@@ -145,7 +145,7 @@ function showRoutes(span, routes) {
       rate(perSecond),
       ...QUANTILES.map(([, share]) => took(span.quantile(share, buckets))),
       percent(shareAbove(LIMIT, buckets)),
-      rate(failed / span.seconds),
+      percent(perSecond > 0 ? failed / span.seconds / perSecond : undefined),
     ];
   });
 }
@@ -162,7 +162,7 @@ function showStrategies(span) {
   rows(bodies.strategies, asked, ({ platform, strategy }) => `${platform} ${strategy}`, ({ platform, strategy, growth }) => {
     const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
     const bids = share({ decision: "bid" });
-    const bar = el("span", { class: "share" }, shares([[bids, "bid"], [1 - bids, "no-bid"]]), percent(bids));
+    const bar = el("span", { class: "share" }, shares([[bids, "bid"], [1 - bids, "no-bid"]]), el("b", {}, percent(bids)));
     return [
       strategy,
       platform === "api" ? "/v1/decide" : platform,
