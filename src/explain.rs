@@ -28,10 +28,11 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 
 use crate::catalog::{Audience, Catalog};
-use crate::device::{Case, DeviceKey, IdKind};
+use crate::device::DeviceKey;
 use crate::platform::{Admission, Failure, Head, IdReader, Platform};
 use crate::strategy::{Decision, Membership, Outcome};
 use crate::sync::{SyncBoard, now_unix_seconds};
+use id::canonical;
 pub use id::{IdExplanation, explain_id};
 use input::Encoding;
 use trace::{Found, Note, Trace, TracedId};
@@ -340,18 +341,6 @@ fn explain_traced(
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().zip(memberships).map(in_audience).collect(),
     }
-}
-
-/// The form that is hashed, if the value is in another. It is made here once more, so it is shown only if it has that very md5.
-fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
-    let trimmed = value.trim_ascii();
-    let canonical = match kind.canonical_case() {
-        Case::Lower => trimmed.to_ascii_lowercase(),
-        Case::Upper => trimmed.to_ascii_uppercase(),
-        Case::AsIs | Case::All => trimmed.to_owned(),
-    };
-    let is_hashed = kind != IdKind::Md5 && canonical != value;
-    (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }
 
 /// The strategies that the request names, in its order; if it names none, all that decided.

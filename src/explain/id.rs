@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::trace::Found;
 use super::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
-use super::{canonical, explain_audience, explain_strategy, words};
+use super::{explain_audience, explain_strategy, words};
 use crate::catalog::Catalog;
-use crate::device::{DeviceKey, IdKind, Unusable};
+use crate::device::{Case, DeviceKey, IdKind, Unusable};
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
 use crate::sync::SyncBoard;
@@ -118,4 +118,16 @@ fn read(
         audiences,
         strategies,
     }
+}
+
+/// The form that is hashed, if the value is in another. It is made here once more, so it is shown only if it has that very md5.
+pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
+    let trimmed = value.trim_ascii();
+    let canonical = match kind.canonical_case() {
+        Case::Lower => trimmed.to_ascii_lowercase(),
+        Case::Upper => trimmed.to_ascii_uppercase(),
+        Case::AsIs | Case::All => trimmed.to_owned(),
+    };
+    let is_hashed = kind != IdKind::Md5 && canonical != value;
+    (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }

@@ -25,8 +25,11 @@ if [ -z "${CHROMIUM:-}" ]; then
     command -v chromium >/dev/null || install chromium
     CHROMIUM=$(command -v chromium)
 fi
-# Without a font for Chinese its pictures would be of boxes.
-if [ -n "${SCREENSHOTS:-}" ] && ! [ -e /usr/share/fonts/truetype/wqy ]; then install fonts-wqy-microhei; fi
+if [ -n "${SCREENSHOTS:-}" ]; then
+    # A font for the words on the button that switches to Chinese, and small files.
+    [ -e /usr/share/fonts/truetype/wqy ] || install fonts-wqy-microhei
+    command -v pngquant >/dev/null || install pngquant
+fi
 
 work=$(mktemp -d)
 pid=
@@ -42,9 +45,9 @@ trap 'exit 1' INT TERM
 
 devices=300000
 [ -z "${SCREENSHOTS:-}" ] || devices=3000000
-# Another audience's map has an empty block, as no sound one has.
 "$loader" synth --count "$devices" --id-kind imei >"$work/old_users.txt"
 "$loader" build --store "$work/store" --audience old_users --id-kind imei --quiet "$work/old_users.txt" >/dev/null
+# Its map has an empty block, as no sound one has.
 python3 $here/holey.py "$devices" >"$work/vip.txt"
 "$loader" build --store "$work/store" --audience vip --quiet "$work/vip.txt" >/dev/null
 
@@ -63,7 +66,7 @@ export RTAD_DECISIONS RTAD_ADMIN RTAD_LOADER=$loader RTAD_WORK=$work CHROMIUM PY
 RTAD_DECISIONS=$(address decision_address)
 RTAD_ADMIN=$(address admin_address)
 if [ -n "${SCREENSHOTS:-}" ]; then
-    "$venv/bin/python3" $here/screenshots.py "$SCREENSHOTS" || failed=1
+    "$venv/bin/python3" $here/screenshots.py "$SCREENSHOTS" && pngquant --force --ext .png "$SCREENSHOTS"/console*.png || failed=1
 else
     "$venv/bin/python3" -m unittest "${@:-test_console}" || failed=1
 fi

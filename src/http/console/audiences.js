@@ -83,7 +83,8 @@ function make({ name }) {
   };
   card.translate = () => {
     setText(card.summary, t("map"));
-    card.looks.replaceChildren(el("h4", {}, t("looks")), table(`${t("looks")}: ${name}`, [t("when"), t("result"), t("took-head"), t("in-words")], card.body));
+    const heads = [t("when"), t("result"), t("took-head"), t("in-words")];
+    card.looks.replaceChildren(el("h4", {}, t("looks")), table(`${t("looks")}: ${name}`, heads, card.body));
     card.map.translate();
   };
   card.translate();
@@ -91,7 +92,8 @@ function make({ name }) {
   card.details = el("details", { open: byId("cards").childElementCount === 0 }, card.summary, card.map.element);
   const id = `audience-${name}`;
   const title = el("div", { class: "title" }, el("h3", { id: `${id}-title` }, name), card.pills);
-  const element = el("article", { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 }, title, card.problem, card.facts, card.looks, card.details);
+  const properties = { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 };
+  const element = el("article", properties, title, card.problem, card.facts, card.looks, card.details);
   cards.set(element, card);
   return element;
 }

@@ -186,7 +186,8 @@ function idsTable(ids) {
     const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
     const key = el("span", {}, code(id.md5 ?? "–"));
     if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
-    return [el("span", {}, id.path, el("br"), el("small", {}, id.kind)), code(id.value), details, key, id.shard ? code(id.shard) : "–", members.join("; ") || "–"];
+    const field = el("span", {}, id.path, el("br"), el("small", {}, id.kind));
+    return [field, code(id.value), details, key, id.shard ? code(id.shard) : "–", members.join("; ") || "–"];
   });
   return table(t("ids-in-it"), [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")], inside);
 }
