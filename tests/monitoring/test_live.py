@@ -141,6 +141,15 @@ class Dashboard(unittest.TestCase):
                 self.assertTrue(ask(f"label/{label}/values", **{"match[]": selector}), variable["name"])
 
 
+class Runbook(unittest.TestCase):
+    def test_every_query_in_it_is_one(self):
+        asked = [code for code in re.findall(r"`([^`\n]+)`", sources.RUNBOOK.read_text()) if re.search(r"\brtad_", code)]
+        self.assertGreater(len(asked), 15)
+        for query in asked:
+            with self.subTest(query):
+                self.assertIsInstance(values(query), list)
+
+
 class Alerts(unittest.TestCase):
     def test_every_rule_is_evaluated_without_an_error(self):
         def rules():
