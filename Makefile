@@ -56,6 +56,7 @@ bench:
 	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
 	bash loadtest/peers/run.sh
+	python3 benches/scrape.py target/release/rtad target/release/rtad-loader 12
 
 # rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for some forty seconds, or any options of the script.
 loadtest:
