@@ -10,7 +10,7 @@ import scenarios
 from asking import Load
 from balancer import Balancer
 from pods import HOST, Pod, free_ports
-from questions import Devices, Questions
+from questions import SHARES, Devices, Questions
 from store import Store
 from waiting import Failed, check
 
@@ -41,6 +41,23 @@ def fleet(rtad: str, loader: str, peers: str, work: pathlib.Path, rate: int):
         yield scenarios.Fleet(pods, balancer, load, store)
 
 
+def about(rate: int) -> str:
+    cores = len(os.sched_getaffinity(0))
+    return (
+        f"{rate:,} requests a second: {', '.join(f'{share} % {kind}' for kind, share in SHARES.items())}. HAProxy with one thread, three rtad "
+        f"with one worker each, the S3 server and who asks, all on the same {cores} cores. Milliseconds since a request was due."
+    )
+
+
+def put(page: pathlib.Path, table: str) -> None:
+    """Replaces what stands between the marks of a page."""
+    begin, end = "<!-- fleet: begin -->", "<!-- fleet: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    check(found, f"{page} has no {begin} with {end} after it")
+    page.write_text(f"{before}{begin}\n{table}\n{end}{after}")
+
+
 def main() -> None:
     rtad, loader, peers, work, rate = sys.argv[1:]
     work = pathlib.Path(work)
@@ -53,7 +70,10 @@ def main() -> None:
             running.load.end()
             for pod in running.pods:
                 check("panicked" not in pod.log.read_text(), f"{pod.name} has panicked")
-        print(f"\n{int(rate):,} requests a second:\n\n{running.load.table()}")
+        table = about(int(rate)) + "\n\n" + running.load.table()
+        print("", table, sep="\n")
+        if page := os.environ.get("TABLE"):
+            put(pathlib.Path(page), table)
     except Failed as failed:
         for log in sorted(work.glob("*/log")) + [work / "haproxy.log"]:
             lines = [line for line in log.read_text().splitlines() if '"level":"INFO"' not in line] if log.exists() else []

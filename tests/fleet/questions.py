@@ -20,7 +20,7 @@ REQUESTS = 8_000
 BATCH = 64
 BID_CACHE, NO_BID_CACHE = 3600, 86400
 # Of a hundred.
-SHARES = {"get": 60, "tencent": 20, "decide": 10, "binary": 10}
+SHARES = {"get": 60, "tencent": 20, "decide": 10, "batch": 10}
 
 
 @dataclasses.dataclass
@@ -81,7 +81,7 @@ class Questions:
             answers.append(json_bytes({"request_id": asked["request_id"], "decisions": [decision]}))
         return "POST /v1/decide HTTP/1.1", "application/json", json_bytes(asked), answers
 
-    def binary(self, number: int):
+    def batch(self, number: int):
         batch = self.draw(BATCH)
         body = bytes.fromhex("".join(device.md5 for device in batch))
         answers = []

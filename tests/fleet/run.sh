@@ -6,7 +6,8 @@
 #
 #   bash tests/stores/run.sh bash tests/fleet/run.sh [--rate N] [PATH_TO_RTAD PATH_TO_LOADER PATH_TO_PEERS]
 #
-# --rate is in requests a second: 1,000 if it is not given. Without programs, release ones are built.
+# --rate is in requests a second: 1,000 if it is not given. Without programs, release ones are built. TABLE=docs/operations.md in the
+# environment writes the table there.
 set -euo pipefail
 
 rate=1000

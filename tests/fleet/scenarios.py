@@ -79,7 +79,7 @@ def killed_pod(fleet: Fleet) -> None:
     check(pod.ends() == -signal.SIGKILL, f"{pod.name} ended with {pod.process.returncode}")
     killed = time.time()
     fleet.balancer.until("DOWN", pod)
-    tally = fleet.load.tally(f"a pod is killed with {held} requests in hand")
+    tally = fleet.load.tally(f"a pod is killed, with {held} in hand")
     later = [failure for failure in tally["failures"] if failure["sent_unix"] > killed]
     check(not later, f"requests that were sent after the kill have failed: {later}")
     # By the balancer's own account: that pod had them, and no other.
@@ -94,6 +94,7 @@ def standing_pod(fleet: Fleet) -> None:
     pod = fleet.pods[2]
     pod.signal(signal.SIGSTOP)
     fleet.balancer.until("DOWN", pod)
+    until("what it had in hand is asked of another", lambda: fleet.balancer.in_hand(pod) == 0)
     pod.signal(signal.SIGCONT)
     fleet.balancer.until("UP", pod)
     fleet.all_are_asked()
