@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import scenarios
 from asking import Load
@@ -41,11 +42,23 @@ def fleet(rtad: str, loader: str, peers: str, work: pathlib.Path, rate: int):
         yield scenarios.Fleet(pods, balancer, load, store)
 
 
-def about(rate: int) -> str:
+def busy_share() -> float:
+    """How busy all cores are for a second before there is a fleet: with what is no part of it."""
+
+    def times() -> tuple[int, int]:
+        fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    (idle, all_of_it), _ = times(), time.sleep(1)
+    later_idle, later_all = times()
+    return 1 - (later_idle - idle) / (later_all - all_of_it)
+
+
+def about(rate: int, others: float) -> str:
     cores = len(os.sched_getaffinity(0))
     return (
         f"{rate:,} requests a second: {', '.join(f'{share} % {kind}' for kind, share in SHARES.items())}. HAProxy with one thread, three rtad "
-        f"with one worker each, the S3 server and who asks, all on the same {cores} cores. Milliseconds since a request was due."
+        f"with one worker each, the S3 server and who asks, all on the same {cores} cores, of which other work kept {others:.0%} busy before. Milliseconds since a request was due."
     )
 
 
@@ -63,6 +76,7 @@ def main() -> None:
     work = pathlib.Path(work)
     # So that what was started is stopped then, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    others = busy_share()
     try:
         with fleet(rtad, loader, peers, work, int(rate)) as running:
             for scenario in scenarios.ALL:
@@ -70,7 +84,7 @@ def main() -> None:
             running.load.end()
             for pod in running.pods:
                 check("panicked" not in pod.log.read_text(), f"{pod.name} has panicked")
-        table = about(int(rate)) + "\n\n" + running.load.table()
+        table = about(int(rate), others) + "\n\n" + running.load.table()
         print("", table, sep="\n")
         if page := os.environ.get("TABLE"):
             put(pathlib.Path(page), table)
