@@ -56,6 +56,7 @@ def pod(number, begin, end, swap):
         ("created_timestamp_seconds", built),
         ("expires_timestamp_seconds", lambda minute: built(minute) + 48 * 3600),
         ("max_age_seconds", lambda _: float("nan")),
+        ("size_bytes", lambda _: 4.2e9),
         ("target_fpr", lambda _: 1e-4),
         ("expected_fpr", lambda _: 1.03e-4),
         ("mixed", lambda minute: swap - 3 <= minute < swap),
@@ -76,11 +77,11 @@ def test():
         all_series += pod(number + 3, restarted - 3, END + 1, 0)
     # Everything has been there for a day, or there would be nothing to compare with.
     nothing_fired = {"expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{END}m])', "eval_time": f"{END}m", "exp_samples": []}
-    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck"}[2h]) > 0) by (alertname)'
+    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap"}[2h]) > 0) by (alertname)'
     # It is a day with something in it: these were waited for, and went by.
     went_by = [
         {"labels": f'{{alertname="{name}"}}', "value": count}
-        for name, count in (("RtadFleetSplit", 1), ("RtadPodNotReady", 3), ("RtadRollStuck", 3))
+        for name, count in (("RtadFleetSplit", 1), ("RtadPodNotReady", 3), ("RtadRollStuck", 3), ("RtadNoRoomForSwap", 3))
     ]
     return {
         "name": "a normal day",

@@ -34,7 +34,7 @@ def setUpModule():
     # Another generation comes while Prometheus looks.
     time.sleep(2)
     running.publish("vip", running.ids[900:1101])
-    fleet.until("traffic on both pods", lambda: all(rate > 1 for rate in values("sum by (pod) (rate(rtad_requests_total[5s]))")))
+    fleet.until("traffic on both pods", lambda: len(values("sum by (pod) (rate(rtad_requests_total[5s])) > 1")) == len(pods))
     fleet.until("the other generation", lambda: 2 in values('rtad_snapshot_generation{audience="vip"}'))
     # Rates need some samples of everything.
     time.sleep(3)

@@ -92,6 +92,17 @@ class Tests(unittest.TestCase):
                 self.assertRegex(rule["annotations"]["description"], r"\$labels\.namespace.*\.$")
 
 
+class Documents(unittest.TestCase):
+    def test_jobs_that_are_made_by_hand_are_seen_to_fail(self):
+        [rule] = [rule for rule in sources.alerts() if rule["alert"] == "RtadLoaderFailed"]
+        [names] = re.findall(r'job_name=~"([^"]+)"', rule["expr"])
+        made = []
+        for path in [*sources.ROOT.glob("docs/*.md"), *sources.ROOT.glob("*.md")]:
+            made += re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", path.read_text())
+        self.assertGreater(len(made), 5)
+        self.assertEqual([name for name in made if not re.fullmatch(names, name)], [])
+
+
 class Runbook(unittest.TestCase):
     def test_each_alert_has_a_heading_and_each_such_heading_an_alert(self):
         text = sources.RUNBOOK.read_text()
