@@ -17,7 +17,6 @@ NOT_HERE = {
     "kube_job_failed": "from kube-state-metrics",
     "container_memory_working_set_bytes": "from cAdvisor",
     "container_spec_memory_limit_bytes": "from cAdvisor",
-    "rtad_loader_writes_total": "of writes that the store refused",
 }
 RATE_INTERVAL = "10s"
 

@@ -158,6 +158,9 @@ fn what_is_asked_of_it_is_counted_and_no_id_is_shown() {
         ("rtad_loader_writes_total{audience=\"a\",op=\"add\",result=\"ok\"}", 1.0),
         ("rtad_loader_writes_total{audience=\"a\",op=\"add_if_absent\",result=\"ok\"}", 1.0),
         ("rtad_loader_writes_total{audience=\"a\",op=\"remove\",result=\"disabled\"}", 1.0),
+        // There before the first of them comes.
+        ("rtad_loader_writes_total{audience=\"a\",op=\"add\",result=\"store\"}", 0.0),
+        ("rtad_loader_writes_total{audience=\"a\",op=\"lift\",result=\"deltas_full\"}", 0.0),
         ("rtad_loader_append_duration_seconds_count{audience=\"a\"}", 1.0),
         ("rtad_loader_requests_total{route=\"devices\",code=\"200\"}", 2.0),
         ("rtad_loader_requests_total{route=\"devices\",code=\"409\"}", 1.0),

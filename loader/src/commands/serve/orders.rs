@@ -50,11 +50,11 @@ impl Writer {
     ) -> Result<u64, ApiError> {
         for _ in 0..MAX_TRIES {
             if self.ledger.is_none() {
-                self.ledger = match self.store.ledger(&self.audience).await {
-                    Ok(ledger) => Some(ledger),
+                match self.store.ledger(&self.audience).await {
+                    Ok(ledger) => self.opened(ledger),
                     Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
                     Err(error) => return Err(self.failed("could not read CURRENT", &error)),
-                };
+                }
             }
             self.refresh().await?;
             let ledger = self.ledger.as_mut().expect("it was just opened");
@@ -110,7 +110,7 @@ impl Writer {
         publication.commit(&manifest).await?;
         let ledger = self.store.ledger(&self.audience).await?;
         let sequence = ledger.current().sequence;
-        self.ledger = Some(ledger);
+        self.opened(ledger);
         Ok(Some(sequence))
     }
 

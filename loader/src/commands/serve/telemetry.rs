@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use rtad::snapshot::AudienceName;
 
 use super::batch::Op;
+use super::error::ApiError;
 
 /// From a directory on a fast disk to a bucket that is slow today, in seconds.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
@@ -64,12 +65,26 @@ impl Telemetry {
 
     /// Counts a write by what became of it.
     pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
+        self.writes(audience, op, result).increment(1);
+    }
+
+    /// Has a 0 for every first failure to rise from, of an audience that there is: a counter that appears with its first burst
+    /// already in it has not risen, as Prometheus sees it.
+    pub(super) fn opened(&self, audience: &AudienceName) {
+        for op in Op::ALL {
+            for refusal in [ApiError::Store, ApiError::Contended, ApiError::DeltasFull] {
+                let _ = self.writes(audience, op, refusal.code());
+            }
+        }
+    }
+
+    fn writes(&self, audience: &AudienceName, op: Op, result: &'static str) -> Counter {
         let labels = vec![
             Label::new("audience", audience.as_str().to_owned()),
             Label::from_static_parts("op", op.as_str()),
             Label::from_static_parts("result", result),
         ];
-        self.counter("rtad_loader_writes_total", labels).increment(1);
+        self.counter("rtad_loader_writes_total", labels)
     }
 
     /// Counts an append that has to be made again.

@@ -224,7 +224,7 @@ impl Writer {
     async fn open(&mut self) -> Result<&mut Ledger, ApiError> {
         if self.ledger.is_none() {
             match self.store.ledger(&self.audience).await {
-                Ok(ledger) => self.ledger = Some(ledger),
+                Ok(ledger) => self.opened(ledger),
                 Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
                 Err(error) => return Err(self.failed("could not read CURRENT", &error)),
             }
@@ -237,6 +237,12 @@ impl Writer {
             State::Live => Ok(ledger),
             state => Err(ApiError::of_state(state)),
         }
+    }
+
+    /// The audience is there.
+    pub(super) fn opened(&mut self, ledger: Ledger) {
+        self.telemetry.opened(&self.audience);
+        self.ledger = Some(ledger);
     }
 
     /// Looks at the store again; whether others have written.
