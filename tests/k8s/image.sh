@@ -11,8 +11,12 @@ rtad=$(realpath "${1:?$usage}")
 loader=$(realpath "${2:?$usage}")
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "image: needs root: the image's user, and a root of its own" >&2; exit 1; }
-if ! command -v buildah >/dev/null || ! command -v mmdebstrap >/dev/null; then
-    apt-get update -qq && apt-get install -qq -y --no-install-recommends buildah mmdebstrap >/dev/null
+wanted=()
+for program in buildah mmdebstrap; do
+    command -v "$program" >/dev/null || wanted+=("$program")
+done
+if [ ${#wanted[@]} -gt 0 ]; then
+    apt-get update -qq && apt-get install -qq -y --no-install-recommends "${wanted[@]}" >/dev/null
 fi
 . tests/venv.sh
 need_python_packages k8s
@@ -70,7 +74,8 @@ mount --rbind /dev "$root/dev"
 mount -o remount,bind,ro "$root"
 mount -t tmpfs -o mode=777 none "$root/mnt"
 inside() { chroot --userspec="$user" "$root" "$@"; }
-! inside touch /opt/x 2>/dev/null
+if inside touch /mnt/x /opt/x 2>/dev/null; then echo "its root can be written"; exit 1; fi
+[ -e "$root/mnt/x" ]
 cp k8s/components/distributed-build/worker.sh tests/platforms/rtad.toml "$root/mnt"
 for audience in old_users vip example; do
     inside bash -c 'rtad-loader synth --count 1000 >/mnt/ids'
@@ -82,11 +87,14 @@ inside bash /mnt/worker.sh >/dev/null
 inside rtad-loader list --store /mnt/store
 export RTAD_LISTEN=127.0.0.1:0 RTAD_ADMIN_LISTEN=127.0.0.1:0
 for store in /mnt/store https://127.0.0.1:1/none; do
-    RTAD_STORE=$store chroot --userspec="$user" "$root" rtad serve --config /mnt/rtad.toml 2>"$root/mnt/log" &
-    until grep -qs '"decision port listens"' "$root/mnt/log"; do sleep 0.1; kill -0 $! || exit 1; done
+    # Of its own: the last round's has the line that is waited for.
+    log=$(mktemp)
+    RTAD_STORE=$store chroot --userspec="$user" "$root" rtad serve --config /mnt/rtad.toml 2>"$log" &
+    until grep -qs '"decision port listens"' "$log"; do sleep 0.1; kill -0 $! || { cat "$log"; exit 1; }; done
     kill $!
     wait $!
-    cat "$root/mnt/log"
+    cat "$log"
+    rm "$log"
 done
 SH
 timeout 120 unshare --mount bash "$work/pod.sh" "$root" "$user" >"$work/said" 2>&1 || fail "$(cat "$work/said")"

@@ -15,6 +15,8 @@ ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
 RECORD = {"record", "expr", "labels"}
 # Made by hand, as docs/kubernetes.md says: no secret is in the repository.
 SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys"}
+# Where a try has to fit beside others, and no pod has its CPUs for itself.
+SHARED = {"rtad-dev"}
 # Versions that what is not older was looked at for: the oldest with every field that is used, and the newest of the package.
 VERSIONS = ["1.30", "1.37"]
 
@@ -77,6 +79,8 @@ def selectors(overlay):
         for constraint in document["spec"]["template"]["spec"].get("topologySpreadConstraints", []):
             if not matches(constraint["labelSelector"], labels):
                 yield f"{name_of(document)}: a topology spread constraint is not of its own pods"
+            if (constraint["whenUnsatisfiable"], constraint.get("nodeTaintsPolicy")) != ("ScheduleAnyway", "Honor"):
+                yield f"{name_of(document)}: a topology spread constraint has pods wait for a node, or counts nodes that take none"
     asking = [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
     for one in overlay.of_kind("Service"):
         asking.append((one, {"matchLabels": one["spec"]["selector"]}, [port["targetPort"] for port in one["spec"]["ports"]]))
@@ -159,8 +163,10 @@ def restricted(overlay):
 
 def resources(overlay):
     for document, template, container in overlay.containers():
-        place, limits = name_of(document), container["resources"]["limits"]
-        if container["resources"]["requests"] != limits or set(limits) != {"cpu", "memory", "ephemeral-storage"}:
+        place, limits, requests = name_of(document), container["resources"]["limits"], container["resources"]["requests"]
+        if document["metadata"]["namespace"] in SHARED:
+            requests = requests | {"cpu": limits["cpu"]}
+        if requests != limits or set(limits) != {"cpu", "memory", "ephemeral-storage"}:
             yield f"{place}: requests are not limits of CPU, memory and disk"
             continue
         if quantity(limits["cpu"]) % 1:

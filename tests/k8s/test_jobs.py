@@ -146,6 +146,13 @@ class ManyPods(unittest.TestCase):
         self.assertFalse(self.left_behind.exists())
         self.assertEqual(list(work.glob("*.frames")), [])
 
+    def test_a_list_that_cannot_be_read_is_no_empty_one(self):
+        self.environment["INPUTS"] += ".none"
+        failed = self.worker(1)
+        self.addCleanup(kill, failed)
+        self.assertEqual(failed.wait(timeout=60), 2, self.logs())
+        self.assertIn(self.environment["INPUTS"], self.logs())
+
     def test_a_failure_is_the_loader_s(self):
         """What podFailurePolicy goes by: the exit code of rtad-loader is that of the container."""
         pathlib.Path(self.inputs[1]).unlink()

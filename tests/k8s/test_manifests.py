@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import rules
-from rendered import OVERLAYS, ROOT, render
+from rendered import OVERLAYS, ROOT, quantity, render
 from sandbox import WORK
 
 RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
@@ -40,6 +40,22 @@ class Overlays(unittest.TestCase):
             self.assertEqual(set(sources), {"decisions", "admin"})
             self.assertNotEqual(sources["decisions"], sources["admin"])
             self.assertTrue(all(source for source in sources.values()))
+
+
+    def test_names_are_asked_of_either_dns(self):
+        """Of CoreDNS' pods, and of NodeLocal DNSCache, which no selector finds as it is in the network of its node."""
+        for overlay in RENDERED.values():
+            for policy in overlay.of_kind("NetworkPolicy"):
+                [asked] = [rule["to"] for rule in policy["spec"]["egress"] if {port["port"] for port in rule["ports"]} == {53}]
+                self.assertIn({"ipBlock": {"cidr": "169.254.20.10/32"}}, asked)
+                self.assertIn({"matchLabels": {"k8s-app": "kube-dns"}}, [one.get("podSelector") for one in asked])
+
+    def test_a_first_try_fits_a_node_of_two_cpus(self):
+        """Of which Kubernetes has one for itself; of memory it is what docs/kubernetes.md says."""
+        requests = [one["resources"]["requests"] for _, _, one in RENDERED["dev"].containers()]
+        self.assertLess(sum(quantity(one["cpu"]) for one in requests), 0.5)
+        memory = sum(quantity(one["memory"]) for one in requests) / (1 << 30)
+        self.assertIn(f"{memory:g} GiB of memory", (ROOT / "docs/kubernetes.md").read_text())
 
 
 def server(overlay):
@@ -108,7 +124,9 @@ MUTATIONS = {
         (lambda o: spec(o, "Service")["selector"].update(app="x"), "Service/rtad: selects no pod"),
         (lambda o: container(o)["ports"][0].update(name="http"), "have no ports ['decisions']"),
         (lambda o: spec(o, "PodDisruptionBudget")["selector"]["matchLabels"].update(a="b"), "selects no pod"),
-        (lambda o: pod(o)["topologySpreadConstraints"][0].update(labelSelector={"matchLabels": {"a": "b"}}), "topology spread"),
+        (lambda o: pod(o)["topologySpreadConstraints"][0].update(labelSelector={"matchLabels": {"a": "b"}}), "is not of its own pods"),
+        (lambda o: pod(o)["topologySpreadConstraints"][0].update(whenUnsatisfiable="DoNotSchedule"), "wait for a node"),
+        (lambda o: pod(o)["topologySpreadConstraints"][1].pop("nodeTaintsPolicy"), "nodes that take none"),
     ],
     rules.references: [
         (lambda o: gone(o, "ConfigMap", "rtad-config"), "no ConfigMap/rtad-config"),

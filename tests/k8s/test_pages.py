@@ -4,7 +4,7 @@ import math
 import re
 import unittest
 
-from rendered import ROOT, render
+from rendered import ROOT, render, seconds
 from sizes import plan
 
 PAGE = (ROOT / "docs/kubernetes.md").read_text()
@@ -51,6 +51,20 @@ class Sizing(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
+    def test_the_jobs_that_are_looked_at_are_those_that_were_made(self):
+        made = set(re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", PAGE))
+        named = re.findall(r"\bjob/([\w-]+)", PAGE)
+        self.assertGreater(len(named), 1)
+        self.assertLessEqual(set(named), made)
+
+    def test_a_rollout_is_not_waited_for_longer_than_it_has(self):
+        """`rollout status` ends with an error at the deadline, so what takes longer is waited for before."""
+        deadline = render(ROOT / "k8s/overlays/prod").one("Deployment", "rtad")["spec"]["progressDeadlineSeconds"]
+        [first] = [block for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S) if "rtad-build-first" in block]
+        self.assertNotIn("rollout status", first)
+        for line in re.findall(r"^.*rollout status.*--timeout[ =](\w+)", PAGE, re.M):
+            self.assertLessEqual(seconds(line), deadline)
+
     def test_what_it_names_is_there(self):
         overlay = render(ROOT / "k8s/overlays/prod")
         kinds = {"deploy": "Deployment", "cronjob": "CronJob", "configmap": "ConfigMap", "job": None, "service": "Service"}

@@ -19,7 +19,10 @@ if [ "$I" = 0 ] && [ ! -e job.json ]; then
 fi
 
 if [ ! -e "keys-$I.frames" ]; then
-    mapfile -t inputs < <(awk -v i="$I" -v n="$WORKERS" 'NF { if (count++ % n == i) print }' "$INPUTS")
+    # Not `< <(awk …)`, whose failure would be an empty list.
+    list=$(awk -v i="$I" -v n="$WORKERS" 'NF { if (count++ % n == i) print }' "$INPUTS")
+    inputs=()
+    [ -z "$list" ] || mapfile -t inputs <<<"$list"
     say "reads ${#inputs[@]} inputs"
     # With more workers than inputs some have nothing to read.
     if [ ${#inputs[@]} = 0 ]; then
