@@ -1,86 +1,15 @@
 """What a person with a browser, a keyboard, a phone or a screen reader finds at the admin port."""
 
 import base64
-import http.server
-import os
 import re
-import threading
-import time
-import unittest
 
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 import pod
+# The last two are called by unittest.
+from browsing import URL, Console, Elsewhere, Proxy, setUpModule, tearDownModule
 
-URL = f"http://{pod.ADMIN}/"
-PATIENCE = 20_000
 RESULTS = "ok unchanged not_found digest truncated format too_large signature expired stale store cache internal".split()
-
-
-def setUpModule():
-    global playwright, browser, traffic
-    playwright = sync_playwright().start()
-    browser = playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=["--no-sandbox"])
-    expect.set_options(timeout=PATIENCE)
-    traffic = pod.Traffic()
-    traffic.start()
-
-
-def tearDownModule():
-    traffic.is_stopped.set()
-    traffic.join()
-    browser.close()
-    playwright.stop()
-
-
-class Console(unittest.TestCase):
-    """Opens the page anew for each test; what the browser complains of fails the test."""
-
-    context_options = {}
-
-    def setUp(self):
-        self.complaints = []
-        self.sent = []
-        self.page = self.open(**self.context_options)
-
-    def open(self, path="", **options):
-        context = browser.new_context(**{"locale": "en-GB", "viewport": {"width": 1280, "height": 900}, **options})
-        self.addCleanup(context.close)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.sent.append(request))
-        page.goto(URL + path)
-        expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
-        # Figures come with the second answer.
-        expect(page.locator("#tables tbody tr").first).to_be_visible()
-        return page
-
-    def tearDown(self):
-        self.assertEqual(self.complaints, [])
-
-    def ask(self, text, what=None, page=None):
-        page = page or self.page
-        page.fill("#pasted", text)
-        if what:
-            page.select_option("#what", what)
-        page.click("form .main")
-        expect(page.locator("#answer article").first).to_be_visible()
-        return page.locator("#answer")
-
-    def until(self, holds):
-        """The page's policy forbids what Playwright's own waiting needs: to evaluate text."""
-        deadline = time.monotonic() + PATIENCE / 1000
-        while not holds():
-            self.assertLess(time.monotonic(), deadline, "what was waited for did not come")
-            self.page.wait_for_timeout(100)
-
-    def is_sound(self, page, where):
-        found = Axe().run(page).response["violations"]
-        told = [f"{one['id']}: {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}" for one in found]
-        self.assertEqual(told, [], where)
 
 
 class Shows(Console):
@@ -88,7 +17,7 @@ class Shows(Console):
         page = self.page
         figure = page.locator("#panels .figure").first
         expect(figure).to_have_text(re.compile(r"[1-9]"))
-        before = traffic.asked
+        before = self.traffic.asked
         decide = page.locator("#tables tr", has=page.locator("th", has_text="decide")).locator("td").first
         expect(decide).to_have_text(re.compile(r"[1-9]"))
         tencent = page.locator("#tables tr", has_text="tencent").first.locator("td")
@@ -96,11 +25,11 @@ class Shows(Console):
         for quantile in (1, 2, 3):
             self.assertRegex(tencent.nth(quantile).inner_text(), "(µs|ms)$")
         rule = page.locator("#tables tr", has_text="new-users").filter(has_text="tencent").locator("td")
-        expect(rule.nth(2)).to_have_text(re.compile(r"[1-9]\d*%"))
+        expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.until(lambda: page.evaluate(drawn) > points)
-        self.assertGreater(traffic.asked, before)
+        self.assertGreater(self.traffic.asked, before)
 
     def test_rates_are_those_of_the_counters(self):
         told = self.page.evaluate(
@@ -247,6 +176,7 @@ class Failing(Console):
         expect(card.locator("tbody")).to_contain_text(f"Generation {generation + 1} was loaded")
         pod.change()
         expect(card).to_contain_text("+1 −2")
+        expect(card.locator("tbody")).to_contain_text(f"Changes to generation {generation + 1} were loaded")
 
     def test_figures_that_are_old_say_so(self):
         page = self.page
@@ -259,11 +189,8 @@ class Failing(Console):
         self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
 
     def test_another_site_cannot_use_the_browser(self):
-        site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
-        threading.Thread(target=site.serve_forever, daemon=True).start()
-        self.addCleanup(site.server_close)
-        self.addCleanup(site.shutdown)
-        page = browser.new_context().new_page()
+        site = self.serve(Elsewhere)
+        page = self.browser.new_context().new_page()
         self.addCleanup(page.context.close)
         page.goto(f"http://localhost:{site.server_port}/")
         for path in ("v1/reload", "v1/explain", "v1/explain/tencent"):
@@ -274,17 +201,12 @@ class Failing(Console):
         self.assertEqual(page.evaluate(kept_out, f"{URL}v1/status"), "TypeError")
 
 
-class Elsewhere(http.server.BaseHTTPRequestHandler):
-    """A site that an operator reads beside the console."""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
-
-    def log_message(self, *_):
-        pass
+    def test_a_proxy_may_put_it_under_a_path_and_another_name(self):
+        site = self.serve(Proxy)
+        page = self.open(f"http://localhost:{site.server_port}/pods/7/")
+        expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+        self.ask(pod.MEMBERS[0], "imei", page)
+        expect(page.locator("#answer")).to_contain_text("it is in old_users")
 
 
 class Languages(Console):

@@ -115,7 +115,7 @@ function update(card, audience, reading, ask) {
   rows(card.body, syncs, (looks) => `${looks.since_unix_seconds} ${looks.result} ${looks.generation ?? ""} ${looks.error ?? ""}`, (looks) => {
     const good = GOOD.includes(looks.result);
     const level = looks.result === "ok" ? "good" : good ? "calm" : "bad";
-    return [whenOf(looks), pill(level, looks.result), took(looks.seconds), wordsOf(looks, name)];
+    return [whenOf(looks), pill(level, looks.result), took(looks.seconds), wordsOf(looks, audience)];
   });
   card.details.hidden = !snapshot;
   if (snapshot && card.details.open) {
@@ -165,8 +165,13 @@ function whenOf({ at_unix_seconds: at, since_unix_seconds: since, count: n }) {
   return n > 1 ? t("looks-count", { n: count(n), since: moment(since), at: moment(at) }) : moment(at);
 }
 
-function wordsOf({ result, generation, error }, name) {
-  if (generation !== undefined) return t("loaded-generation", { generation: count(generation) });
+/** What a look came to. Of a generation that an older look has loaded, only what is said over it was new. */
+function wordsOf(looks, { name, syncs }) {
+  const { result, generation, error } = looks;
+  if (generation !== undefined) {
+    const wasThere = syncs.slice(syncs.indexOf(looks) + 1).find((older) => older.generation !== undefined)?.generation === generation;
+    return t(wasThere ? "loaded-delta" : "loaded-generation", { generation: count(generation) });
+  }
   const { means } = inWords(result, name);
   return error ? el("span", {}, means, " ", el("code", {}, error)) : means;
 }

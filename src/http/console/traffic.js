@@ -52,7 +52,7 @@ function build() {
   const routes = table(t("by-route"), [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")], bodies.routes);
   const strategies = table(
     t("by-strategy"),
-    [t("strategy"), t("asker"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
+    [t("strategy-and-asker"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
     bodies.strategies,
   );
   const box = (title, inside, note) => el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
@@ -163,9 +163,9 @@ function showStrategies(span) {
     const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
     const bids = share({ decision: "bid" });
     const bar = el("span", { class: "share" }, shares([[bids, "bid"], [1 - bids, "no-bid"]]), el("b", {}, percent(bids)));
+    const asker = platform === "api" ? "/v1/decide" : platform;
     return [
-      strategy,
-      platform === "api" ? "/v1/decide" : platform,
+      el("span", {}, strategy, " ", el("small", {}, asker)),
       rate(growth / span.seconds),
       bar,
       ...REASONS.map((reason) => percent(share({ reason }))),
