@@ -52,7 +52,7 @@ function build() {
   const routes = table(t("by-route"), [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")], bodies.routes);
   const strategies = table(
     t("by-strategy"),
-    [t("strategy-and-asker"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
+    [t("strategy"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
     bodies.strategies,
   );
   const box = (title, inside, note) => el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);

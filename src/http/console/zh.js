@@ -65,7 +65,6 @@ export const zh = {
   "over-60": "超 60 ms",
   errors: "非 200",
   "by-strategy": "按策略",
-  "strategy-and-asker": "策略与来源",
   strategy: "策略",
   "bid-share": "出价占比",
   "of-those": "原因",
