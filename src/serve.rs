@@ -311,7 +311,10 @@ impl Running {
         let telemetry = &self.shared.telemetry;
         tracing::info!(connections = telemetry.connections(), "draining");
         let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);
-        while telemetry.unused_for() < UNUSED && begun.elapsed() < lame_duck {
+        // Whoever was connected before may not have heard of it yet. Nobody ever was: nobody waits.
+        let was_used = telemetry.unused_for() < Duration::MAX;
+        let unused_for = || telemetry.unused_for().min(begun.elapsed());
+        while was_used && unused_for() < UNUSED && begun.elapsed() < lame_duck {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let _ = self.phase.send(Phase::Closing);

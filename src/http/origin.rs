@@ -3,6 +3,9 @@
 //! The port has no log-in: whoever reaches it may use it. A page that an operator happens to read elsewhere does not reach it, but the
 //! operator's browser does, and sends what the page bids it send. Such a page cannot read the answer to a `GET`, as no route allows it
 //! to; what it must not do is make the port do something. A browser says where a request comes from, and other clients say nothing.
+//!
+//! A page whose own name is made to point at this port (DNS rebinding) is of the same origin for the browser and for this: whoever lets
+//! browsers reach the port puts a proxy before it that answers to its own name alone.
 
 use hyper::header::{HOST, ORIGIN};
 use hyper::{HeaderMap, Method};

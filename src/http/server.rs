@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, unconstrained};
 
 use super::connections::{Connections, Handler};
 use super::turn;
@@ -80,7 +80,10 @@ pub async fn accept<P>(
         let accepted = tokio::select! {
             () = closing(&mut phase) => {
                 // Those that the kernel has already shaken hands with: closing the listener would reset them.
-                while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+                // All of them: neither the runtime's budget nor an error about one ends it early.
+                for _ in 0..BACKLOG {
+                    let Some(accepted) = unconstrained(listener.accept()).now_or_never() else { break };
+                    let Ok((stream, _)) = accepted else { continue };
                     if let (Some(place), Ok(stream)) = (admit(), stream.into_std()) {
                         hand_out(stream, place);
                     }
