@@ -74,8 +74,8 @@ mount --rbind /dev "$root/dev"
 mount -o remount,bind,ro "$root"
 mount -t tmpfs -o mode=777 none "$root/mnt"
 inside() { chroot --userspec="$user" "$root" "$@"; }
-if inside touch /mnt/x /opt/x 2>/dev/null; then echo "its root can be written"; exit 1; fi
-[ -e "$root/mnt/x" ]
+# Not inside: its user may not write there anyway.
+if touch "$root/opt/x" 2>/dev/null; then echo "the root can be written"; exit 1; fi
 cp k8s/components/distributed-build/worker.sh tests/platforms/rtad.toml "$root/mnt"
 for audience in old_users vip example; do
     inside bash -c 'rtad-loader synth --count 1000 >/mnt/ids'
