@@ -12,8 +12,9 @@ use serde::Serialize;
 
 pub use custom::CustomConfig;
 
+use super::as_optional_duration;
 use super::reader::{Document, Section};
-use super::{NAME, SECOND, as_optional_duration, duplicates, duration};
+use super::sections::{NAME, SECOND, duplicates, duration};
 use crate::platform::{
     Access, Adapter, CacheTimes, MAX_STRATEGIES, Ocean, Platform, Secret, StrategyIds, Tencent,
 };

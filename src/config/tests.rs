@@ -1,3 +1,4 @@
+use super::sections::STORE;
 use super::*;
 
 fn read(text: &str) -> Result<Config, ConfigError> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::{SecretConfig, as_optional_duration, duration, read_secret};
 use super::{Document, Section, optional, required, text};
-use crate::config::SECOND;
+use crate::config::sections::SECOND;
 use crate::platform::custom::{Algorithm, HexCase, SignatureMapping, TimestampUnit};
 
 /// `[platform.signature]`
