@@ -112,11 +112,19 @@ def change():
         subprocess.run(command, check=True, capture_output=True, input="\n".join(devices) + "\n", text=True)
 
 
-def post(path, body, headers=None):
+def ask(method, path, body=None, headers=None):
     """What the admin port answers, as JSON."""
     connection = http.client.HTTPConnection(ADMIN, timeout=20)
-    connection.request("POST", path, body, headers or {})
+    connection.request(method, path, body, headers or {})
     answer = connection.getresponse()
     told = answer.status, json.loads(answer.read())
     connection.close()
     return told
+
+
+def post(path, body, headers=None):
+    return ask("POST", path, body, headers)
+
+
+def status():
+    return ask("GET", "/v1/status")[1]

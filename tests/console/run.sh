@@ -61,6 +61,7 @@ until grep -q 'decision port listens' "$work/err"; do
 done
 address() { sed -n "s|.*\"$1\":\"\([^\"]*\)\".*|\1|p" "$work/err" | head -n 1; }
 
+[ $# -gt 0 ] || set -- test_console test_parts
 failed=0
 export RTAD_DECISIONS RTAD_ADMIN RTAD_LOADER=$loader RTAD_WORK=$work CHROMIUM PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here
 RTAD_DECISIONS=$(address decision_address)
@@ -68,7 +69,7 @@ RTAD_ADMIN=$(address admin_address)
 if [ -n "${SCREENSHOTS:-}" ]; then
     "$venv/bin/python3" $here/screenshots.py "$SCREENSHOTS" && pngquant --force --ext .png "$SCREENSHOTS"/console*.png || failed=1
 else
-    "$venv/bin/python3" -m unittest "${@:-test_console}" || failed=1
+    "$venv/bin/python3" -m unittest "$@" || failed=1
 fi
 kill -0 "$pid" || { echo "rtad has died" >&2; failed=1; }
 if grep -q panicked "$work/err"; then

@@ -9,8 +9,6 @@ import pod
 # The last two are called by unittest.
 from browsing import URL, Console, Elsewhere, Proxy, setUpModule, tearDownModule
 
-RESULTS = "ok unchanged not_found digest truncated format too_large signature expired stale store cache internal".split()
-
 
 class Shows(Console):
     def test_figures_move_under_traffic(self):
@@ -30,26 +28,6 @@ class Shows(Console):
         points = page.evaluate(drawn)
         self.until(lambda: page.evaluate(drawn) > points)
         self.assertGreater(self.traffic.asked, before)
-
-    def test_rates_are_those_of_the_counters(self):
-        told = self.page.evaluate(
-            """async () => {
-                const { Reading, Span, shareAbove } = await import("/console/metrics.js");
-                const text = (a, b, c, d) => `# HELP x y\\nx_total{r="a\\\\"b",c="1"} ${a}\\nx_total{r="z",c="2"} ${b}\\n` +
-                    `h_bucket{r="a",le="0.00001"} ${c}\\nh_bucket{r="a",le="0.001"} ${d}\\nh_bucket{r="a",le="+Inf"} ${d + 1}\\ng NaN\\n`;
-                const span = new Span(new Reading(text(10, 0, 0, 0), 1000), new Reading(text(20, 30, 50, 99), 6000));
-                const buckets = span.buckets("h", { r: "a" });
-                const none = span.buckets("h", { r: "b" });
-                return { all: span.rate("x_total"), one: span.rate("x_total", { r: 'a"b' }), nobody: span.rate("y"),
-                    values: span.now.values("x_total", "r"), counts: buckets.map(({ count }) => count),
-                    median: span.quantile(0.25, buckets), tail: span.quantile(0.999, buckets) === null ? 0 : String(span.quantile(0.9999, buckets)),
-                    none: span.quantile(0.5, none) === undefined, above: shareAbove(0.001, buckets), nan: Number.isNaN(span.now.sum("g")) };
-            }"""
-        )
-        self.assertEqual((told["all"], told["one"], told["nobody"]), (8, 2, 0))
-        self.assertEqual((told["values"], told["counts"]), (['a"b', "z"], [50, 49, 0]))
-        self.assertAlmostEqual(told["median"], 0.00001 * 24.75 / 50)
-        self.assertTrue(told["none"] and told["nan"])
 
     def test_an_audience_is_told_and_mapped(self):
         card = self.page.locator("#audience-old_users")
@@ -82,8 +60,34 @@ class Shows(Console):
         before = len(self.sent)
         self.page.wait_for_timeout(5000)
         self.assertEqual(len(self.sent), before)
+        # But who opens a map has asked for it.
+        self.page.locator("#audience-vip summary").click()
+        expect(self.page.locator("#audience-vip .beside")).to_contain_text("shards without any")
+        self.assertEqual(len(self.sent), before + 1)
         with self.page.expect_request("**/metrics"):
             self.page.click("#pause")
+
+    def test_a_sleep_is_no_burst_of_requests(self):
+        """A laptop that slept: the page's clock stood still, and the pod's counters did not."""
+        page = self.page
+        seen = "window.figures = []; new MutationObserver(() => window.figures.push(document.querySelector('#panels .figure').textContent))"
+        page.evaluate(seen + ".observe(document.getElementById('panels'), { childList: true, characterData: true, subtree: true })")
+
+        def an_hour_later(route):
+            answer = route.fetch()
+            route.fulfill(response=answer, json={**answer.json(), "uptime_seconds": answer.json()["uptime_seconds"] + 3600})
+
+        def a_billion_more(route):
+            answer = route.fetch()
+            count = re.compile(r'^(rtad_request_duration_seconds_count{route="tencent"}) (\d+)$', re.MULTILINE)
+            route.fulfill(response=answer, body=count.sub(lambda found: f"{found[1]} {int(found[2]) + 10**9}", answer.text()))
+
+        page.route("**/v1/status", an_hour_later)
+        page.route("**/metrics", a_billion_more)
+        before = page.evaluate("window.figures.length")
+        self.until(lambda: page.evaluate("window.figures.length") > before + 2)
+        figures = [float(figure.replace(",", "")) for figure in page.evaluate("window.figures")]
+        self.assertLess(max(figures), 1e6)
 
 
 class Lookups(Console):
@@ -112,19 +116,51 @@ class Lookups(Console):
         body = pod.tencent(pod.MEMBERS[3])
         for text in (body.hex(), base64.b64encode(body).decode()):
             answer = self.ask(text, "platform tencent")
-            for part in ("T1001 = new-users", "it is in old_users", "device.imei_md5sum", "request_id", "code: 1 (reject)", "not checked"):
-                if part != "not checked":
-                    expect(answer).to_contain_text(part)
+            for part in ("T1001 = new-users", "it is in old_users", "device.imei_md5sum", "request_id", "code: 1 (reject)", "none are asked for"):
+                expect(answer).to_contain_text(part)
             status, told = pod.post("/v1/explain/tencent", body)
             self.assertEqual(status, 200)
             expect(answer.locator("pre")).to_contain_text(told["answer"]["hex"])
-        # What is plainly a request is taken for one.
-        self.page.select_option("#what", "any")
-        self.page.fill("#pasted", body.hex())
-        self.assertEqual(self.page.input_value("#what"), "platform tencent")
         answer = self.ask("ff", "platform tencent")
         expect(answer.locator(".notice.bad")).to_contain_text("not a valid message of this protocol")
         expect(answer).to_contain_text("nothing was looked up")
+        # Of this platform's requests a header is asked for, which is not in what was pasted.
+        self.ask("ff", "platform ocean")
+        expect(answer).to_contain_text("not checked: none were given")
+
+    def test_what_is_plainly_a_request_is_taken_for_one(self):
+        request, device = pod.tencent(pod.MEMBERS[3]).hex(), pod.MEMBERS[3]
+        for pasted, chosen in ((request, "platform tencent"), (device, "any"), (request, "platform tencent"), (" ", "any")):
+            self.page.fill("#pasted", pasted)
+            self.assertEqual(self.page.input_value("#what"), chosen)
+        # What was chosen by hand stays.
+        for choice in ("platform ocean", "imei"):
+            self.page.select_option("#what", choice)
+            for pasted in (request, device):
+                self.page.fill("#pasted", pasted)
+                self.assertEqual(self.page.input_value("#what"), choice)
+
+    def test_an_answer_to_an_older_question_is_not_shown(self):
+        held = []
+        self.page.route("**/v1/explain", lambda route: route.continue_() if held else held.append(route))
+        self.page.fill("#pasted", pod.MEMBERS[1])
+        self.page.click("form .main")
+        self.until(lambda: held)
+        answer = self.ask(pod.MEMBERS[2], "imei")
+        expect(answer).to_contain_text(pod.md5(pod.MEMBERS[2]))
+        with self.page.expect_response("**/v1/explain"):
+            held[0].continue_()
+        self.page.wait_for_timeout(300)
+        expect(answer).to_contain_text(pod.md5(pod.MEMBERS[2]))
+        expect(answer).not_to_contain_text(pod.md5(pod.MEMBERS[1]))
+
+    def test_the_same_answer_is_spoken_again(self):
+        page = self.page
+        page.evaluate("""window.said = []; new MutationObserver(() => window.said.push(document.getElementById('announce').textContent))
+            .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true })""")
+        for times in (1, 2):
+            self.ask(pod.MEMBERS[9], "imei")
+            self.until(lambda: len([said for said in page.evaluate("window.said") if "new-users no bid" in said]) == times)
 
     def test_what_is_pasted_is_in_no_address_and_in_no_storage(self):
         device = pod.MEMBERS[11]
@@ -183,10 +219,27 @@ class Failing(Console):
         page.route("**/metrics", lambda route: route.abort())
         expect(page.locator("#stale")).to_contain_text("No answer from this pod since")
         self.assertTrue(page.locator("#audience-old_users").is_visible())
-        page.unroute("**/metrics")
-        expect(page.locator("#stale")).to_be_hidden()
-        expect(page.locator("#announce")).to_contain_text("The pod answers again")
+        with pod.BrokenStore():
+            self.until(lambda: pod.status()["audiences"][0]["last_sync"]["result"] not in ("ok", "unchanged"))
+            page.unroute("**/metrics")
+            expect(page.locator("#stale")).to_be_hidden()
+            # What has changed meanwhile does not drown it.
+            expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
+            expect(page.locator("#announce")).to_contain_text("The pod answers again")
+        expect(page.locator("#problems")).to_contain_text("Nothing needs attention")
         self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
+
+    def test_what_the_page_cannot_show_does_not_end_it(self):
+        page = self.page
+        page.route("**/v1/status", lambda route: route.fulfill(json={"ready": True}))
+        expect(page.locator("#stale")).to_contain_text("(Cannot read properties")
+        said = page.locator("#stale").inner_text()
+        self.until(lambda: len(self.complaints) > 2)
+        self.assertEqual(page.locator("#stale").inner_text(), said, "once is enough")
+        page.unroute("**/v1/status")
+        expect(page.locator("#stale")).to_be_hidden()
+        self.assertTrue(all("undefined" in text for text in self.complaints), self.complaints)
+        self.complaints = []
 
     def test_another_site_cannot_use_the_browser(self):
         site = self.serve(Elsewhere)
@@ -199,7 +252,6 @@ class Failing(Console):
             self.assertEqual(seen.value.status, 403, path)
         kept_out = "url => fetch(url).then((answer) => answer.text(), (error) => error.name)"
         self.assertEqual(page.evaluate(kept_out, f"{URL}v1/status"), "TypeError")
-
 
     def test_a_proxy_may_put_it_under_a_path_and_another_name(self):
         site = self.serve(Proxy)
@@ -225,25 +277,6 @@ class Languages(Console):
         chinese = self.open(locale="zh-CN")
         expect(chinese.locator("#traffic-title")).to_have_text("流量")
 
-    def test_both_languages_say_the_same(self):
-        told = self.page.evaluate(
-            """async (results) => {
-                const { LANGUAGES } = await import("/console/words.js");
-                const { en, zh } = LANGUAGES;
-                const holes = (text) => [...text.matchAll(/\\{(\\w+)\\}/g)].map((one) => one[1]).sort().join();
-                const parts = performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => name.endsWith(".js"));
-                const code = (await Promise.all(parts.map((url) => fetch(url).then((answer) => answer.text())))).join("\\n");
-                const used = [...code.matchAll(/\\bt\\("([^"]+)"/g)].map((one) => one[1]);
-                const marked = [...document.querySelectorAll("[data-t], [data-t-label]")].map((one) => one.dataset.t ?? one.dataset.tLabel);
-                const wanted = [...used, ...marked, ...results.map((one) => `sync-${one}`), ...results.slice(2).map((one) => `do-${one}`)];
-                return { keys: Object.keys(en).join() === Object.keys(zh).join(), count: used.length,
-                    holes: Object.keys(en).filter((key) => holes(en[key]) !== holes(zh[key] ?? "")), missing: wanted.filter((key) => !(key in en)),
-                    same: Object.keys(en).filter((key) => en[key] === zh[key] && !["md5", "deltas-sum"].includes(key) && !key.startsWith("encoding-")) };
-            }""",
-            RESULTS,
-        )
-        self.assertGreater(told.pop("count"), 100)
-        self.assertEqual(told, {"keys": True, "holes": [], "missing": [], "same": []})
 
 
 class Everybody(Console):

@@ -5,6 +5,8 @@ import { ShardMap } from "./map.js";
 import { bytes, count, duration, knows, list, moment, oneIn, percent, short, t, took } from "./words.js";
 
 const GOOD = ["ok", "unchanged"];
+/** While a generation rolls in, its map is read anew after so many milliseconds. */
+const ROLLING = 10_000;
 const cards = new WeakMap();
 
 /** Why an audience is not available, in words; nothing if it is. */
@@ -25,6 +27,12 @@ export function inWords(result, name) {
   return { means: t(`sync-${result}`), todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }) };
 }
 
+/** Since when nothing but failures came: each of them may be another. */
+function failingSince(syncs) {
+  const good = syncs.findIndex(({ result }) => GOOD.includes(result));
+  return syncs.at(good < 0 ? -1 : good - 1).since_unix_seconds;
+}
+
 /** What is wrong with the audiences: title, text, and where to read more. */
 export function problemsOf(status, reading) {
   const waiting = status.audiences.filter(({ required, snapshot }) => required && !snapshot).map(({ name }) => name);
@@ -32,7 +40,8 @@ export function problemsOf(status, reading) {
   if (status.draining) {
     problems.push({ key: "draining", level: "warn", title: t("draining-title"), text: t("draining-text") });
   } else if (!status.ready) {
-    problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text: t("not-ready-text", { names: list(waiting) }) });
+    const text = waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
+    problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text });
   }
   for (const audience of status.audiences) {
     const { name, required, snapshot, syncs } = audience;
@@ -46,7 +55,7 @@ export function problemsOf(status, reading) {
     if (last && !GOOD.includes(last.result)) {
       const served = snapshot ? t("still-served", { generation: snapshot.generation }) : t("nothing-served");
       const { means } = inWords(last.result, name);
-      const text = t("failing-text", { means, since: moment(last.since_unix_seconds), served });
+      const text = t("failing-text", { means, since: moment(failingSince(syncs)), served });
       problems.push({ ...about, key: `failing ${name} ${last.result}`, level: snapshot ? "warn" : "bad", title: t("failing-title", { name }), text });
     }
     if (reading.sum("rtad_snapshot_mixed", { audience: name }) === 1) {
@@ -80,6 +89,7 @@ function make({ name }) {
     looks: el("div", { class: "looks" }),
     map: new ShardMap(name),
     summary: el("summary"),
+    showMap: () => {},
   };
   card.translate = () => {
     setText(card.summary, t("map"));
@@ -90,6 +100,8 @@ function make({ name }) {
   card.translate();
   // The first one's map is there to be seen; those of the others are asked for when they are opened.
   card.details = el("details", { open: byId("cards").childElementCount === 0 }, card.summary, card.map.element);
+  // Not with the next look: there may be none, if the page is paused.
+  card.details.addEventListener("toggle", () => card.showMap());
   const id = `audience-${name}`;
   const title = el("div", { class: "title" }, el("h3", { id: `${id}-title` }, name), card.pills);
   const properties = { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 };
@@ -112,16 +124,17 @@ function update(card, audience, reading, ask) {
   );
   showProblem(card.problem, audience);
   replace(card.facts, ...(snapshot ? [factsOf(audience, reading)] : []));
-  rows(card.body, syncs, (looks) => `${looks.since_unix_seconds} ${looks.result} ${looks.generation ?? ""} ${looks.error ?? ""}`, (looks) => {
+  rows(card.body, syncs, (looks) => `${looks.since_unix_seconds} ${looks.result} ${looks.generation ?? ""}`, (looks) => {
     const good = GOOD.includes(looks.result);
     const level = looks.result === "ok" ? "good" : good ? "calm" : "bad";
     return [whenOf(looks), pill(level, looks.result), took(looks.seconds), wordsOf(looks, audience)];
   });
   card.details.hidden = !snapshot;
-  if (snapshot && card.details.open) {
-    const mixed = reading.sum("rtad_snapshot_mixed", { audience: name });
-    card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${mixed}`, ask);
-  }
+  const rolling = reading.sum("rtad_snapshot_mixed", { audience: name }) === 1 ? Math.floor(reading.at / ROLLING) : "";
+  card.showMap = () => {
+    if (snapshot && card.details.open) card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${rolling}`, ask);
+  };
+  card.showMap();
 }
 
 function showProblem(element, audience) {

@@ -18,9 +18,13 @@ function roundTop(value) {
   return [1, 2, 5, 10].map((times) => times * power).find((top) => top >= value);
 }
 
-/** A drawing of what has been. Places are shares of its width, from 0 for the oldest to 1 for now. */
+/**
+ * A drawing of what has been. Places are shares of its width, from 0 for the oldest to 1 for now; what was between two that are further
+ * apart than `gap` nobody saw, and nothing is drawn.
+ */
 export class Chart {
-  constructor() {
+  constructor(gap) {
+    this.gap = gap;
     this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" });
     this.marks = el("div", { class: "marks" });
     this.element = el("div", { class: "chart", "aria-hidden": "true" }, this.drawing, this.marks);
@@ -32,12 +36,13 @@ export class Chart {
     const top = roundTop(Math.max(0, ...sums));
     const y = linear(top);
     let floor = sums.map(() => 0);
-    const shapes = series.map((values, order) => {
+    const runs = this.runs(places);
+    const shapes = series.flatMap((values, order) => {
       const ceiling = values.map((value, at) => floor[at] + value);
-      const edge = (values) => values.map((value, at) => this.point(places[at], y(value)));
-      const points = [...edge(ceiling), ...edge(floor).reverse()];
+      const edge = (values, run) => run.map((at) => this.point(places[at], y(values[at])));
+      const drawn = runs.map((run) => [...edge(ceiling, run), ...edge(floor, run).reverse()]);
       floor = ceiling;
-      return svg("polygon", { points: points.join(" "), class: classes[order] });
+      return drawn.map((points) => svg("polygon", { points: points.join(" "), class: classes[order] }));
     });
     this.draw([this.rule(y(top / 2)), this.rule(y(top)), ...shapes], [[y(top), write(top)], [y(top / 2), write(top / 2)]]);
   }
@@ -45,9 +50,11 @@ export class Chart {
   /** Lines over a logarithmic scale; a value that is missing breaks its line. `limit` is drawn across. */
   lines(places, series, classes, { least, most, rules, limit, write }) {
     const y = logarithmic(least, most);
+    const begins = new Set(this.runs(places).map(([first]) => first));
     const drawn = series.map((values, order) => {
       let pen = "M";
       const steps = values.map((value, at) => {
+        if (begins.has(at)) pen = "M";
         if (value === undefined) {
           pen = "M";
           return "";
@@ -60,6 +67,16 @@ export class Chart {
     });
     const across = svg("path", { d: `M0,${y(limit)}H${WIDTH}`, class: "limit" });
     this.draw([...rules.map((value) => this.rule(y(value))), across, ...drawn], rules.map((value) => [y(value), write(value)]));
+  }
+
+  /** The numbers of the places, in runs without a gap. */
+  runs(places) {
+    const runs = [];
+    places.forEach((place, at) => {
+      if (at === 0 || place - places[at - 1] > this.gap) runs.push([]);
+      runs.at(-1).push(at);
+    });
+    return runs;
   }
 
   point(place, y) {

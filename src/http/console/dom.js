@@ -32,13 +32,17 @@ export function setText(element, text) {
 
 const made = new WeakMap();
 
-/** Makes the children of `parent` those of `items`, in their order; what was there before for the same key is kept and updated. */
+/**
+ * Makes the children of `parent` those of `items`, in their order; what was there before for the same key is kept and updated. Of items
+ * with one key each has its element all the same.
+ */
 export function keyed(parent, items, keyOf, make, update) {
   const before = made.get(parent) ?? new Map();
   const after = new Map();
   let place = parent.firstElementChild;
   for (const item of items) {
-    const key = keyOf(item);
+    let key = keyOf(item);
+    while (after.has(key)) key = `${key} again`;
     const element = before.get(key) ?? make(item);
     after.set(key, element);
     if (place === element) place = place.nextElementSibling;

@@ -9,6 +9,10 @@ const ANY = "any";
 const LEVELS = { usable: "good", malformed: "bad", member: "in", not_member: "out", unavailable: "bad" };
 
 let platforms = [];
+/** The number of the last question: an answer to one before it comes too late. */
+let asked = 0;
+/** Whether what is chosen was chosen for what is pasted, and not by hand. */
+let isAutomatic = false;
 /** What shows the last answer, to show it in another language. */
 let again = () => {};
 
@@ -39,22 +43,30 @@ export function rebuildLookup() {
 const isRequest = (text) => text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
 
 export function startLookup(ask, announce) {
+  const what = byId("what");
   byId("pasted").addEventListener("input", () => {
-    const what = byId("what");
-    if (what.value === ANY && platforms.length > 0 && isRequest(byId("pasted").value.trim())) what.value = `platform ${platforms[0]}`;
+    const isOne = platforms.length > 0 && isRequest(byId("pasted").value.trim());
+    if (isOne === isAutomatic || (isOne && what.value !== ANY)) return;
+    what.value = isOne ? `platform ${platforms[0]}` : ANY;
+    isAutomatic = isOne;
   });
+  what.addEventListener("change", () => (isAutomatic = false));
   byId("pasted").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
   });
   byId("ask").addEventListener("submit", async (event) => {
     event.preventDefault();
+    const number = (asked += 1);
     const text = byId("pasted").value;
     if (text.trim() === "") return say(() => [el("p", { class: "notice", role: "alert" }, t("nothing-pasted"))]);
     say(() => [el("p", { class: "quiet" }, t("asking"))]);
     try {
-      announce(t("answers-are", { answers: await explain(ask, text, byId("what").value) }));
+      const { show, inShort } = await explain(ask, text, what.value);
+      if (number !== asked) return;
+      say(show);
+      announce(t("answers-are", { answers: inShort() }));
     } catch (error) {
-      say(() => [el("p", { class: "notice bad", role: "alert" }, t("ask-failed", { error: error.message }))]);
+      if (number === asked) say(() => [el("p", { class: "notice bad", role: "alert" }, t("ask-failed", { error: error.message }))]);
     }
   });
 }
@@ -64,20 +76,19 @@ function say(make) {
   again();
 }
 
-/** Shows the explanation; returns what is decided in short. */
+/** Asks for the explanation; returns what shows it, and what is decided in short. */
 async function explain(ask, text, what) {
   const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
   const post = (path, type, body) => ask(path, { method: "POST", headers: { "Content-Type": type }, body });
   if (platform !== undefined) {
     const answer = await post(`v1/explain/${encodeURIComponent(platform)}`, "application/octet-stream", text);
     const explanation = await answer.json();
-    say(() => showRequest(explanation));
-    return inShort(explanation);
+    return { show: () => showRequest(explanation), inShort: () => inShort(explanation) };
   }
-  const asked = { id: text.trim(), kind: what === ANY ? null : what };
-  const { readings } = await (await post("v1/explain", "application/json", JSON.stringify(asked))).json();
-  say(() => readings.map(showReading));
-  return readings.map(({ kinds, ...reading }) => `${kinds.join(", ")}: ${inShort(reading)}`).join("; ");
+  const question = { id: text.trim(), kind: what === ANY ? null : what };
+  const { readings } = await (await post("v1/explain", "application/json", JSON.stringify(question))).json();
+  const one = ({ kinds, ...reading }) => `${kinds.join(", ")}: ${inShort(reading)}`;
+  return { show: () => readings.map(showReading), inShort: () => readings.map(one).join("; ") };
 }
 
 const inShort = ({ strategies }) => strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");

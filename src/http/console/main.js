@@ -6,7 +6,7 @@
 import { problemsOf, rebuildAudiences, showAudiences } from "./audiences.js";
 import { byId, el, keyed, pill, setText } from "./dom.js";
 import { offer, rebuildLookup, startLookup } from "./lookup.js";
-import { Reading, Span } from "./metrics.js";
+import { Reading, SPAN, Span } from "./metrics.js";
 import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
@@ -14,12 +14,12 @@ const EVERY = 2000;
 /** A rate takes two looks, and nobody likes to wait for the first. */
 const SOON = 500;
 const PATIENCE = 5000;
-/** Figures are of so long. */
-const SPAN = 10_000;
 /** What has happened once is a problem for so long. */
 const REMEMBERED = 60_000;
+/** A screen reader speaks what comes into an empty element; this is long enough for it to see that it was empty. */
+const PAUSE = 100;
 
-const state = { readings: [], status: undefined, at: undefined, error: undefined, isPaused: false };
+const state = { readings: [], status: undefined, at: undefined, error: undefined, isPaused: false, slept: 0 };
 /** When each thing that comes and goes was last seen. */
 const seen = new Map();
 
@@ -31,24 +31,45 @@ async function ask(path, options = {}) {
 }
 
 async function look() {
+  const wasLost = Boolean(state.error && state.at);
+  let answers;
   try {
-    const [status, text] = await Promise.all([ask("v1/status").then((a) => a.json()), ask("metrics").then((a) => a.text())]);
-    take(status, new Reading(text, performance.now()));
+    answers = await Promise.all([ask("v1/status").then((a) => a.json()), ask("metrics").then((a) => a.text())]);
   } catch (error) {
     state.error = error;
+    return show();
   }
-  show();
+  const [status, text] = answers;
+  const { at } = state;
+  take(status, new Reading(text, performance.now() + state.slept));
+  try {
+    show();
+  } catch (error) {
+    // What is seen is what was there before.
+    state.at = at ?? state.at;
+    throw error;
+  }
+  if (wasLost) announce(t("answers-again"));
 }
 
 function take(status, reading) {
-  if (state.error && state.at) announce(t("answers-again"));
   // A pod that was started meanwhile counts from 0.
   if (state.status && status.uptime_seconds < state.status.uptime_seconds) {
     state.readings = [];
     forgetTraffic();
   }
-  // Nobody looked for a while: what happened then is not of the last seconds.
-  if (state.readings.at(-1)?.at < reading.at - SPAN) state.readings = [];
+  const last = state.readings.at(-1);
+  if (last) {
+    // While a machine sleeps, its page's clock may stand still; the time of day and the pod's own clock do not.
+    const clocks = [reading.at - last.at, reading.wall - last.wall, 1000 * (status.uptime_seconds - state.status.uptime_seconds)];
+    const passed = Math.max(...clocks);
+    // Nobody looked for a while: what happened then is not of the last seconds.
+    if (passed > SPAN) {
+      state.slept += passed - clocks[0];
+      reading.at = last.at + passed;
+      state.readings = [];
+    }
+  }
   Object.assign(state, { status, error: undefined, at: Date.now() / 1000 });
   state.readings.push(reading);
   while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN) state.readings.shift();
@@ -129,9 +150,14 @@ function passing(span) {
   return growing;
 }
 
-/** To a screen reader, and only what has changed. */
+const unsaid = [];
+
+/** To a screen reader, and only what has changed; what was said before too. */
 function announce(text) {
-  setText(byId("announce"), text);
+  unsaid.push(el("p", {}, text));
+  if (unsaid.length > 1) return;
+  byId("announce").replaceChildren();
+  setTimeout(() => byId("announce").replaceChildren(...unsaid.splice(0)), PAUSE);
 }
 
 function translate() {
@@ -146,9 +172,17 @@ function translate() {
 }
 
 async function keepLooking() {
-  // Of a page that nobody sees nobody asks anything.
-  if (!state.isPaused && document.visibilityState === "visible") await look();
-  setTimeout(keepLooking, state.readings.length === 1 ? SOON : EVERY);
+  try {
+    // Of a page that nobody sees nobody asks anything.
+    if (!state.isPaused && document.visibilityState === "visible") await look();
+  } catch (error) {
+    // A fault of the page's own: what it shows is old, and the next answer may be one that it can show.
+    reportError(error);
+    state.error = error;
+    showState();
+  } finally {
+    setTimeout(keepLooking, state.readings.length === 1 ? SOON : EVERY);
+  }
 }
 
 byId("language").addEventListener("click", () => {

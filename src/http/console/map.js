@@ -57,10 +57,13 @@ export class ShardMap {
     try {
       const answer = await ask(`v1/audiences/${encodeURIComponent(this.audience)}/shards`, { cache: "no-cache" });
       const numbers = new DataView(await answer.arrayBuffer());
+      // Another was asked for meanwhile, and may have come first.
+      if (this.shown !== version) return;
       this.keys = Uint32Array.from({ length: SHARDS }, (_, shard) => numbers.getUint32(4 * shard, true));
       this.translate();
       this.draw();
     } catch (error) {
+      if (this.shown !== version) return;
       // Asked again with the next look.
       this.shown = undefined;
       setText(this.readout, t("map-failed", { error: error.message }));

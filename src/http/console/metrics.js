@@ -1,5 +1,7 @@
 // Reads Prometheus' text format, and says what happened between two readings of it.
 
+/** Figures are of so long, in milliseconds; over what is longer nothing is said. */
+export const SPAN = 10_000;
 const SAMPLE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 const NUMBERS = { "+Inf": Infinity, "-Inf": -Infinity, NaN: NaN };
@@ -21,11 +23,12 @@ function samplesOf(text) {
   return samples;
 }
 
-/** One answer of `/metrics`, read at `at` milliseconds of some clock that does not jump. */
+/** One answer of `/metrics`, read at `at` milliseconds of some clock that is not set back. */
 export class Reading {
   constructor(text, at) {
     this.samples = samplesOf(text);
     this.at = at;
+    this.wall = Date.now();
   }
 
   of(name, where = {}) {

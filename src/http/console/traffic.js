@@ -2,7 +2,7 @@
 
 import { Chart, shares } from "./charts.js";
 import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
-import { shareAbove } from "./metrics.js";
+import { SPAN, shareAbove } from "./metrics.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
 /** So far back the charts go, in milliseconds. */
@@ -18,6 +18,8 @@ const SCALE = { least: 5e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit:
 let past = [];
 let panels;
 let bodies;
+/** The colour of each route that was ever seen, asked or not: it stays. */
+const colours = new Map();
 
 /** Forgets what was drawn: the counters have begun anew. */
 export function forgetTraffic() {
@@ -29,15 +31,16 @@ export const routeName = (route) => {
   return words === `route-${route}` ? route : words;
 };
 
-/** The routes that were ever asked, rtad's own first; each keeps its colour. */
+/** The routes that were ever asked, rtad's own first. */
 function routesOf(reading) {
-  const asked = reading.of(`${DURATION}_count`).filter(({ value }) => value > 0);
-  return asked.map(({ labels }) => labels.route);
+  const all = reading.of(`${DURATION}_count`);
+  for (const { labels } of all) if (!colours.has(labels.route)) colours.set(labels.route, `s${colours.size % COLOURS}`);
+  return all.filter(({ value }) => value > 0).map(({ labels }) => labels.route);
 }
 
 function build() {
   const panel = (title) => {
-    const chart = new Chart();
+    const chart = new Chart(SPAN / BACK);
     const figure = el("span", { class: "figure" }, "–");
     const unit = el("span", { class: "unit" });
     const legend = el("ul", { class: "legend" });
@@ -85,15 +88,14 @@ export function showTraffic(span) {
   const now = past.at(-1);
   const places = past.map(({ at }) => 1 - (now.at - at) / BACK);
   const routes = [...now.routes.keys()];
-  const colour = (place) => `s${place % COLOURS}`;
   const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
   const { requests, decisions, latency } = panels;
 
   setText(requests.figure, rate(total));
   setText(requests.unit, t("per-second"));
   const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
-  requests.chart.areas(places, series, routes.map((_, place) => colour(place)), short);
-  legend(requests.legend, routes.map((route, place) => [colour(place), routeName(route), rate(now.routes.get(route))]));
+  requests.chart.areas(places, series, routes.map((route) => colours.get(route)), short);
+  legend(requests.legend, routes.map((route) => [colours.get(route), routeName(route), rate(now.routes.get(route))]));
 
   const decided = now.bid + now.noBid;
   setText(decisions.figure, decided > 0 ? percent(now.bid / decided) : "–");
@@ -109,13 +111,14 @@ export function showTraffic(span) {
   legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
 
   showStats(span);
-  showRoutes(span, routes.map((route, place) => ({ route, colour: colour(place), perSecond: now.routes.get(route) })));
+  showRoutes(span, routes.map((route) => ({ route, perSecond: now.routes.get(route) })));
   showStrategies(span);
 }
 
+/** Says which colour is what, and how much of it there is. */
 function legend(parent, entries) {
-  const make = ([name]) => el("li", {}, el("i", { class: `key ${name}`, "aria-hidden": "true" }), el("span"), el("b"));
-  keyed(parent, entries, ([name]) => name, make, (element, [, words, figure]) => {
+  const make = ([colour]) => el("li", {}, el("i", { class: `key ${colour}`, "aria-hidden": "true" }), el("span"), el("b"));
+  keyed(parent, entries, ([, words]) => words, make, (element, [, words, figure]) => {
     setText(element.children[1], words);
     setText(element.children[2], figure);
   });
@@ -136,9 +139,9 @@ function showStats(span) {
 }
 
 function showRoutes(span, routes) {
-  rows(bodies.routes, routes, ({ route }) => route, ({ route, colour, perSecond }) => {
+  rows(bodies.routes, routes, ({ route }) => route, ({ route, perSecond }) => {
     const buckets = span.buckets(DURATION, { route });
-    const swatch = el("i", { class: `key ${colour}`, "aria-hidden": "true" });
+    const swatch = el("i", { class: `key ${colours.get(route)}`, "aria-hidden": "true" });
     const failed = span.growth("rtad_requests_total", { route }) - span.growth("rtad_requests_total", { route, code: "200" });
     return [
       el("span", {}, swatch, routeName(route)),
