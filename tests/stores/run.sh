@@ -75,8 +75,9 @@ run() {
     if grep -q 'skipped:' "$work/out"; then cat "$work/out"; echo "tests were skipped" >&2; exit 1; fi
     grep '^test result' "$work/out"
 }
-run cargo test --quiet --lib store::tests
-run cargo test --quiet -p rtad-loader --test remote
-run cargo test --quiet -p rtad-loader --test appending
-run cargo test --quiet -p rtad-loader --test serve on_s3
-run cargo test --quiet --test remote_stores
+# Of the whole workspace, as `make test` has built it: of one package alone, dependencies would be built anew for its features.
+run cargo test --quiet --workspace --lib store::tests
+run cargo test --quiet --workspace --test remote
+run cargo test --quiet --workspace --test appending
+run cargo test --quiet --workspace --test serve on_s3
+run cargo test --quiet --workspace --test remote_stores
