@@ -138,6 +138,43 @@ fn a_store_that_fails_acknowledges_nothing_and_is_written_when_it_is_back() {
     assert_eq!((&logged["audience"], &logged["level"]), (&json!("a"), &json!("WARN")));
 }
 
+#[test]
+fn what_never_came_to_be_written_is_counted() {
+    let sandbox = Sandbox::new();
+    // Its writer rests after the first write for longer than this takes.
+    let serve = Serve::over(&sandbox, "{}/s", "--every 10m");
+    let mut api = serve.connect();
+    api.create();
+    let all = ids(IdKind::Md5, 0..100_000);
+    api.write("add", &all[..1]);
+    let (named, waiting) = (
+        |result| format!("rtad_loader_writes_total{{audience=\"a\",op=\"remove\",result=\"{result}\"}}"),
+        |count: usize| {
+            wait_until(|| (metric(&serve.metrics(), "rtad_loader_queue") == count as f64).then_some(()))
+        },
+    );
+    for result in ["no_answer", "overloaded", "internal"] {
+        assert_eq!(metric(&serve.metrics(), &named(result)), 0.0);
+    }
+    // A client that hangs up.
+    let mut gone = serve.connect();
+    gone.send_write("remove", &all[..1]);
+    waiting(1);
+    drop(gone);
+    wait_until(|| (metric(&serve.metrics(), &named("no_answer")) == 1.0).then_some(()));
+    // As many keys as may wait.
+    let mut others: Vec<_> = (0..41).map(|_| serve.connect()).collect();
+    for (index, other) in others.iter_mut().enumerate() {
+        other.send_write("remove", &all);
+        waiting(index + 2);
+    }
+    api.post(DEVICES, &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
+    assert_eq!(metric(&serve.metrics(), &named("overloaded")), 1.0);
+    // Of no audience that there is.
+    api.post("/v1/audiences/b/devices", &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
+    assert!(!serve.metrics().contains("audience=\"b\""));
+}
+
 /// A store that is a bucket, where puts are conditional and `flock` does not help.
 #[test]
 fn on_s3_two_processes_share_an_audience() {

@@ -140,14 +140,19 @@ impl Api {
 
     /// The same, but the process may be killed meanwhile: `None` if it was not acknowledged.
     pub(crate) fn try_write(&mut self, op: &str, ids: &[String]) -> Option<Value> {
+        self.send_write(op, ids);
+        let answer = self.0.next()?;
+        (answer.status == 200).then(|| answer.json())
+    }
+
+    /// The same, without waiting for the answer.
+    pub(crate) fn send_write(&mut self, op: &str, ids: &[String]) {
         let body = json!({ "op": op, "ids": ids }).to_string();
         let head = format!(
             "POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         self.0.send(head + &body);
-        let answer = self.0.next()?;
-        (answer.status == 200).then(|| answer.json())
     }
 }
 

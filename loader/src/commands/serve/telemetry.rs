@@ -1,6 +1,8 @@
 //! What the writer tells of itself, in Prometheus' text format. Labels are closed sets and names of audiences that there are;
 //! never an id.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label, Unit};
@@ -21,6 +23,8 @@ pub(super) struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
+    /// Audiences that there are, or were: a client may name any.
+    known: Mutex<HashSet<AudienceName>>,
 }
 
 impl Default for Telemetry {
@@ -35,7 +39,7 @@ impl Default for Telemetry {
             metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             metrics::gauge!("rtad_loader_queue")
         });
-        Self { handle: recorder.handle(), recorder, queue }
+        Self { handle: recorder.handle(), recorder, queue, known: Mutex::default() }
     }
 }
 
@@ -44,7 +48,7 @@ fn describe() {
     metrics::describe_counter!("rtad_loader_requests_total", "Requests answered, by route and HTTP status");
     metrics::describe_counter!(
         "rtad_loader_writes_total",
-        "Requests to write devices that came to their audience's writer, by what became of them"
+        "Well-formed requests to write devices of an audience that there is, by what became of them"
     );
     metrics::describe_histogram!(
         "rtad_loader_append_duration_seconds",
@@ -63,19 +67,35 @@ impl Telemetry {
         self.counter("rtad_loader_requests_total", labels).increment(1);
     }
 
-    /// Counts a write by what became of it.
+    /// Counts a write by what became of it, to an audience that was ever opened.
     pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
-        self.writes(audience, op, result).increment(1);
+        if self.known().contains(audience) {
+            self.writes(audience, op, result).increment(1);
+        }
     }
 
-    /// Has a 0 for every first failure to rise from, of an audience that there is: a counter that appears with its first burst
-    /// already in it has not risen, as Prometheus sees it.
+    /// From now on writes to the audience are counted. There is a 0 for every first failure to rise from: a counter that appears
+    /// with its first burst already in it has not risen, as Prometheus sees it.
     pub(super) fn opened(&self, audience: &AudienceName) {
+        if !self.known().insert(audience.clone()) {
+            return;
+        }
         for op in Op::ALL {
-            for refusal in [ApiError::Store, ApiError::Contended, ApiError::DeltasFull] {
-                let _ = self.writes(audience, op, refusal.code());
+            for failure in [
+                ApiError::Store,
+                ApiError::Contended,
+                ApiError::DeltasFull,
+                ApiError::Overloaded,
+                ApiError::NoAnswer,
+                ApiError::Internal,
+            ] {
+                let _ = self.writes(audience, op, failure.code());
             }
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<AudienceName>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writes(&self, audience: &AudienceName, op: Op, result: &'static str) -> Counter {

@@ -161,7 +161,7 @@ impl Writer {
                 // They may be those of a generation that is gone.
                 self.careful = self.careful.max(1);
                 let waiting = std::mem::take(&mut self.waiting);
-                self.refuse(waiting, &refusal);
+                Self::refuse(waiting, &refusal);
             }
         }
     }
@@ -192,11 +192,11 @@ impl Writer {
             batch = match self.attempt(batch).await {
                 Tried::Done => return,
                 Tried::Again(batch) => batch,
-                Tried::Failed(batch, refusal) => return self.refuse(batch, &refusal),
+                Tried::Failed(batch, refusal) => return Self::refuse(batch, &refusal),
             };
         }
         tracing::warn!(audience = self.audience.as_str(), "other writers were faster each time");
-        self.refuse(batch, &ApiError::Contended);
+        Self::refuse(batch, &ApiError::Contended);
     }
 
     async fn attempt(&mut self, batch: Vec<Write>) -> Tried {
@@ -309,24 +309,20 @@ impl Writer {
                 entombed: outcome.entombed,
                 new: outcome.new,
             };
-            self.answer(write, Ok(written));
+            Self::answer(write, Ok(written));
         }
         rest.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
         Ok(true)
     }
 
-    fn answer(&self, write: Write, answer: Result<Written, ApiError>) {
-        let result = answer.as_ref().map_or_else(ApiError::code, |_| "ok");
-        if self.ledger.is_some() || answer.is_ok() {
-            self.telemetry.write(&self.audience, write.asked.op, result);
-        }
+    fn answer(write: Write, answer: Result<Written, ApiError>) {
         drop((write.waiting, write.room));
         // Its client may be gone.
         let _ = write.reply.send(answer);
     }
 
-    fn refuse(&self, batch: Vec<Write>, refusal: &ApiError) {
-        batch.into_iter().for_each(|write| self.answer(write, Err(refusal.clone())));
+    fn refuse(batch: Vec<Write>, refusal: &ApiError) {
+        batch.into_iter().for_each(|write| Self::answer(write, Err(refusal.clone())));
     }
 
     /// Lets what waits for filters have another turn.

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use rtad::snapshot::AudienceName;
 use rtad::store::Store;
 
-use super::batch::Asked;
+use super::batch::{Asked, Op};
 use super::error::ApiError;
 use super::orders::{Order, What};
 use super::telemetry::Telemetry;
@@ -45,8 +45,16 @@ impl Writers {
         }
     }
 
-    /// Has devices written; returns when they are, durably.
+    /// Has devices written; returns when they are, durably. Counts what became of it.
     pub(super) async fn write(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
+        let unanswered = ApiError::NoAnswer.code();
+        let mut counted = Counted { telemetry: &self.telemetry, audience, op: asked.op, result: unanswered };
+        let written = self.have_written(audience, asked).await;
+        counted.result = written.as_ref().map_or_else(ApiError::code, |_| "ok");
+        written
+    }
+
+    async fn have_written(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
         let (reply, answer) = oneshot::channel();
         let room = self.room_for(asked.keys.len())?;
         let waiting = self.telemetry.waiting();
@@ -99,5 +107,19 @@ impl Writers {
         *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Counts a write in the end, or when nobody waits for its answer any longer.
+struct Counted<'a> {
+    telemetry: &'a Telemetry,
+    audience: &'a AudienceName,
+    op: Op,
+    result: &'static str,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.telemetry.write(self.audience, self.op, self.result);
     }
 }
