@@ -38,9 +38,10 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// Who opens a connection for each request, as a balancer does that is told `Connection: close`, will be back within so long.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// A tenth of the share of a thread that answers, while that has something to do.
+/// A seventieth of the share of a thread that answers, while that has something to do. More would be missed by a core that is nearly
+/// busy: requests would come faster than it answers them. `SCHED_IDLE` would give no share at all to a load where all cores are busy.
 #[cfg(target_os = "linux")]
-const BACKGROUND_NICENESS: i32 = 10;
+const BACKGROUND_NICENESS: i32 = 19;
 
 /// Why rtad could not start.
 #[derive(Debug, thiserror::Error)]

@@ -168,7 +168,8 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
     let filter_bytes = server.snapshot(AUDIENCE).unwrap().filter_bytes();
     assert!(filter_bytes > 30 << 20, "{filter_bytes} bytes of filters are too few to be told from noise");
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let clients: Vec<_> = (0..4)
+    // Two keep two cores nearly busy; what loads has what they leave.
+    let clients: Vec<_> = (0..2)
         .map(|seed| {
             let (people, stop, rounds) = (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
             let address = server.address();
