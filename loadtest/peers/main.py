@@ -65,11 +65,6 @@ def figure(before: list[float], after: list[float], answered: int, rate: float) 
     return Figure(*((late - early) * 1e6 / answered for early, late in zip(before, after, strict=True)), rate)
 
 
-def median(figures: list[Figure]) -> Figure:
-    """The round in the middle by its CPU time; its rate, too, so that the two say how busy the core was."""
-    return sorted(figures, key=lambda figure: figure.total)[(len(figures) - 1) // 2]
-
-
 def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: servers.Redis, ids: int, kinds: dict) -> list[Server]:
     """In the order of the table. How long answers are, and of what type, is asked of rtad."""
     # What is asked here waits for one core by design, and for a machine that stands still now and then: nothing is to be shed.
@@ -189,11 +184,11 @@ def main() -> None:
         for number in range(rounds):
             others.append(one_round(measured, number, seconds))
             alone(redis, seconds, by_benchmark)
-    found = {lane.row: median(lane.figures) for server in measured for lane in server.lanes}
-    found |= {row: median(figures) for row, _, figures in by_benchmark}
+    found = {lane.row: lane.figures for server in measured for lane in server.lanes}
+    found |= {row: figures for row, _, figures in by_benchmark}
     about = (
         f"{machine()}; {devices:,} devices in rtad, {ids:,} in Redis; {CONNECTIONS} kept connections; "
-        f"medians of {rounds} alternating rounds of {seconds} s; "
+        f"medians of {rounds} alternating rounds of {seconds} s, and of their ratios; "
         f"other work kept {statistics.median(others):.0%} of all cores busy."
     )
     text = report.table(found, about)
