@@ -14,7 +14,6 @@ fleet:
 # Every test but the long ones.
 test:
 	cargo test --workspace
-	cargo check --lib --no-default-features
 	bash tests/openapi/run.sh target/debug/rtad
 	bash tests/platforms/run.sh target/debug/rtad target/debug/rtad-loader
 	bash tests/stores/run.sh

@@ -5,7 +5,6 @@
 //! - strings become `Bytes`: slices of the body, not copied, and not refused for a stray byte in one field;
 //! - fields that rtad does not read are left out: skipped, and so neither allocated nor able to fail a request.
 
-#[cfg(feature = "server")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use prost_types::field_descriptor_proto::Type;
 
@@ -28,11 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[cfg(not(feature = "server"))]
-fn main() {}
-
 /// Messages that hold device ids. Their `Debug` is written by hand, and shows none.
-#[cfg(feature = "server")]
 const HIDDEN: &[&str] = &[
     ".tencent.ad.rta.Device",
     ".tencent.ad.rta.Device.QaidInfo",
@@ -41,7 +36,6 @@ const HIDDEN: &[&str] = &[
     ".ocean.rta.Device",
 ];
 
-#[cfg(feature = "server")]
 const UNREAD: &[&str] = &[
     "tencent.ad.rta.RtaRequest.exps",
     "tencent.ad.rta.RtaRequest.unified_request_id",

@@ -17,16 +17,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rtad::catalog::{Audience, Catalog, Serving};
-use rtad::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::memory::{Pages, Region};
 use rtad::platform::{IdReader, Keys, api};
-use rtad::snapshot::{
+use rtad::strategy::{Outcome, Strategy};
+use rtad::telemetry::{Telemetry, count_alone};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::memory::{Pages, Region};
+use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta, ManifestBuilder,
     Overlay, Snapshot, shards_per_chunk,
 };
-use rtad::strategy::{Outcome, Strategy};
-use rtad::telemetry::{Telemetry, count_alone};
 
 /// Decisions per figure; each figure is the best of three rounds.
 const DECISIONS: u64 = 2_000_000;

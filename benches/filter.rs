@@ -13,9 +13,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rtad::device::{DeviceKey, SHARDS};
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::memory::{Pages, Region};
+use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::memory::{Pages, Region};
 
 /// Look-ups per figure; each figure is the best of three rounds.
 const LOOKUPS: u64 = 4_000_000;

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rtad::config::Config;
-use rtad::device::{DeviceKey, SHARDS};
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk};
-use rtad::store::Store;
 use rtad::sync::{Shared, SwapMode, Sync, now_unix_seconds};
+use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk};
+use rtad_store::Store;
 
 /// Keys of the audience that is swapped under load: 300 MB.
 const SWAPPED_KEYS: u64 = 108_000_000;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use rtad::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 
 #[path = "../loader/src"]
 mod source {

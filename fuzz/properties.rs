@@ -15,17 +15,17 @@ use http::HeaderMap;
 use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
 use rtad::config::Config;
-use rtad::device::{IdKind, KeyMaker};
-use rtad::filter::{FilterKind, FilterSpec};
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS,
     MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent, api,
 };
-use rtad::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 use rtad::strategy::{Decision, Outcome, Strategy};
 use rtad::telemetry::Telemetry;
+use rtad_core::device::{IdKind, KeyMaker};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 
 /// The IMEI of the published examples; the only known device.
 const KNOWN: &[u8] = b"868049039501257";

@@ -13,11 +13,11 @@ use metrics::Counter;
 
 pub use live::{Gathering, Live, Room};
 
-use crate::device::DeviceKey;
 use crate::platform::{Failure, Platform};
-use crate::snapshot::{AudienceName, Snapshot};
 use crate::strategy::{Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, Snapshot};
 
 /// The pointer that requests load and `sync` stores.
 pub type Serving = ArcSwap<Catalog>;

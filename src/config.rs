@@ -24,10 +24,10 @@ use reader::Document;
 use sections::{DEFAULT_STRATEGY, read_all};
 
 use crate::catalog::Audience;
-use crate::snapshot::AudienceName;
-use crate::store::PublicKey;
 use crate::strategy::{Outcome, Strategy};
 use crate::sync::{Plan, SwapMode};
+use rtad_core::snapshot::AudienceName;
+use rtad_store::PublicKey;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Serialize)]
@@ -85,7 +85,7 @@ pub struct ServerConfig {
 /// Where snapshots come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoreConfig {
-    /// One of [`crate::store::ACCEPTED_URLS`]. Changing it takes a restart.
+    /// One of [`rtad_store::ACCEPTED_URLS`]. Changing it takes a restart.
     pub url: String,
     /// Time between looks, give or take a tenth.
     #[serde(serialize_with = "as_duration")]

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::Args;
 use prost::Message as _;
 use rtad::config::Config;
-use rtad::device::{DeviceKey, IdKind};
-use rtad::filter::{FilterKind, FilterSpec, SizingError};
 use rtad::platform::tencent;
-use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
-use rtad::store::{Store, StoreError};
 use rtad::sync::now_unix_seconds;
-use rtad::synth::Synth;
+use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::filter::{FilterKind, FilterSpec, SizingError};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk,
+};
+use rtad_core::synth::Synth;
+use rtad_store::{Store, StoreError};
 
 use crate::{Failure, Ports, Signals};
 

@@ -28,13 +28,13 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 
 use crate::catalog::{Audience, Catalog};
-use crate::device::DeviceKey;
 use crate::platform::{Admission, Failure, Head, IdReader, Platform};
 use crate::strategy::{Decision, Membership, Outcome};
 use crate::sync::{SyncBoard, now_unix_seconds};
 use id::canonical;
 pub use id::{IdExplanation, explain_id};
 use input::Encoding;
+use rtad_core::device::DeviceKey;
 use trace::{Found, Note, Trace, TracedId};
 
 /// A request as somebody captured it.

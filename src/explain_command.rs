@@ -10,12 +10,12 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use clap::Args;
 use rtad::config::Config;
-use rtad::device::KeyMaker;
 use rtad::explain::input::{self, Encoding};
 use rtad::explain::{Captured, Explanation, audiences_of, explain};
 use rtad::platform::{Head, IdReader};
 use rtad::serve::find_audiences;
 use rtad::sync::{Shared, Sync};
+use rtad_core::device::KeyMaker;
 
 use crate::{Failure, read_config};
 

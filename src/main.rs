@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use rtad::config::{Config, ConfigError, Flags};
-use rtad::manual::Manual;
 use rtad::serve::{Reread, Running, StartError, start};
 use rtad::sync::chain;
 use rtad::telemetry::{LogLevel, init_logging};
+use rtad_http::manual::Manual;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Tells an ad platform, in microseconds, whether a device is one you already know.

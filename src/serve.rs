@@ -18,16 +18,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::catalog::Serving;
 use crate::config::Config;
-use crate::device::KeyMaker;
 use crate::http::connections::Connections;
 use crate::http::server::{self, Phase, Workers};
 use crate::http::{AdminApp, AdminPort, App, DecisionPort, Reloaded};
 use crate::platform::IdReader;
-use crate::snapshot::State;
-use crate::store::{Live, Store, StoreError};
 use crate::sync::{Command, Shared, Sync, cached_audiences, chain};
 use crate::telemetry::ConnectionPlace;
 use reload::Reloader;
+use rtad_core::device::KeyMaker;
+use rtad_core::snapshot::State;
+use rtad_store::{Live, Store, StoreError};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;

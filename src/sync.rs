@@ -39,11 +39,11 @@ pub use shared::{LastSync, Looks, Readiness, Shared, SyncBoard, now_unix_seconds
 
 use crate::catalog::{Audience, Catalog, Serving};
 use crate::platform::Platform;
-use crate::snapshot::AudienceName;
-use crate::store::Store;
 use crate::strategy::Strategy;
 use cache::Cache;
 use pace::Pace;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::Store;
 use seen::Seen;
 
 /// What sync is told to do besides looking at the store now and then.

@@ -41,8 +41,8 @@ pub use logging::{LogLevel, init_logging};
 pub use requests::{Route, RouteMetrics};
 pub use tally::count_alone;
 
-use crate::snapshot::Snapshot;
 use connections::OpenConnections;
+use rtad_core::snapshot::Snapshot;
 use tally::Tally;
 
 /// How often the exporter's histograms are drained.

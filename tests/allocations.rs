@@ -1,17 +1,16 @@
 //! A look-up and a decision allocate nothing, whatever kind of id asks, and neither does counting them.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::Arc;
 
 use rtad::catalog::{Audience, Catalog, Serving};
-use rtad::device::{DeviceKey, IdKind, KeyMaker};
-use rtad::filter::{FilterKind, FilterSpec};
 use rtad::platform::{IdReader, Keys};
-use rtad::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 use rtad::strategy::{Outcome, Strategy};
 use rtad::telemetry::{Route, Telemetry};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 
 const MEMBERS: [(IdKind, &str); 3] = [
     (IdKind::Md5, "5f93f983524def3dca464469d2cf9f3e"),

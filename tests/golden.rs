@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use common::{read_snapshot, sha256};
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
 };
-use rtad::store::Store;
+use rtad_store::Store;
 
 /// Each kind with the spec of its golden store.
 const SPECS: [(FilterKind, u32, u32); 2] =

@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-use rtad::memory::{Pages, Region};
+use rtad_core::memory::{Pages, Region};
 
 /// Bytes of anonymous memory that are resident.
 fn anonymous_bytes() -> usize {

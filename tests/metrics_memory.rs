@@ -1,6 +1,5 @@
 //! Metrics that nobody scrapes: memory stays flat, because somebody drains them anyway.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod sync_support;

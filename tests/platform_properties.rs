@@ -1,7 +1,6 @@
 //! Properties of the platforms' messages over random requests: what is written is read, and what the wire format leaves open (unknown
 //! fields, the order of fields, packed or not) never changes an answer.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../fuzz/properties.rs"]

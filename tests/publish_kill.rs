@@ -1,7 +1,6 @@
 //! Loaders killed at any moment, and two at once: whoever reads sees a whole generation, never an older one than before.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "server")]
 
 mod sync_support;
 
@@ -10,8 +9,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
-use rtad::store::StoreError;
+use rtad_core::device::DeviceKey;
+use rtad_store::StoreError;
 use sync_support::sign::Key;
 use sync_support::{Depot, Spec, keys};
 

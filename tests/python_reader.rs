@@ -10,12 +10,12 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use common::{random_keys, read_snapshot};
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, chunk_runs, shards_per_chunk,
 };
-use rtad::store::{Change, Store};
+use rtad_store::{Change, Store};
 
 fn audience() -> AudienceName {
     "old_users".parse().unwrap()

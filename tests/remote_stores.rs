@@ -1,6 +1,5 @@
 //! A pod over a store behind a network: plain HTTP always, and S3 if `tests/stores/run.sh` has started a server.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stdout, reason = "tests/stores/run.sh looks that nothing was skipped")]
 
@@ -9,9 +8,9 @@ mod sync_support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::AudienceName;
-use rtad::store::{Change, Retention, Store, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::{Change, Retention, Store, StoreError};
 use sync_support::server::config;
 use sync_support::web::Web;
 use sync_support::{Depot, Server, Spec, keys, wait_until};

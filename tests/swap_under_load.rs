@@ -1,7 +1,6 @@
 //! Twenty generations go by while clients ask without a pause: no error, no wrong answer, no request that sees two
 //! generations, and the memory of one snapshot when it is over.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod sync_support;
@@ -11,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use rtad::catalog::Catalog;
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::Snapshot;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::Snapshot;
 use sync_support::server::{NEVER, config, places};
 use sync_support::{Client, Depot, Server, Spec, anonymous_bytes, keys, wait_until};
 

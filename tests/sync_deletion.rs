@@ -1,6 +1,5 @@
 //! A pod whose audience is disabled, deleted and published again.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod sync_support;
@@ -8,8 +7,8 @@ mod sync_support;
 use std::path::Path;
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{AudienceName, State};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, State};
 use serde_json::Value;
 use sync_support::server::config;
 use sync_support::{Client, Depot, Server, Spec, hex, keys, wait_until};

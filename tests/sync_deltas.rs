@@ -1,16 +1,15 @@
 //! A pod and the changes that are published between builds: what it fetches, what it answers, what it does when they are broken,
 //! and what it remembers without its store.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod sync_support;
 
 use std::time::{Duration, Instant};
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{State, shards_per_chunk};
-use rtad::store::Change;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{State, shards_per_chunk};
+use rtad_store::Change;
 use sync_support::server::{NEVER, config, places};
 use sync_support::web::Web;
 use sync_support::{Client, Depot, Server, Spec, hex, keys, wait_until};

@@ -1,13 +1,12 @@
 //! A pod's life with its store: starting without one, following publishes and rollbacks, growing stale, being reloaded.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod sync_support;
 
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use sync_support::server::{NEVER, config, places};
 use sync_support::{Client, Depot, Server, Spec, hex, keys, wait_until};
@@ -266,7 +265,7 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
         length
     };
     grow(&mut server);
-    let current = rtad::snapshot::Current::new(2, 2, &[b' '; 1000], None);
+    let current = rtad_core::snapshot::Current::new(2, 2, &[b' '; 1000], None);
     depot.put(AUDIENCE, "CURRENT", Some(&current.to_bytes()));
     let mut read = std::collections::BTreeSet::new();
     while grow(&mut server) <= 20 {

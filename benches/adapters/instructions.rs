@@ -9,8 +9,8 @@ use std::process::Command;
 
 use bytes::Bytes;
 use rtad::catalog::Serving;
-use rtad::device::{DeviceKey, IdKind};
 use rtad::platform::IdReader;
+use rtad_core::device::{DeviceKey, IdKind};
 
 use super::answered;
 use super::lanes::{self, Lane};

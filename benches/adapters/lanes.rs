@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message as _;
-use rtad::device::DeviceKey;
 use rtad::platform::{ocean, tencent};
+use rtad_core::device::DeviceKey;
 
 /// Different bodies per lane; more than fit the caches nearest to a core, so that look-ups are not all hot.
 const BODIES: u64 = 4096;

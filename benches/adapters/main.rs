@@ -31,13 +31,13 @@ use http::HeaderMap;
 use lanes::Lane;
 use rtad::catalog::{Live, Serving};
 use rtad::config::Config;
-use rtad::device::{DeviceKey, KeyMaker};
-use rtad::filter::{FilterKind, FilterSpec};
 use rtad::platform::{Head, IdReader};
-use rtad::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
-use rtad::store::Store;
 use rtad::sync::{Shared, Sync, now_unix_seconds};
 use rtad::telemetry::count_alone;
+use rtad_core::device::{DeviceKey, KeyMaker};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+use rtad_store::Store;
 
 const REQUESTS: usize = 1_000_000;
 const ROUNDS: usize = 5;

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use rtad::device::{DeviceKey, IdKind};
-use rtad::synth::Synth;
+use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::synth::Synth;
 
 const ROUNDS: usize = 3;
 /// Lines read at a time.

@@ -26,9 +26,9 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use rtad::manual::Manual;
-use rtad::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
-use rtad::store::Store;
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
+use rtad_http::manual::Manual;
+use rtad_store::Store;
 
 use crate::progress::Progress;
 pub(crate) use error::CommandError;

@@ -1,8 +1,8 @@
 //! What a build takes up besides its input: the deltas that were appended before it began, and the tombstones.
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
-use rtad::store::{Base, Store, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
+use rtad_store::{Base, Store, StoreError};
 
 /// Changes over an input. What was appended goes before what the input says, as an export is older than its build.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use rtad::device::{DeviceKey, SHARDS};
+use rtad_core::device::{DeviceKey, SHARDS};
 
 /// Neighbouring shards whose keys share frames.
 pub(crate) const BUCKET_SHARDS: u32 = 16;

@@ -30,8 +30,8 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use rtad::device::{Case, DeviceKey, IdKind, KeyMaker};
-use rtad::store::StoreError;
+use rtad_core::device::{Case, DeviceKey, IdKind, KeyMaker};
+use rtad_store::StoreError;
 
 pub(crate) use lines::lines;
 pub(crate) use open::{Opened, Source, expand};

@@ -24,8 +24,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use rtad::device::{DeviceKey, SHARDS};
-use rtad::snapshot::SortedKeys;
+use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::snapshot::SortedKeys;
 
 pub(crate) use budget::{Budget, TooLittle};
 pub(crate) use dir::SpillDir;

@@ -7,8 +7,8 @@
 
 use std::collections::TryReserveError;
 
-use rtad::device::DeviceKey;
-use rtad::filter::FilterSpec;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::FilterSpec;
 
 const TABLES: usize = 256;
 const LEAST_SLOTS: f64 = 64.0;
@@ -180,7 +180,7 @@ pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
 mod tests {
     use std::collections::HashSet;
 
-    use rtad::filter::FilterKind;
+    use rtad_core::filter::FilterKind;
 
     use super::*;
 

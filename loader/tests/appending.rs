@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::time::Duration;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Outcome, Sandbox, command, ids, lines, outcome, spawn};
 

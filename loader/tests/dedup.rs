@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::Stdio;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Sandbox, command, gzip, ids, lines, outcome, spawn};
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Sandbox, ids, lines};
 
 const BUILD: &str = "build --store {}/s --audience a";

@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Sandbox, gzip, ids, lines, zst};
 
 /// Counts of a build's JSON: rows, distinct keys, duplicates, blank, malformed in any way.

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Outcome, Sandbox, chunks, command, files, ids, lines};
 

@@ -4,8 +4,8 @@ mod support;
 
 use std::io::Write;
 
-use rtad::device::IdKind;
-use rtad::synth::Synth;
+use rtad_core::device::IdKind;
+use rtad_core::synth::Synth;
 use serde_json::Value;
 use support::{Sandbox, chunks};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Sandbox, chunks, command, files, gzip, ids, lines, outcome, spawn};
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Sandbox, chunks, command, ids, lines, spawn};
 

@@ -11,7 +11,7 @@ mod web;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Outcome, Sandbox, command, ids, lines, outcome, spawn};
 use web::Web;
 

@@ -9,7 +9,7 @@ mod unruly;
 #[path = "../../tests/sync_support/web.rs"]
 mod web;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Sandbox, command, gzip, ids, lines, spawn, zst};
 use unruly::{Fault, Unruly};
 use web::Web;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Outcome, Sandbox, chunks, command, ids, lines, outcome, spawn};
 

@@ -9,7 +9,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use support::{Outcome, Sandbox, command, ids, lines, outcome, spawn};
 use web::Web;
 

@@ -17,7 +17,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::Value;
 use support::{Outcome, Sandbox, command, gzip, ids, lines, outcome, spawn, zst};
 

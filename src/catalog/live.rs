@@ -1,9 +1,9 @@
 //! Decides for platforms' requests: ids become keys, keys meet the catalog, everything is counted.
 
 use super::{Catalog, ServedPlatform};
-use crate::device::DeviceKey;
 use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_IDS};
 use crate::strategy::Decision;
+use rtad_core::device::DeviceKey;
 
 /// What the ids of one request come to. The same for whoever serves and for whoever explains.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use super::sections::{NAME, SECOND, duplicates, duration};
 use crate::platform::{
     Access, Adapter, CacheTimes, MAX_STRATEGIES, Ocean, Platform, Secret, StrategyIds, Tencent,
 };
-use crate::snapshot::AudienceName;
 use crate::telemetry::Route;
+use rtad_core::snapshot::AudienceName;
 
 /// A platform that asks.
 #[derive(Debug, Clone, Serialize)]

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Flags;
-use crate::store::redacted;
+use rtad_store::redacted;
 
 /// A parsed document, the layers over it, and what was wrong so far.
 pub(super) struct Document<'a> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::reader::{Document, Section};
 use super::{AudienceConfig, Config, IdsConfig, ServerConfig, StoreConfig, StrategyConfig, platform, trust};
-use crate::snapshot::AudienceName;
 use crate::strategy::Outcome;
 use crate::sync::SwapMode;
+use rtad_core::snapshot::AudienceName;
 
 fn number(range: std::ops::RangeInclusive<usize>) -> impl Fn(&str) -> Option<usize> {
     move |text| text.parse().ok().filter(|number| range.contains(number))
@@ -79,7 +79,7 @@ pub(super) fn read_all(document: &mut Document<'_>) -> Config {
     section.finish(d);
     let mut section = d.section("store");
     let url: Option<String> = section
-        .read(d, "url", STORE, |text| crate::store::Store::check_url(text).is_ok().then(|| text.to_owned()));
+        .read(d, "url", STORE, |text| rtad_store::Store::check_url(text).is_ok().then(|| text.to_owned()));
     if url.is_none() && !section.had("url") {
         d.mistake(None, "store.url", "is missing", STORE);
     }
@@ -97,7 +97,7 @@ pub(super) fn read_all(document: &mut Document<'_>) -> Config {
         max_snapshot_size: section.read(d, "max_snapshot_size", SIZE, size).unwrap_or(8 << 30),
         stall_timeout: section
             .read(d, "stall_timeout", "a duration from 1s to 1h, such as 30s", duration(SECOND..=HOUR))
-            .unwrap_or(crate::store::STALL_TIMEOUT),
+            .unwrap_or(rtad_store::STALL_TIMEOUT),
         swap: section.read(d, "swap", "whole or rolling", |text| text.parse().ok()).unwrap_or_default(),
         cache_dir: section
             .read(d, "cache_dir", "a directory, or nothing", |text| Some(text.to_owned()))
@@ -136,7 +136,7 @@ pub(super) fn read_all(document: &mut Document<'_>) -> Config {
 }
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
-pub(super) const STORE: &str = crate::store::ACCEPTED_URLS;
+pub(super) const STORE: &str = rtad_store::ACCEPTED_URLS;
 const LOOPBACK_8080: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const LOOPBACK_9090: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
 

@@ -4,7 +4,7 @@
 //! variable without a key is a mistake; only `public_keys = []` says so.
 
 use super::reader::{Document, Section};
-use crate::store::{ACCEPTED_KEYS, PublicKey};
+use rtad_store::{ACCEPTED_KEYS, PublicKey};
 
 /// The keys of the list and of the file, each once.
 pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> Vec<PublicKey> {

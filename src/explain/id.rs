@@ -9,10 +9,10 @@ use super::trace::Found;
 use super::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
 use super::{explain_audience, explain_strategy, words};
 use crate::catalog::Catalog;
-use crate::device::{Case, DeviceKey, IdKind, Unusable};
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
 use crate::sync::SyncBoard;
+use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 /// What a single id comes to.
 #[derive(Debug, Serialize)]

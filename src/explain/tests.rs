@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::catalog::Live;
 use crate::config::Config;
-use crate::device::KeyMaker;
-use crate::filter::{FilterKind, FilterSpec};
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{MAX_IDS, ocean};
-use crate::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 use crate::telemetry::Telemetry;
+use rtad_core::device::KeyMaker;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 
 const OAID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 const OAID_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";

@@ -5,9 +5,9 @@
 use std::fmt::Display;
 
 use crate::catalog::{Catalog, Gathering, Room};
-use crate::device::{DeviceKey, Unusable};
 use crate::platform::{Decider, Failure, Id, IdField, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
+use rtad_core::device::{DeviceKey, Unusable};
 
 /// Ids, notes and strategies that an explanation lists of each; a request has a handful.
 const MAX_LISTED: usize = 256;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::trace::{Found, Note};
 use super::{AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained};
-use crate::device::IdKind;
 use crate::platform::{Failure, MAX_IDS};
 use crate::strategy::{Decision, Membership, Outcome, Reason, Strategy};
+use rtad_core::device::IdKind;
 
 /// Decisions with reasons of their own that the conclusion tells apart.
 const MAX_REASONS: usize = 3;

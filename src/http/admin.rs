@@ -17,8 +17,8 @@ use super::{Answer, console, explain, json, shards};
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::platform::Platform;
-use crate::snapshot::Overlay;
 use crate::sync::{LastSync, Looks, Shared, now_unix_seconds};
+use rtad_core::snapshot::Overlay;
 
 /// What a reload did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -12,9 +12,9 @@ use super::error::ApiError;
 use super::turn::Turn;
 use super::{Answer, App, Load, json};
 use crate::catalog::Catalog;
-use crate::device::{DeviceKey, IdKind};
-use crate::snapshot::Snapshot;
 use crate::telemetry::Route;
+use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::snapshot::Snapshot;
 
 /// Ids in one batch.
 const MAX_IDS: usize = 10_000;

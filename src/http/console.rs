@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderValue, REFERRER_POLIC
 use super::Answer;
 use super::error::ApiError;
 use super::tagged::tagged;
-use crate::snapshot::Digest;
+use rtad_core::snapshot::Digest;
 
 /// The admin port's other routes, for errors and for terminals.
 pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/audiences/{audience}/shards, POST /v1/reload, \

@@ -6,8 +6,8 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 
 use super::turn::Turn;
 use super::{Answer, App};
-use crate::device::{IdKind, Unusable};
 use crate::telemetry::Route;
+use rtad_core::device::{IdKind, Unusable};
 
 /// An error of the JSON routes. The details name what is accepted; none quotes an id.
 #[derive(Debug)]

@@ -212,8 +212,8 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{DeviceKey, KeyMaker};
     use crate::telemetry::Telemetry;
+    use rtad_core::device::{DeviceKey, KeyMaker};
 
     fn reader() -> IdReader {
         IdReader::new(KeyMaker::default(), &Telemetry::default())

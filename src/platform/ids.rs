@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 use crate::telemetry::{IdCounters, Telemetry};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 /// Ids that one request's device may have. Each strategy looks each of them up, and a worker answers nobody else meanwhile.
 pub const MAX_IDS: usize = 64;

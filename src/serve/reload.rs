@@ -8,9 +8,9 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::{Reread, serve_what_there_is};
 use crate::config::Config;
 use crate::http::{Reload, Reloaded};
-use crate::store::Store;
 use crate::sync::{Command, chain};
 use crate::telemetry::Telemetry;
+use rtad_store::Store;
 
 /// Reads the config as a whole, and has sync serve it as a whole.
 pub(super) struct Reloader {

@@ -30,12 +30,12 @@ pub(super) use files::Copy;
 use files::{Trouble, prune, read_at_most, verified, write};
 use signed::{read_signed, write_signed};
 
-use crate::snapshot::{
+use crate::telemetry::Telemetry;
+use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta, DeltaEntry,
     MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
 };
-use crate::store::{Signed, Trust};
-use crate::telemetry::Telemetry;
+use rtad_store::{Signed, Trust};
 
 /// The cache of one process. May be used from any number of tasks.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What keeps an audience from being brought up to date.
 
-use crate::snapshot::AudienceName;
-use crate::store::StoreError;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::StoreError;
 
 /// Why an audience could not be brought up to date.
 #[derive(Debug, thiserror::Error)]

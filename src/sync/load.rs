@@ -13,11 +13,11 @@ use super::cache::Cache;
 use super::headroom::Headroom;
 use super::{SyncError, now_unix_seconds};
 use crate::catalog::Audience;
-use crate::snapshot::{
+use crate::telemetry::{ChunkSource, Telemetry};
+use rtad_core::snapshot::{
     Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot,
 };
-use crate::store::{Store, StoreError};
-use crate::telemetry::{ChunkSource, Telemetry};
+use rtad_store::{Store, StoreError};
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
 pub(super) const PARALLEL_CHUNKS: usize = 2;

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use super::load::{Loader, delta_bytes};
 use super::{LastSync, Sync, SyncError, chain, now_unix_seconds, pace};
 use crate::catalog::Audience;
-use crate::snapshot::{Current, Snapshot, State};
+use rtad_core::snapshot::{Current, Snapshot, State};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Look {

@@ -21,8 +21,10 @@ use super::cache::Cache;
 use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, delta_bytes, held};
 use super::{Sync, SyncError};
 use crate::catalog::Audience;
-use crate::snapshot::{AudienceName, Chunk, ChunkEntry, ChunkVerifier, Current, Manifest, Overlay, Snapshot};
 use crate::telemetry::ChunkSource;
+use rtad_core::snapshot::{
+    AudienceName, Chunk, ChunkEntry, ChunkVerifier, Current, Manifest, Overlay, Snapshot,
+};
 
 /// For so long is waited until what a chunk replaced is freed. No request takes nearly as long; if one should, the next chunk is
 /// read all the same, if there is room for it.

@@ -1,7 +1,7 @@
 //! What is remembered of an audience between looks: which `CURRENT` is newer, and what was refused.
 
-use crate::snapshot::{Current, Digest};
-use crate::store::Live;
+use rtad_core::snapshot::{Current, Digest};
+use rtad_store::Live;
 
 /// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
 const MAX_BACKOFF_POLLS: u32 = 32;

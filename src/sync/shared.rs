@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::snapshot::AudienceName;
 use crate::telemetry::Telemetry;
+use rtad_core::snapshot::AudienceName;
 
 /// Whether the pod should get traffic. Rises once, when every required audience has been loaded and the decision port is open; falls
 /// once, on draining.

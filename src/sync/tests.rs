@@ -1,9 +1,9 @@
 use super::*;
-use crate::store::StoreError;
+use rtad_store::StoreError;
 
 #[test]
 fn causes_are_told_once_and_in_order() {
-    let cause = crate::snapshot::ManifestError::Version { found: 2 };
+    let cause = rtad_core::snapshot::ManifestError::Version { found: 2 };
     let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source: cause };
     let line = chain(&SyncError::Store(error));
     assert_eq!(line, "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad");

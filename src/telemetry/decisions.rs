@@ -4,8 +4,8 @@ use metrics::Counter;
 
 use super::Telemetry;
 use super::tally::Tally;
-use crate::device::Unusable;
 use crate::strategy::{Decision, Outcome, Reason};
+use rtad_core::device::Unusable;
 
 const OUTCOMES: [Outcome; 2] = [Outcome::Bid, Outcome::NoBid];
 const REASONS: usize = Reason::ALL.len();

@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use super::Telemetry;
-use crate::snapshot::Overlay;
+use rtad_core::snapshot::Overlay;
 
 /// `# HELP` of these metrics.
 pub(super) fn describe() {

@@ -1,6 +1,5 @@
 //! The commands of `rtad`, run as a user runs them: stdout, stderr and exit code together.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod check_config;

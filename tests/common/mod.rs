@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{AudienceName, Chunk, Digest, Snapshot};
-use rtad::store::Store;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, Chunk, Digest, Snapshot};
+use rtad_store::Store;
 
 /// The live snapshot of an audience, read as the service reads it.
 #[allow(dead_code, reason = "each test binary has its own copy of this module, and not all of them read one")]
@@ -44,12 +44,9 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Digest::of(bytes).to_string()
 }
 
-#[cfg(feature = "server")]
 #[allow(dead_code, reason = "as above")]
 pub(crate) mod client;
-#[cfg(feature = "server")]
 #[allow(dead_code, reason = "as above")]
 pub(crate) mod process;
-#[cfg(feature = "server")]
 #[allow(dead_code, reason = "as above")]
 pub(crate) mod server;

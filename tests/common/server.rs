@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rtad::config::Config;
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
 use rtad::serve::{Running, start};
-use rtad::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
-use rtad::store::Store;
 use rtad::sync::now_unix_seconds;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk,
+};
+use rtad_store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc as tokio_mpsc;
 

@@ -28,10 +28,10 @@ def found(words, path, kind):
     return words
 
 
-KINDS = told("src/device/kind.rs", "IdKind")
+KINDS = told("crates/rtad-core/src/device/kind.rs", "IdKind")
 FAILURES = {
-    *told("src/snapshot.rs", "Fault"),
-    *told("src/store/error.rs", "StoreError", "cause"),
+    *told("crates/rtad-core/src/snapshot.rs", "Fault"),
+    *told("crates/rtad-store/src/error.rs", "StoreError", "cause"),
     *told("src/sync/error.rs", "SyncError", "cause"),
 }
 IDS = variants("src/explain/trace.rs", "Found")
@@ -47,6 +47,6 @@ WORDS = {
     "encoding": told("src/explain/input.rs", "Encoding"),
     "reason": REASONS,
     "route": told("src/telemetry/requests.rs", "Route"),
-    "why": ["not_configured", *(word for word in told("src/snapshot/current.rs", "State") if word != "live")],
+    "why": ["not_configured", *(word for word in told("crates/rtad-core/src/snapshot/current.rs", "State") if word != "live")],
 }
 KEYS = [f"{begin}-{word}" for begin, words in WORDS.items() for word in words]

@@ -149,7 +149,7 @@ fn the_map_has_every_shard_and_is_sent_once_a_generation() {
     let found = shards(&first);
     assert_eq!(found.iter().sum::<u32>(), 10);
     for (shard, count) in found.iter().enumerate() {
-        let of = |key: &&rtad::device::DeviceKey| usize::from(key.shard()) == shard;
+        let of = |key: &&rtad_core::device::DeviceKey| usize::from(key.shard()) == shard;
         let vip = usize::from(usize::from(key("oaid", OLD_VIP).shard()) == shard);
         assert_eq!(*count as usize, keys.iter().filter(of).count() + vip, "{shard}");
     }

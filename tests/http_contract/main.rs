@@ -1,6 +1,5 @@
 //! What the two ports promise, asked of the real service over real sockets.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod admin;

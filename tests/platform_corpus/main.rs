@@ -3,7 +3,6 @@
 //! What must be true of an answer stands in `fuzz/properties.rs`, which the fuzz targets use too. Here it is held without a fuzzer,
 //! in every test run, and with an allocator that counts: what one answer may cost in memory is bounded by its body's length.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod memory;

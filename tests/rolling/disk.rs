@@ -1,8 +1,8 @@
 //! A disk that takes no chunks: nothing is replaced, and the error says why.
 
-use rtad::snapshot::ChunkEntry;
-use rtad::store::Store;
 use rtad::sync::{Headroom, Shared, SwapMode, Sync};
+use rtad_core::snapshot::ChunkEntry;
+use rtad_store::Store;
 
 use super::*;
 

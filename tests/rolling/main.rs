@@ -1,6 +1,6 @@
 //! `swap = "rolling"`: generations replace each other chunk by chunk, from a cache in which all of them were verified first.
 
-#![cfg(all(feature = "server", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod disk;
@@ -14,9 +14,9 @@ mod sync_support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::Snapshot;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::Snapshot;
 
 use sync_support::pod::{Pod, sum};
 use sync_support::server::config;

@@ -1,6 +1,6 @@
 //! A file that was right when it was fetched and is not when it is read, with a store that cannot give it again.
 
-use rtad::snapshot::Snapshot;
+use rtad_core::snapshot::Snapshot;
 
 use super::*;
 

@@ -1,7 +1,6 @@
 //! Every way in which a published snapshot can be spoiled, seen from a pod that serves the one before: it is refused in its
 //! own words and counted under its own name, the old one goes on, and once the damage is repaired the new one is served.
 
-#![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod chunks;
@@ -14,8 +13,8 @@ mod signing;
 mod sync_support;
 mod tls;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{Current, Digest, Manifest};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{Current, Digest, Manifest};
 use serde_json::Value;
 
 use sync_support::depot::Files;

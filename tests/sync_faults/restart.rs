@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rtad::store::Store;
 use rtad::sync::{Headroom, Shared, Sync};
+use rtad_store::Store;
 
 use super::sync_support::pod::Pod;
 use super::sync_support::unruly::{Fault, Unruly};

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 use serde_json::Value;
 
 use super::{DEADLINE, hex};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, State, chunk_runs,
 };
-use rtad::store::{Appended, Base, Change, Collected, Retention, Store, StoreError};
+use rtad_store::{Appended, Base, Change, Collected, Retention, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

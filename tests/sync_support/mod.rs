@@ -22,7 +22,7 @@ pub(crate) use client::Client;
 pub(crate) use depot::{Depot, Spec};
 pub(crate) use server::Server;
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 
 /// No condition takes nearly so long to come true, unless it never does.
 const DEADLINE: Duration = Duration::from_secs(60);

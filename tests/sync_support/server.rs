@@ -7,7 +7,7 @@ use std::time::Duration;
 use rtad::catalog::Catalog;
 use rtad::config::Config;
 use rtad::serve::{Running, start};
-use rtad::snapshot::{Chunk, Snapshot};
+use rtad_core::snapshot::{Chunk, Snapshot};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minisign::{KeyPair, SecretKey, SecretKeyBox};
-use rtad::store::{PublicKey, Sign};
+use rtad_store::{PublicKey, Sign};
 
 /// A key pair.
 pub(crate) struct Key {

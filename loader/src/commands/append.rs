@@ -14,9 +14,9 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::AudienceName;
-use rtad::store::Appended;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::Appended;
 
 use super::build::{check_rejects, parse_ratio};
 use super::input_args::InputArgs;

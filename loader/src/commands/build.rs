@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::shards_per_chunk;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::shards_per_chunk;
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use clap::Args;
 
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, UsageError};

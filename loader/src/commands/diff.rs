@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{AudienceName, ChunkEntry, Manifest};
+use rtad_core::snapshot::{AudienceName, ChunkEntry, Manifest};
 
 use super::{CommandError, Output, Target, runtime};
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use rtad::filter::SizingError;
-use rtad::snapshot::AudienceName;
-use rtad::store::StoreError;
+use rtad_core::filter::SizingError;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::StoreError;
 
 use super::build::GateError;
 use super::job::JobError;
@@ -39,7 +39,7 @@ pub(crate) enum CommandError {
     #[error(
         "the chunks make no manifest that could be read; nothing was published; a build without --resume begins anew"
     )]
-    Refused(#[source] rtad::snapshot::ManifestError),
+    Refused(#[source] rtad_core::snapshot::ManifestError),
     #[error(transparent)]
     Frames(#[from] FrameError),
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! `gc`: removes generations that are no longer kept, and the chunks that only they needed.
 //!
-//! What may go, and how it is kept apart from a publish at the same time, is the store's affair (`rtad::store`).
+//! What may go, and how it is kept apart from a publish at the same time, is the store's affair (`rtad_store`).
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -10,8 +10,8 @@ use clap::Args;
 use indicatif::HumanBytes;
 use serde::Serialize;
 
-use rtad::snapshot::AudienceName;
-use rtad::store::{Collected, Retention};
+use rtad_core::snapshot::AudienceName;
+use rtad_store::{Collected, Retention};
 
 use super::{CommandError, Output, Target, runtime};
 

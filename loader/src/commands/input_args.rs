@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use rtad::device::{Case, IdKind, KeyMaker, ParseKindError};
+use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
 use super::{CommandError, UsageError, default_threads};
 use crate::input::{Column, Input, Layout, expand};

@@ -10,8 +10,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, shards_of};
-use rtad::store::StoreError;
+use rtad_core::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, shards_of};
+use rtad_store::StoreError;
 
 use super::verify::FillSurvey;
 use super::{CommandError, Output, Target, default_threads, now_unix_seconds, runtime};

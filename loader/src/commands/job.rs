@@ -23,9 +23,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{AudienceName, Current, Digest, ManifestError};
-use rtad::store::Base;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{AudienceName, Current, Digest, ManifestError};
+use rtad_store::Base;
 
 use super::UsageError;
 use crate::frames::BUCKETS;

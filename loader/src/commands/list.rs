@@ -7,8 +7,8 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
-use rtad::snapshot::{AudienceName, Manifest};
-use rtad::store::{Store, StoreError};
+use rtad_core::snapshot::{AudienceName, Manifest};
+use rtad_store::{Store, StoreError};
 
 use super::{CommandError, DeltaReport, Output, TrustArgs, now_unix_seconds, runtime};
 

@@ -12,9 +12,9 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::device::SHARDS;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::shards_per_chunk;
+use rtad_core::device::SHARDS;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::shards_per_chunk;
 
 use super::{CommandError, Output, UsageError};
 

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
-use rtad::device::{DeviceKey, IdKind, KeyMaker, Unusable};
-use rtad::snapshot::{Chunk, ChunkEntry, Manifest};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 
 use super::{CommandError, Output, Target, default_threads, runtime};
 

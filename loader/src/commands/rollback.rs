@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use rtad::store::StoreError;
+use rtad_store::StoreError;
 
 use super::{CommandError, Output, SignArgs, Target, UsageError, now_unix_seconds, runtime};
 

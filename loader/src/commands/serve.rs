@@ -41,8 +41,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use rtad::device::KeyMaker;
-use rtad::store::Store;
+use rtad_core::device::KeyMaker;
+use rtad_store::Store;
 
 use super::{CommandError, SignArgs, TrustArgs, UsageError};
 use http::App;

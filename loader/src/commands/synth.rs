@@ -8,8 +8,8 @@ use std::sync::mpsc;
 
 use clap::Args;
 
-use rtad::device::IdKind;
-use rtad::synth::Synth;
+use rtad_core::device::IdKind;
+use rtad_core::synth::Synth;
 
 use super::{CommandError, default_threads};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use rtad::store::{PublicKey, Store};
+use rtad_store::{PublicKey, Store};
 
 use super::{CommandError, Target, UsageError};
 use crate::sign::Signer;

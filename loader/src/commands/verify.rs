@@ -15,9 +15,9 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
-use rtad::store::{Store, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
+use rtad_store::{Store, StoreError};
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, Target, runtime};

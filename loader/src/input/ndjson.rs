@@ -211,7 +211,7 @@ impl<'a> Visitor<'a> for Wanted<'_, '_, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use rtad::device::IdKind;
+    use rtad_core::device::IdKind;
 
     use super::Found::{Absent, Integer, NoId, Null};
     use super::*;

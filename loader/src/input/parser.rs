@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use rtad::device::{DeviceKey, IdKind, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
 use super::ndjson::{Found, Members};
 use super::rejects::{self, Reason, Rejects};

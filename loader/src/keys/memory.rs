@@ -9,7 +9,7 @@ use std::slice::ChunksExactMut;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rtad::memory::{Pages, Region};
+use rtad_core::memory::{Pages, Region};
 
 /// For so long a thread waits for memory before it looks again itself.
 const PATIENCE: Duration = Duration::from_millis(10);

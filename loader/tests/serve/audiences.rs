@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::{Value, json};
 
 use crate::client::wait_until;

@@ -1,6 +1,6 @@
 //! What becomes of devices.
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::{Value, json};
 
 use crate::process::{DEVICES, Serve, count, current, key, stored};
@@ -54,7 +54,7 @@ fn ids_of_every_kind_are_taken_in_their_canonical_form() {
         let all = ids(kind, 0..20);
         let body = json!({"op": "add", "kind": kind.as_str(), "ids": all});
         assert_eq!(api.post(DEVICES, &body).ok()["accepted"], 20, "{kind}");
-        let maker = rtad::device::KeyMaker::default();
+        let maker = rtad_core::device::KeyMaker::default();
         let snapshot = stored(&sandbox);
         assert!(all.iter().all(|id| snapshot.contains(&maker.key(kind, id.as_bytes()).unwrap())), "{kind}");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::json;
 
 use crate::client::{metric, wait_until};

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{AudienceName, ChunkEntry, Current, Overlay, Snapshot};
-use rtad::store::Store;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, ChunkEntry, Current, Overlay, Snapshot};
+use rtad_store::Store;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, wait_until};

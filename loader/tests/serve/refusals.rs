@@ -1,6 +1,6 @@
 //! What is refused, in which words, and that nothing was changed by it.
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 use serde_json::{Value, json};
 
 use crate::client::metric;

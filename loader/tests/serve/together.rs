@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 
 use crate::client::metric;
 use crate::process::{Serve, count, current, stored};

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rtad::device::IdKind;
-use rtad::synth::Synth;
+use rtad_core::device::IdKind;
+use rtad_core::synth::Synth;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::signed::read_signed;
-use crate::snapshot::{ChunkError, ChunkReader, Current, MAX_MANIFEST_BYTES, Manifest};
-use crate::store::{Copyist, SignatureError, Trust};
 use crate::telemetry::Telemetry;
+use rtad_core::snapshot::{ChunkError, ChunkReader, Current, MAX_MANIFEST_BYTES, Manifest};
+use rtad_store::{Copyist, SignatureError, Trust};
 
 /// Read at a time.
 const PIECE_BYTES: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::files::{read_at_most, write};
-use crate::store::{MAX_SIGNATURE_BYTES, Signed, Trust};
+use rtad_store::{MAX_SIGNATURE_BYTES, Signed, Trust};
 
 /// Writes a file, its signature first.
 pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Result<()> {

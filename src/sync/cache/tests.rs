@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::*;
-use crate::device::DeviceKey;
-use crate::filter::{FilterKind, FilterSpec};
-use crate::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
-use crate::store::Copyist;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
+use rtad_store::Copyist;
 
 /// A cache in a folder of its own, and how often it failed.
 struct Place {

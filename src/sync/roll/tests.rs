@@ -1,7 +1,7 @@
 use super::*;
-use crate::device::DeviceKey;
-use crate::filter::{FilterKind, FilterSpec};
-use crate::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, chunk_runs};
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, chunk_runs};
 
 /// A generation of equally many keys in each of these shards.
 fn generation(number: u64, seed: u64, shards: Range<u16>, shards_per_chunk: u32) -> (Manifest, Chunks) {

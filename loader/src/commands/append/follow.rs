@@ -15,8 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use rtad::device::{DeviceKey, KeyMaker, Unusable};
-use rtad::store::StoreError;
+use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
+use rtad_store::StoreError;
 
 use super::super::{CommandError, Output};
 use super::writer::Writer;

@@ -3,9 +3,9 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::AudienceName;
-use rtad::store::{Appended, Change, Ledger, Store, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::{Appended, Change, Ledger, Store, StoreError};
 
 use super::super::CommandError;
 

@@ -8,9 +8,9 @@ use std::sync::{Condvar, Mutex};
 
 use tokio::sync::mpsc;
 
-use rtad::device::SHARDS;
-use rtad::filter::FilterSpec;
-use rtad::snapshot::{BuiltChunk, ChunkBuilder};
+use rtad_core::device::SHARDS;
+use rtad_core::filter::FilterSpec;
+use rtad_core::snapshot::{BuiltChunk, ChunkBuilder};
 
 use crate::keys::{Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next};
 

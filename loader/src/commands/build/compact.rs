@@ -10,10 +10,10 @@ use std::time::Duration;
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
-use rtad::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
-use rtad::store::{Base, Publication, Store, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
+use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
+use rtad_store::{Base, Publication, Store, StoreError};
 
 use super::super::{CommandError, now_unix_seconds};
 use super::gate::{Gate, GateArgs};

@@ -9,9 +9,9 @@ use std::io;
 use clap::Args;
 use serde::Serialize;
 
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::Manifest;
-use rtad::store::{Base, Store, StoreError};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::Manifest;
+use rtad_store::{Base, Store, StoreError};
 
 use super::parse_ratio;
 
@@ -164,8 +164,8 @@ fn default_max_fill(filter: &FilterSpec) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rtad::device::DeviceKey;
-    use rtad::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
+    use rtad_core::device::DeviceKey;
+    use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
 
     use super::*;
 

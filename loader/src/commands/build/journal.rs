@@ -8,8 +8,8 @@ use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
-use rtad::snapshot::ChunkRecord;
-use rtad::store::Base;
+use rtad_core::snapshot::ChunkRecord;
+use rtad_store::Base;
 
 use super::super::CommandError;
 use super::resume::CHUNKS;

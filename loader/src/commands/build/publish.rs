@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
 
-use rtad::device::SHARDS;
-use rtad::filter::FilterSpec;
-use rtad::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
-use rtad::store::Publication;
+use rtad_core::device::SHARDS;
+use rtad_core::filter::FilterSpec;
+use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
+use rtad_store::Publication;
 
 use super::super::{CommandError, UsageError};
 use super::chunks::{Made, Making, Room};

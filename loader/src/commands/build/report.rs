@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::filter::FilterKind;
-use rtad::snapshot::FillRatio;
+use rtad_core::filter::FilterKind;
+use rtad_core::snapshot::FillRatio;
 
 use super::gate::Gate;
 use super::publish::Done;

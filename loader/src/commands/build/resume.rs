@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use rtad::device::DeviceKey;
-use rtad::store::{Base, StoreError};
+use rtad_core::device::DeviceKey;
+use rtad_store::{Base, StoreError};
 
 use super::super::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};

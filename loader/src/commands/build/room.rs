@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 
 use crate::input::{Input, Layout, Source, lines};
 use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};

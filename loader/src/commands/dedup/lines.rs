@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use rtad::device::{Case, DeviceKey, IdKind, Unusable};
+use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 use super::{CommandError, First, count};
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};

@@ -9,8 +9,8 @@ use std::path::Path;
 use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 
-use rtad::device::SHARDS;
-use rtad::snapshot::Manifest;
+use rtad_core::device::SHARDS;
+use rtad_core::snapshot::Manifest;
 
 use crate::plot::{Align, Canvas, Colour, Ticks, sequential};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use rtad::filter::{FilterKind, FilterSpec};
+use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::{CommandError, Output, Target, UsageError, runtime};
 use super::{ChangedKeys, Job};

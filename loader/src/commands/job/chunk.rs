@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
-use rtad::device::{DeviceKey, SHARDS};
-use rtad::filter::FilterSpec;
-use rtad::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
-use rtad::store::Store;
+use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::filter::FilterSpec;
+use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
+use rtad_store::Store;
 
 use super::super::{CommandError, Output, runtime};
 use super::lines::{ChunkLine, Line};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 
 use super::super::{CommandError, Output};
 use super::lines::{self, DistinctLine, Line};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use clap::Args;
 
-use rtad::device::DeviceKey;
+use rtad_core::device::DeviceKey;
 
 use super::super::input_args::InputArgs;
 use super::super::{CommandError, Output};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use rtad::snapshot::{ChunkEntry, Digest, FillStats};
+use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
 
 use super::super::CommandError;
 use super::JobError;

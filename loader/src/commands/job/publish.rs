@@ -9,8 +9,8 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
-use rtad::store::{Publication, Store};
+use rtad_core::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad_store::{Publication, Store};
 
 use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
 use super::super::trust_args::{SignArgs, TrustArgs};
@@ -137,7 +137,7 @@ impl Reported {
         &mut self,
         args: &PublishArgs,
         line: ChunkLine,
-        job: rtad::snapshot::Digest,
+        job: rtad_core::snapshot::Digest,
         expected: u64,
     ) -> Result<(), JobError> {
         let shards_per_chunk = shards_per_chunk(&args.job.filter(), line.keys);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad::filter::{FilterKind, FilterSpec};
+use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::verify::{random_key, wilson};
 use super::super::{CommandError, Output, default_threads};

@@ -10,9 +10,9 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
-use rtad::store::{Store, StoreError};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
+use rtad_store::{Store, StoreError};
 
 use super::error::{ApiError, without_values};
 use super::http::{App, audience, json};

@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::{Delta, Snapshot};
-use rtad::store::Change;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{Delta, Snapshot};
+use rtad_store::Change;
 
 /// What is to be done with some devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use rtad::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::batch::{Asked, Op};
 use super::error::{ApiError, without_values};

@@ -5,9 +5,9 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use rtad::device::IdKind;
-use rtad::snapshot::State;
-use rtad::store::StoreError;
+use rtad_core::device::IdKind;
+use rtad_core::snapshot::State;
+use rtad_store::StoreError;
 
 use super::batch::Op;
 

@@ -14,8 +14,8 @@ use axum::routing::{get, post};
 use futures_util::FutureExt as _;
 use serde::Serialize;
 
-use rtad::device::KeyMaker;
-use rtad::snapshot::AudienceName;
+use rtad_core::device::KeyMaker;
+use rtad_core::snapshot::AudienceName;
 
 use super::body::Bodies;
 use super::error::ApiError;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinHandle;
 
-use rtad::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
-use rtad::store::{Ledger, Store, StoreError};
+use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
+use rtad_store::{Ledger, Store, StoreError};
 
 /// Chunks read at a time.
 const PARALLEL_CHUNKS: usize = 2;

@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rtad::filter::FilterSpec;
-use rtad::snapshot::{BuildReport, ManifestBuilder, State};
-use rtad::store::StoreError;
+use rtad_core::filter::FilterSpec;
+use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
+use rtad_store::StoreError;
 
 use super::error::ApiError;
 use super::writer::{Reply, Writer};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Label, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-use rtad::snapshot::AudienceName;
+use rtad_core::snapshot::AudienceName;
 
 use super::batch::Op;
 use super::error::ApiError;

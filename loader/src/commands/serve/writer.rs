@@ -4,7 +4,7 @@
 //! number of requests, and not more often than every so long. A request is answered when `CURRENT` names what it asked for; if
 //! the store fails before that, with the failure.
 //!
-//! Other processes may write the same audience. The store decides (`rtad::store`, `append.rs`): who was slower looks again, weighs
+//! Other processes may write the same audience. The store decides (`rtad_store`, `append.rs`): who was slower looks again, weighs
 //! its requests anew over what the other wrote, and tries again, so that an answer is always that of what was there when it was
 //! written. A batch that writes nothing is answered only after a look that nobody else has written.
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
-use rtad::snapshot::{AudienceName, Delta, Snapshot, State};
-use rtad::store::{Ledger, Store, StoreError};
+use rtad_core::snapshot::{AudienceName, Delta, Snapshot, State};
+use rtad_store::{Ledger, Store, StoreError};
 
 use super::batch::{Asked, Op, Weighed, weigh};
 use super::error::ApiError;

@@ -7,8 +7,8 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use rtad::snapshot::AudienceName;
-use rtad::store::Store;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::Store;
 
 use super::batch::{Asked, Op};
 use super::error::ApiError;

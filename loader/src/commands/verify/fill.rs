@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use rtad::device::SHARDS;
-use rtad::filter::{FilterSpec, fill_ratio};
-use rtad::snapshot::Chunk;
+use rtad_core::device::SHARDS;
+use rtad_core::filter::{FilterSpec, fill_ratio};
+use rtad_core::snapshot::Chunk;
 
 /// Minimum, mean and maximum of a figure over the shards that have keys; all 0 if none has.
 #[derive(Debug, Clone, Copy, Default, Serialize)]

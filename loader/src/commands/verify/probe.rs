@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 
-use rtad::device::DeviceKey;
-use rtad::snapshot::Snapshot;
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::Snapshot;
 
 use crate::keys::next;
 use crate::progress::Progress;

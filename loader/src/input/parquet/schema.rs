@@ -2,7 +2,7 @@
 
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 
 use super::super::{Column, csv, member};
 use super::Fault;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::WriterVersion;
-use rtad::device::IdKind;
+use rtad_core::device::IdKind;
 
 use super::super::{Block, Column, InputError, Pool, Rows};
 use super::access::Access;

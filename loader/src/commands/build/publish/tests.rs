@@ -1,6 +1,6 @@
-use rtad::device::DeviceKey;
-use rtad::filter::FilterKind;
-use rtad::snapshot::{BuiltChunk, chunk_runs};
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::FilterKind;
+use rtad_core::snapshot::{BuiltChunk, chunk_runs};
 
 use super::*;
 use crate::keys::{Filler, Keys, Slab, SpillDir};
@@ -43,7 +43,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
     (done.manifest, done.distinct)
 }
 
-fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad::snapshot::ChunkEntry> {
+fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad_core::snapshot::ChunkEntry> {
     let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let mut keys = keys.to_vec();
     keys.sort();

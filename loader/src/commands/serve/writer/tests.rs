@@ -1,8 +1,8 @@
 //! The writer over a store in memory, with requests that wait before it begins: what is written together then is no chance.
 
-use rtad::device::DeviceKey;
-use rtad::filter::{FilterKind, FilterSpec};
-use rtad::snapshot::Overlay;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::Overlay;
 
 use super::super::orders::What;
 use super::*;

@@ -1,0 +1,56 @@
+//! Device keys, filters and snapshot files: the core that every program of rtad shares.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`device`] | device ids and the 16-byte keys made of them |
+//! | [`synth`] | deterministic device ids for tests and load |
+//! | [`memory`] | page-aligned memory for filters |
+//! | [`filter`] | Bloom filter kinds, their sizing and probes |
+//! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
+//!
+//! Each module uses only those above it in the table. The crate does no network access, starts no
+//! thread and no runtime, and reads no configuration: bytes come in as slices and leave as vectors.
+//!
+//! # Example
+//!
+//! From ids to answers without a file in between:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rtad_core::device::{IdKind, KeyMaker};
+//! use rtad_core::filter::{FilterKind, FilterSpec};
+//! use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let keys = KeyMaker::default();
+//! let known = keys.key(IdKind::Imei, b"868049039501257").expect("a usable id");
+//!
+//! let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4)?;
+//! let built = BuiltChunk::build(&spec, &[known]);
+//! let mut manifest = ManifestBuilder::new(spec, 1e-4);
+//! manifest.add(&built);
+//! let manifest = manifest.finish("old_users".parse()?, 1, 0, BuildReport::default());
+//!
+//! // A pod reads the file this way: every field and the digest are verified.
+//! let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
+//! decoder.feed(&built.bytes)?;
+//! let snapshot = Snapshot::assemble(manifest, vec![Arc::new(decoder.finish()?)]);
+//!
+//! assert!(snapshot.contains(&known));
+//! let hashed = keys.key(IdKind::Md5, b"8D3EBD3654FB46A2832296669CF1B536").expect("a usable id");
+//! assert!(snapshot.contains(&hashed), "the md5 of the same id is the same key");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//!
+//! A member is always found; a non-member is found with the false-positive rate that the filter was
+//! sized for. An id that stands for "no id" is never a key. Nothing here prints an id.
+
+pub mod device;
+pub mod filter;
+pub mod memory;
+pub mod snapshot;
+pub mod synth;

@@ -1,0 +1,231 @@
+//! Reads a chunk's file: what is checked, when, and what is kept of it.
+
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Chunk, ChunkEntry, ChunkError, HEADER_BYTES, MAGIC, MAX_BODY_BYTES, VERSION, file_prefix_bytes,
+    kind_number,
+};
+use crate::filter::FilterSpec;
+use crate::memory::{Pages, Region};
+use crate::snapshot::Digest;
+
+/// A consumer of a chunk file's bytes as they arrive, in parts of any size, from a disk or a network.
+pub trait ChunkReader: Send + 'static {
+    /// The result of a whole and verified file.
+    type Verified: Send + 'static;
+
+    /// Takes the file's next bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError`] as soon as the bytes contradict the manifest.
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError>;
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError`] if the file is too short, or its digest is not the manifest's.
+    fn finish(self) -> Result<Self::Verified, ChunkError>;
+}
+
+/// Verifies a chunk's file and keeps nothing of it but its key counts.
+///
+/// The header and the key counts are checked against the manifest as soon as they are there; the digest is checked last.
+#[derive(Debug)]
+pub struct ChunkVerifier {
+    spec: FilterSpec,
+    entry: ChunkEntry,
+    hasher: Sha256,
+    received: u64,
+    /// The file up to its body, and how long that is.
+    prefix: Vec<u8>,
+    prefix_bytes: usize,
+    /// Where each shard's filter starts in the body, once the prefix was checked.
+    starts: Option<Box<[u32]>>,
+}
+
+impl ChunkVerifier {
+    /// A verifier of the chunk that a manifest with these filters describes as `entry`.
+    pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
+        let prefix_bytes = usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
+        Self {
+            spec: *spec,
+            entry: entry.clone(),
+            hasher: Sha256::new(),
+            received: 0,
+            prefix: Vec::with_capacity(prefix_bytes),
+            prefix_bytes,
+            starts: None,
+        }
+    }
+
+    /// Takes the file's next bytes; returns those of them that belong to the body.
+    fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ChunkError> {
+        let (received, expected) = (self.received + bytes.len() as u64, self.entry.size_bytes);
+        if received > expected {
+            return Err(ChunkError::Length { found: received, expected });
+        }
+        self.received = received;
+        self.hasher.update(bytes);
+        let missing = self.prefix_bytes - self.prefix.len();
+        let (prefix, body) = bytes.split_at(missing.min(bytes.len()));
+        self.prefix.extend_from_slice(prefix);
+        if self.starts.is_none() && self.prefix.len() == self.prefix_bytes {
+            self.starts = Some(self.check_prefix()?);
+        }
+        Ok(body)
+    }
+
+    /// The key counts of its shards, as far as they have come.
+    fn shard_keys(&self) -> Box<[u32]> {
+        let counts = self.prefix.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
+        let counts = counts.iter().take(self.entry.shard_count as usize);
+        counts.map(|count| u32::from_le_bytes(*count)).collect()
+    }
+
+    /// Checks what can be checked at the end; returns where each shard's filter starts.
+    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[u32]>), ChunkError> {
+        let (found, expected) = (self.received, self.entry.size_bytes);
+        let Some(starts) = self.starts.filter(|_| found == expected) else {
+            return Err(ChunkError::Length { found, expected });
+        };
+        let (found, expected) = (Digest::finish(self.hasher), self.entry.digest);
+        if found != expected {
+            return Err(ChunkError::Digest { found, expected });
+        }
+        Ok((self.spec, self.entry, starts))
+    }
+
+    fn check_prefix(&self) -> Result<Box<[u32]>, ChunkError> {
+        let header = &self.prefix;
+        let u32_at =
+            |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
+        let u64_at =
+            |offset: usize| u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"));
+        if header[..8] != MAGIC {
+            return Err(ChunkError::Magic);
+        }
+        if u32_at(8) != VERSION {
+            return Err(ChunkError::Version { found: u32_at(8) });
+        }
+        let check = |field, offset, found: u64, expected: u64| {
+            if found == expected { Ok(()) } else { Err(ChunkError::Field { field, offset, found, expected }) }
+        };
+        let (spec, entry) = (&self.spec, &self.entry);
+        let body_bytes = entry.filter_bytes();
+        check("filter kind", 12, u32_at(12).into(), kind_number(spec.kind()).into())?;
+        check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
+        check("millibits per key", 20, u32_at(20).into(), spec.millibits_per_key().into())?;
+        check("first shard", 24, u32_at(24).into(), entry.first_shard.into())?;
+        check("shard count", 28, u32_at(28).into(), entry.shard_count.into())?;
+        check("keys", 32, u64_at(32), entry.keys)?;
+        check("body bytes", 40, u64_at(40), body_bytes)?;
+        check("reserved", 48, u64_at(48), 0)?;
+        check("reserved", 56, u64_at(56), 0)?;
+        let counts_end = HEADER_BYTES + 4 * entry.shard_count as usize;
+        let (counts, padding) = header[HEADER_BYTES..].split_at(counts_end - HEADER_BYTES);
+        for (index, byte) in padding.iter().enumerate() {
+            check("padding", counts_end + index, u64::from(*byte), 0)?;
+        }
+        let mut starts = Vec::with_capacity(entry.shard_count as usize + 1);
+        starts.push(0);
+        let (mut keys, mut end) = (0_u64, 0_u64);
+        for count in counts.as_chunks::<4>().0 {
+            let count = u32::from_le_bytes(*count);
+            keys += u64::from(count);
+            // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot overflow.
+            end += spec.filter_bytes(count);
+            // Of a body that is not too large, which the end of this sees to.
+            starts.push((end / 8) as u32);
+        }
+        check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
+        check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
+        if body_bytes > MAX_BODY_BYTES {
+            return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
+        }
+        Ok(starts.into_boxed_slice())
+    }
+}
+
+impl ChunkReader for ChunkVerifier {
+    type Verified = ();
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+        self.take(bytes).map(drop)
+    }
+
+    fn finish(self) -> Result<(), ChunkError> {
+        self.verify().map(drop)
+    }
+}
+
+/// Reads a chunk from pieces of any size, as they come from a disk or a network.
+///
+/// The header and the key counts are checked against the manifest as soon as they are there; only then is memory taken for
+/// the filters. The digest is checked last, and no chunk exists before that.
+#[derive(Debug)]
+pub struct ChunkDecoder {
+    verifier: ChunkVerifier,
+    body: Option<Body>,
+}
+
+#[derive(Debug)]
+struct Body {
+    filters: Region,
+    filled: usize,
+}
+
+impl ChunkDecoder {
+    /// A decoder of the chunk that a manifest with these filters describes as `entry`.
+    pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
+        Self { verifier: ChunkVerifier::new(spec, entry), body: None }
+    }
+
+    /// Takes the file's next bytes. Costs a copy and their SHA-256.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError`] names the fault; the decoder is of no further use.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+        let rest = self.verifier.take(bytes)?;
+        if self.body.is_none() && self.verifier.starts.is_some() {
+            let bytes = self.verifier.entry.filter_bytes();
+            let filters = Region::zeroed(bytes as usize, Pages::Large);
+            let filters = filters.map_err(|source| ChunkError::Memory { bytes, source })?;
+            self.body = Some(Body { filters, filled: 0 });
+        }
+        if let Some(body) = &mut self.body {
+            let end = body.filled + rest.len();
+            body.filters[body.filled..end].copy_from_slice(rest);
+            body.filled = end;
+        }
+        Ok(())
+    }
+
+    /// The chunk, now that all of the file has been fed.
+    ///
+    /// # Errors
+    ///
+    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
+    pub fn finish(self) -> Result<Chunk, ChunkError> {
+        let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
+        let shard_keys = self.verifier.shard_keys();
+        let (spec, entry, starts) = self.verifier.verify()?;
+        let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
+        Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry, shard_keys })
+    }
+}
+
+impl ChunkReader for ChunkDecoder {
+    type Verified = Chunk;
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+        Self::feed(self, bytes)
+    }
+
+    fn finish(self) -> Result<Chunk, ChunkError> {
+        Self::finish(self)
+    }
+}

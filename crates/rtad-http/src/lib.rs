@@ -1,0 +1,3 @@
+//! HTTP serving and process plumbing shared by `rtad` and `rtad-loader serve`.
+
+pub mod manual;

@@ -1,0 +1,211 @@
+//! One suite over every kind of store that can be written to: a directory, which locks; memory, which puts conditionally as
+//! buckets do; and a real S3 server, if `tests/stores/run.sh` has started one.
+
+mod ahead;
+mod appending;
+mod collecting;
+mod crashes;
+mod deleting;
+mod faults;
+mod lost_answers;
+mod meddled;
+mod publishing;
+mod signing;
+mod twins;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::{GetOptions, ObjectStoreExt, PutPayload};
+use tempfile::TempDir;
+
+use super::read::piece::PIECE_BYTES;
+use super::*;
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, Snapshot, chunk_runs,
+};
+
+/// A store, and the directory under it if it is one.
+struct Place {
+    store: Store,
+    folder: Option<TempDir>,
+}
+
+impl Place {
+    fn directory() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { store: Store::open(folder.path().to_str().unwrap()).unwrap(), folder: Some(folder) }
+    }
+
+    fn memory() -> Self {
+        Self { store: Store::in_memory(), folder: None }
+    }
+
+    /// A part of the test's bucket that nobody else uses.
+    fn s3() -> Option<Self> {
+        static PLACES: AtomicU32 = AtomicU32::new(0);
+        let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
+            println!("skipped: RTAD_TEST_S3 names no bucket");
+            return None;
+        };
+        let place = PLACES.fetch_add(1, Ordering::Relaxed);
+        let url = format!("{bucket}/unit-{}-{place}/with%20space", std::process::id());
+        println!("on {url}");
+        Some(Self { store: Store::open(&url).unwrap(), folder: None })
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        [Self::directory(), Self::memory()].into_iter().chain(Self::s3())
+    }
+
+    fn name(&self) -> String {
+        self.store.backend.url()
+    }
+
+    /// The audience's folder.
+    fn audience_folder(&self) -> PathBuf {
+        self.folder.as_ref().expect("a directory").path().join(audience().as_str())
+    }
+
+    /// Every object with its bytes, but for the lock files.
+    async fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let root = Path::default();
+        let objects = self.store.objects(&root).unwrap();
+        let listing: Vec<_> = objects.list(None).try_collect().await.unwrap();
+        let mut files = BTreeMap::new();
+        for object in listing.iter().filter(|object| !object.location.as_ref().ends_with("LOCK")) {
+            let bytes = objects.get(&object.location).await.unwrap().bytes().await.unwrap();
+            files.insert(object.location.to_string(), bytes.to_vec());
+        }
+        files
+    }
+
+    async fn write(&self, path: &str, bytes: Vec<u8>) {
+        let path = Path::from(path);
+        self.store.objects(&path).unwrap().put(&path, PutPayload::from(bytes)).await.unwrap();
+    }
+
+    async fn delete(&self, path: &str) {
+        let path = Path::from(path);
+        self.store.objects(&path).unwrap().delete(&path).await.unwrap();
+    }
+
+    /// Publishes `keys`, from base to commit. Returns the generation and how many chunks were written.
+    async fn publish(&self, keys: &[DeviceKey]) -> Result<(u64, usize), StoreError> {
+        let base = self.store.base(&audience()).await?;
+        let publication = self.store.publish(base).await?;
+        let written = put_chunks(&publication, keys).await?;
+        let (manifest, _) = build(publication.generation(), keys);
+        let generation = publication.commit(&manifest).await?;
+        Ok((generation, written))
+    }
+
+    async fn roll_back(&self, generation: u64) -> Result<(), StoreError> {
+        let base = self.store.base(&audience()).await?;
+        self.store.publish(base).await?.roll_back(generation).await
+    }
+
+    async fn current(&self) -> Current {
+        self.store.live(&audience()).await.unwrap().expect("something is live").current
+    }
+
+    /// The live snapshot, read as the service reads it.
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        let live = self.store.live(&audience()).await?.expect("something is live");
+        let manifest = self.store.manifest(&audience(), &live.current).await?;
+        let mut chunks = BTreeMap::new();
+        let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
+        self.store.chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
+        let overlay = self.store.overlay(&audience(), &live.current, &Overlay::default()).await?;
+        Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
+    }
+
+    /// Asserts that readers see `generation`, whole, with these keys.
+    #[track_caller]
+    fn assert_serves(&self, generation: u64, keys: &[DeviceKey]) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let snapshot = self.read().await.unwrap_or_else(|error| panic!("{caller}: {error:?}"));
+            assert_eq!(snapshot.manifest().generation(), generation, "{}, {caller}", self.name());
+            assert_eq!(snapshot.manifest().keys(), keys.len() as u64, "{}, {caller}", self.name());
+            assert!(keys.iter().all(|key| snapshot.contains(key)), "{}, {caller}", self.name());
+        }
+    }
+}
+
+fn audience() -> AudienceName {
+    "old_users".parse().unwrap()
+}
+
+/// Sorted keys in all 16 runs of 4,096 shards.
+fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
+    let mut keys: Vec<_> =
+        (0..count).map(|index| DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes())).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn build(generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<BuiltChunk>) {
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+    let mut builder = ManifestBuilder::new(spec, 0.0001);
+    let chunks: Vec<_> = chunk_runs(keys, 4096).map(|run| BuiltChunk::build(&spec, run)).collect();
+    chunks.iter().for_each(|chunk| builder.add(chunk));
+    (builder.finish(audience(), generation, 1_763_722_800, BuildReport::default()), chunks)
+}
+
+async fn put_chunks(publication: &Publication<'_>, keys: &[DeviceKey]) -> Result<usize, StoreError> {
+    let mut written = 0;
+    for chunk in build(publication.generation(), keys).1 {
+        written += usize::from(publication.put_chunk(chunk).await?);
+    }
+    Ok(written)
+}
+
+/// The message with its causes, as the edge prints it.
+fn chain(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_yet_reads_as_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("not/yet");
+    let store = Store::open(&format!("file://{}", path.display())).unwrap();
+    let place = Place { store, folder: None };
+    for _ in 0..2 {
+        assert!(place.store.audiences().await.unwrap().is_empty());
+        assert!(place.store.live(&audience()).await.unwrap().is_none());
+        assert!(place.store.generations(&audience()).await.unwrap().is_empty());
+        assert!(!path.exists(), "reading makes nothing");
+    }
+    let error = place.store.manifest_of(&audience(), 1).await.unwrap_err();
+    assert_eq!(error.cause(), "not_found");
+
+    // The same store sees what is published later.
+    let members = keys("member", 50);
+    assert_eq!(place.publish(&members).await.unwrap().0, 1);
+    place.assert_serves(1, &members).await;
+    assert_eq!(place.store.audiences().await.unwrap(), [audience()]);
+}
+
+#[tokio::test]
+async fn audiences_are_the_folders_with_an_audience_s_name() {
+    for place in Place::all() {
+        for path in ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"] {
+            place.write(path, b"x".to_vec()).await;
+        }
+        let names = place.store.audiences().await.unwrap();
+        assert_eq!(names.iter().map(AudienceName::as_str).collect::<Vec<_>>(), ["a-1", "b"]);
+    }
+}

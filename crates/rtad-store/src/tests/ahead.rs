@@ -1,0 +1,100 @@
+//! Chunks that are put before their publication is opened, as the tasks of a job do it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::Retention;
+
+/// By several at once, each chunk by two of them.
+async fn put_ahead(place: &Place, chunks: &[BuiltChunk]) -> Vec<bool> {
+    let copies = chunks.iter().chain(chunks.iter().rev()).map(|chunk| BuiltChunk {
+        entry: chunk.entry.clone(),
+        bytes: chunk.bytes.clone(),
+        stats: chunk.stats,
+    });
+    let audience = audience();
+    let puts: Vec<_> = copies.map(|chunk| place.store.put_chunk_ahead(&audience, chunk)).collect();
+    stream::iter(puts).buffer_unordered(5).try_collect().await.unwrap()
+}
+
+#[tokio::test]
+async fn what_was_put_ahead_is_published_later() {
+    for place in Place::all() {
+        let members = keys("member", 300);
+        let base = place.store.base(&audience()).await.unwrap();
+        let (_, chunks) = build(1, &members);
+        let written = put_ahead(&place, &chunks).await;
+        assert_eq!(written.len(), 32);
+        assert!(written.iter().filter(|written| **written).count() >= 16, "{written:?}");
+        assert!(place.store.live(&audience()).await.unwrap().is_none(), "nothing is live by that");
+
+        // By what another process has noted.
+        let base = Base::noted(audience(), base.current().cloned());
+        let publication = place.store.publish(base.clone()).await.unwrap();
+        let (manifest, _) = build(publication.generation(), &members);
+        assert!(publication.missing(manifest.chunks()).await.unwrap().is_empty());
+        publication.commit(&manifest).await.unwrap();
+        place.assert_serves(1, &members).await;
+        let late = place.store.publish(base).await;
+        assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+        // What is live is not written again.
+        let again = put_ahead(&place, &chunks).await;
+        assert!(again.iter().all(|written| !written), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_gc_has_removed_is_missed() {
+    for place in Place::all() {
+        place.publish(&keys("live", 50)).await.unwrap();
+        let base = place.store.base(&audience()).await.unwrap();
+        let members = keys("member", 300);
+        let (_, chunks) = build(1, &members);
+        put_ahead(&place, &chunks).await;
+        let hour = Retention { keep: 1, min_age: Duration::from_secs(3600) };
+        let collected = place.store.collect(&audience(), hour, false).await.unwrap();
+        assert_eq!((collected.removed_chunks, collected.young_chunks), (0, 16));
+
+        let at_once = Retention { keep: 1, min_age: Duration::ZERO };
+        assert_eq!(place.store.collect(&audience(), at_once, false).await.unwrap().removed_chunks, 16);
+        let publication = place.store.publish(base).await.unwrap();
+        let (manifest, _) = build(publication.generation(), &members);
+        assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 16);
+        drop(publication);
+        // Put again, it is there.
+        put_ahead(&place, &chunks[3..]).await;
+        let base = place.store.base(&audience()).await.unwrap();
+        let publication = place.store.publish(base).await.unwrap();
+        assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 3);
+    }
+}
+
+/// A gc sweeps what is half-written, so it must not come in between.
+#[tokio::test]
+async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
+    let place = Place::directory();
+    place.publish(&keys("live", 50)).await.unwrap();
+    let retention = Retention { keep: 1, min_age: Duration::ZERO };
+    let one = place.store.lock_shared(&audience()).await.unwrap();
+    let other = place.store.lock_shared(&audience()).await.unwrap();
+    assert!(one.is_some() && other.is_some(), "they keep out nobody of their own");
+    drop(one);
+    let refused = place.store.collect(&audience(), retention, false).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
+    drop(other);
+    place.store.collect(&audience(), retention, false).await.unwrap();
+}
+
+/// A job's last step comes when its chunk steps have ended, but for one that was thought dead.
+#[tokio::test]
+async fn in_a_directory_a_publish_waits_for_a_chunk_under_way() {
+    let place = Place::directory();
+    let straggler = place.store.lock_shared(&audience()).await.unwrap();
+    let base = place.store.base(&audience()).await.unwrap();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(straggler);
+    };
+    let (publication, ()) = tokio::join!(place.store.publish(base), release);
+    publication.unwrap();
+}

@@ -1,0 +1,267 @@
+//! gc: what it removes, what it leaves, and who else is at work meanwhile.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::meddled::{Meddled, interleave};
+use super::*;
+use crate::{Collected, Retention};
+
+const NOBODY_ELSE: Duration = Duration::ZERO;
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn collect(place: &Place, keep: usize, min_age: Duration) -> Result<Collected, StoreError> {
+    place.store.collect(&audience(), Retention { keep, min_age }, false).await
+}
+
+/// Publishes one generation for each seed, of a few chunks.
+async fn publish_all(place: &Place, seeds: &[&str]) {
+    for seed in seeds {
+        place.publish(&keys(seed, 4)).await.unwrap();
+    }
+}
+
+fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
+    let entries = seeds.iter().flat_map(|seed| build(1, &keys(seed, 4)).0.chunks().to_vec());
+    entries.map(|entry| chunk_path(&audience(), &entry).to_string()).collect()
+}
+
+#[tokio::test]
+async fn what_no_kept_generation_needs_goes() {
+    for place in Place::all() {
+        publish_all(&place, &["a", "b", "a", "c", "d"]).await;
+        let before = place.files().await;
+        let retention = Retention { keep: 2, min_age: NOBODY_ELSE };
+        let planned = place.store.collect(&audience(), retention, true).await.unwrap();
+        assert_eq!(place.files().await, before, "a dry run removes nothing");
+
+        let collected = collect(&place, 2, NOBODY_ELSE).await.unwrap();
+
+        assert_eq!(collected, planned);
+        assert_eq!(
+            (collected.kept_generations, collected.removed_generations),
+            (vec![4, 5], vec![1, 2, 3]),
+            "{}",
+            place.name()
+        );
+        let after = place.files().await;
+        let mut expected = chunk_names(&["c", "d"]);
+        expected
+            .extend(["CURRENT", "manifests/4.json", "manifests/5.json"].map(|p| format!("old_users/{p}")));
+        assert_eq!(after.keys().cloned().collect::<BTreeSet<_>>(), expected);
+        assert!(after.iter().all(|(path, bytes)| before[path] == *bytes));
+        let gone: usize = before
+            .iter()
+            .filter(|(path, _)| path.ends_with(".chunk") && !after.contains_key(*path))
+            .map(|(_, bytes)| bytes.len())
+            .sum();
+        assert_eq!(
+            (collected.removed_bytes, collected.removed_chunks),
+            (gone as u64, chunk_names(&["a", "b"]).len() as u64)
+        );
+        place.assert_serves(5, &keys("d", 4)).await;
+
+        // Again, there is nothing left to do.
+        let nothing = Collected { kept_generations: vec![4, 5], ..Collected::default() };
+        assert_eq!(collect(&place, 2, NOBODY_ELSE).await.unwrap(), nothing);
+        // What is gone is written again when it is needed again.
+        place.publish(&keys("a", 4)).await.unwrap();
+        place.assert_serves(6, &keys("a", 4)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
+    for place in Place::all() {
+        publish_all(&place, &["a", "b", "c", "d"]).await;
+        place.roll_back(2).await.unwrap();
+        let collected = collect(&place, 1, HOUR).await.unwrap();
+        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![1, 2, 3, 4], vec![]));
+        let collected = collect(&place, 1, NOBODY_ELSE).await.unwrap();
+        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![2, 3, 4], vec![1]));
+        place.assert_serves(2, &keys("b", 4)).await;
+        place.roll_back(4).await.unwrap();
+        place.assert_serves(4, &keys("d", 4)).await;
+
+        // A loader that was killed leaves chunks that nothing names: they go when they are old.
+        let orphan = chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
+        place.write(&orphan, vec![1]).await;
+        assert_eq!(collect(&place, 9, HOUR).await.unwrap().young_chunks, 1);
+        assert_eq!(collect(&place, 9, NOBODY_ELSE).await.unwrap().removed_bytes, 1);
+        assert!(!place.files().await.contains_key(&orphan));
+    }
+}
+
+#[tokio::test]
+async fn it_removes_nothing_that_it_does_not_understand() {
+    for place in Place::all() {
+        let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+        assert_eq!(chain(&error), "old_users/CURRENT does not exist");
+        assert!(place.files().await.is_empty());
+
+        publish_all(&place, &["a", "b"]).await;
+        for name in
+            ["chunks/readme", "chunks/00.chunk", "manifests/notes.txt", "deltas/1", "chunks/x/y.chunk"]
+        {
+            place.write(&format!("old_users/{name}"), vec![1]).await;
+        }
+        let before = place.files().await;
+        // Of a later format, or broken: it may need any chunk.
+        place.write("old_users/manifests/2.json", b"{}".to_vec()).await;
+        let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+        assert_eq!(error.cause(), "format");
+        let manifest = before["old_users/manifests/2.json"].clone();
+        place.write("old_users/manifests/2.json", manifest).await;
+        assert_eq!(place.files().await, before);
+
+        collect(&place, 1, NOBODY_ELSE).await.unwrap();
+        let after = place.files().await;
+        let others = |name: &&String| !name.ends_with("1.json") && !chunk_names(&["a"]).contains(*name);
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().filter(others).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn in_a_directory_gc_and_a_loader_keep_each_other_out() {
+    let place = Place::directory();
+    publish_all(&place, &["a", "b"]).await;
+    let base = place.store.base(&audience()).await.unwrap();
+    let publication = place.store.publish(base).await.unwrap();
+    let before = place.files().await;
+    let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+    assert_eq!(place.files().await, before);
+    drop(publication);
+    assert_eq!(collect(&place, 1, NOBODY_ELSE).await.unwrap().removed_generations, [1]);
+}
+
+/// What the two sides of a race came to.
+type Outcomes = Mutex<Vec<(&'static str, Result<u64, StoreError>)>>;
+
+/// Runs both in many orders, request by request, and looks that what is live afterwards is whole. Returns how often each
+/// side won.
+fn race<'a>(
+    runs: u64,
+    prepare: impl Fn(&'a str) -> Vec<&'static str>,
+    min_age: Duration,
+    sides: &[&'static str],
+) -> BTreeMap<&'static str, (u32, u32)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut wins = BTreeMap::new();
+    for seed in 1..=runs {
+        let (meddled, place) = Meddled::place();
+        runtime.block_on(async {
+            publish_all(&place, &prepare("")).await;
+            meddled.age().await;
+        });
+        let outcomes = Outcomes::default();
+        let run = |side: &'static str| {
+            let (place, outcomes) = (&place, &outcomes);
+            async move {
+                let outcome = match side {
+                    "gc" | "another gc" => collect(place, 1, min_age).await.map(|_| 0),
+                    "rollback" => place.roll_back(1).await.map(|()| 1),
+                    seed => place.publish(&keys(seed, 4)).await.map(|(generation, _)| generation),
+                };
+                outcomes.lock().unwrap().push((side, outcome));
+            }
+            .boxed()
+        };
+        {
+            // Reads have a time-out, which needs a clock.
+            let _clock = runtime.enter();
+            interleave(seed, sides.iter().map(|side| run(side)).collect());
+        }
+        for (side, outcome) in outcomes.into_inner().unwrap() {
+            let counts: &mut (u32, u32) = wins.entry(side).or_default();
+            match outcome {
+                Ok(_) => counts.0 += 1,
+                Err(StoreError::Conflict { .. }) => counts.1 += 1,
+                // A generation that gc has just removed.
+                Err(StoreError::NotFound { .. }) if side == "rollback" => counts.1 += 1,
+                Err(error) => panic!("seed {seed}, {side}: {error:?}"),
+            }
+        }
+        runtime.block_on(async {
+            let snapshot = place.read().await;
+            let snapshot = snapshot.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            let live = snapshot.manifest();
+            // Whoever comes after gc and all is served as ever.
+            assert_eq!(live.generation(), place.current().await.generation);
+            place.publish(&keys("c", 4)).await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        });
+    }
+    wins
+}
+
+const RUNS: u64 = 400;
+
+#[test]
+fn a_publish_that_relies_on_old_chunks_and_a_gc_at_once() {
+    // "a" was generation 1, which is not live: its chunks are there, and gc is about to remove them.
+    for min_age in [NOBODY_ELSE, HOUR] {
+        let wins = race(RUNS, |_| vec!["a", "b", "c"], min_age, &["a", "gc"]);
+        assert_eq!(wins["gc"].0, RUNS as u32, "{wins:?}");
+        assert!(wins["a"].0 > 0 && wins["a"].1 > 0, "both outcomes were seen: {wins:?}");
+    }
+}
+
+#[test]
+fn a_publish_of_new_chunks_is_not_disturbed_by_gc() {
+    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["new", "gc"]);
+    assert_eq!((wins["new"], wins["gc"]), ((RUNS as u32, 0), (RUNS as u32, 0)));
+}
+
+#[test]
+fn a_rollback_and_a_gc_at_once() {
+    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["rollback", "gc"]);
+    assert!(wins["rollback"].0 > 0 && wins["rollback"].1 > 0, "both outcomes were seen: {wins:?}");
+}
+
+#[test]
+fn two_publishes_and_two_gcs_at_once() {
+    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["a", "b", "gc", "another gc"]);
+    assert!(["a", "b", "gc"].iter().all(|side| wins[side].0 > 0 && wins[side].1 > 0), "{wins:?}");
+}
+
+#[tokio::test]
+async fn a_gc_that_was_killed_holds_up_only_who_needs_what_it_was_removing() {
+    let (meddled, place) = Meddled::place();
+    publish_all(&place, &["a", "b", "c"]).await;
+    meddled.age().await;
+    // Killed after each number of requests, until it ends before that.
+    for requests in 0.. {
+        let (meddled, place) = Meddled::place();
+        publish_all(&place, &["a", "b", "c"]).await;
+        meddled.age().await;
+        let mut gc = Box::pin(collect(&place, 1, HOUR));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if (0..requests).any(|_| gc.as_mut().poll(&mut context).is_ready()) {
+            assert!(requests > 10, "it took {requests} requests");
+            break;
+        }
+        drop(gc);
+        let is_marked = place.files().await.contains_key("old_users/GC");
+
+        place.assert_serves(3, &keys("c", 4)).await;
+        place.publish(&keys("new", 4)).await.unwrap();
+        place.assert_serves(4, &keys("new", 4)).await;
+        let again = place.publish(&keys("a", 4)).await;
+        assert_eq!(again.is_err(), is_marked, "after {requests}: {again:?}");
+        if is_marked {
+            let why =
+                "a gc is removing what this generation needs, or was killed at it; run gc again, then this";
+            assert!(again.unwrap_err().to_string().contains(why));
+            let busy = collect(&place, 1, HOUR).await.unwrap_err();
+            assert!(busy.to_string().contains("another gc is at work, or was killed less than"), "{busy}");
+            meddled.age().await;
+            collect(&place, 1, HOUR).await.unwrap();
+            assert!(!place.files().await.contains_key("old_users/GC"));
+        }
+        place.publish(&keys("a", 4)).await.unwrap();
+        place.read().await.unwrap();
+    }
+}

@@ -1,0 +1,337 @@
+//! Signed publishing: what is written in which order, what is refused, and what a killed or a second loader leaves.
+
+use super::meddled::Meddled;
+use super::*;
+use crate::testing::Key;
+
+impl Place {
+    /// The same place, for whoever signs with a key and whoever trusts it.
+    fn with_key(self, key: &Arc<Key>) -> Self {
+        let store = self.store.with_signer(Arc::clone(key) as _).with_public_keys([key.public.clone()]);
+        Self { store, folder: self.folder }
+    }
+
+    /// What a reader sees that trusts these keys.
+    async fn read_by(&self, keys: &[&Arc<Key>]) -> Result<(), StoreError> {
+        let keys: Vec<_> = keys.iter().map(|key| key.public.clone()).collect();
+        let store = self.store.clone().with_public_keys(keys);
+        Place { store, folder: None }.read().await.map(drop)
+    }
+
+    async fn assert_refused_by(&self, keys: &[&Arc<Key>], expected: SignatureError) {
+        match self.read_by(keys).await {
+            Err(error @ StoreError::Signature { .. }) => {
+                assert_eq!(error.cause(), "signature");
+                assert_eq!(
+                    chain(&error).trim_start_matches(|c| c != ':'),
+                    format!(": {expected}"),
+                    "{}",
+                    self.name()
+                );
+            }
+            other => panic!("{}: {other:?}, expected {expected:?}", self.name()),
+        }
+    }
+}
+
+const FIRST: &str = "old_users/manifests/1.json";
+const SECOND: &str = "old_users/manifests/2.json";
+
+fn signature_of(path: &str) -> String {
+    format!("{path}.minisig")
+}
+
+#[tokio::test]
+async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
+    for place in Place::all() {
+        let [old, new, other] = [(), (), ()].map(|()| Key::new());
+        let members = keys("member", 100);
+        let place = place.with_key(&old);
+        place.publish(&members).await.unwrap();
+        place.assert_serves(1, &members).await;
+        assert!(place.files().await.contains_key(&signature_of(FIRST)));
+        for keys in [&[][..], &[&old], &[&new, &old], &[&old, &new]] {
+            place.read_by(keys).await.unwrap();
+        }
+        for keys in [&[&new][..], &[&new, &other]] {
+            place.assert_refused_by(keys, SignatureError::UnknownKey).await;
+        }
+        // Rotated: the new key signs, pods know both.
+        let both = [old.public.clone(), new.public.clone()];
+        let store = place.store.clone().with_signer(Arc::clone(&new) as _).with_public_keys(both);
+        let place = Place { store, ..place };
+        place.publish(&members).await.unwrap();
+        place.read_by(&[&new]).await.unwrap();
+        place.assert_refused_by(&[&old], SignatureError::UnknownKey).await;
+        place.store.manifest_of(&audience(), 1).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whatever_was_changed_or_moved_is_refused() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
+        place.publish(&first).await.unwrap();
+        place.publish(&second).await.unwrap();
+        let files = place.files().await;
+        let (manifest, signature) = (&files[SECOND], &files[&signature_of(SECOND)]);
+        let refused = async |expected| place.assert_refused_by(&[&key], expected).await;
+
+        // By whoever can write to the store: `CURRENT` names what they put there.
+        let name = async |bytes: &[u8]| {
+            place.write(SECOND, bytes.to_vec()).await;
+            place.write("old_users/CURRENT", Current::new(9, 2, bytes, None).to_bytes()).await;
+        };
+        let mut changed = manifest.clone();
+        changed[50] ^= 1;
+        for bytes in [&changed[..], &manifest[..100], b"", b"{}", b"<html>"] {
+            name(bytes).await;
+            refused(SignatureError::Invalid).await;
+        }
+        name(&files[FIRST]).await;
+        refused(SignatureError::Invalid).await;
+        place.write(&signature_of(SECOND), files[&signature_of(FIRST)].clone()).await;
+        let place_of = |path: &str| SignatureError::Place {
+            found: format!("rtad {path}"),
+            expected: format!("rtad {SECOND}"),
+        };
+        refused(place_of(FIRST)).await;
+        name(manifest).await;
+        let theirs = key.sign(manifest, "rtad others/manifests/2.json").unwrap();
+        place.write(&signature_of(SECOND), theirs.into_bytes()).await;
+        refused(place_of("others/manifests/2.json")).await;
+        for (bytes, expected) in [
+            (b"<html>".to_vec(), SignatureError::Malformed),
+            (signature[..signature.len() / 2].to_vec(), SignatureError::Malformed),
+            (vec![b'x'; 4096], SignatureError::Malformed),
+            (vec![b'x'; 4097], SignatureError::TooLarge { limit: 4096 }),
+            ([signature.as_slice(), &[b'\n'; 1 << 20]].concat(), SignatureError::TooLarge { limit: 4096 }),
+        ] {
+            place.write(&signature_of(SECOND), bytes).await;
+            refused(expected).await;
+        }
+        place.delete(&signature_of(SECOND)).await;
+        refused(SignatureError::Missing).await;
+        place.read_by(&[]).await.unwrap();
+        // An older generation that was signed may be named: `CURRENT` is not.
+        place.write(&signature_of(SECOND), signature.clone()).await;
+        place.assert_serves(2, &second).await;
+    }
+}
+
+/// A pod's store counts requests: nobody who does not ask for signatures pays for them.
+#[tokio::test]
+async fn a_signature_that_does_not_fit_its_file_is_noticed_before_the_file_is_parsed() {
+    let key = Key::new();
+    let place = Place::memory().with_key(&key);
+    place.publish(&keys("member", 10)).await.unwrap();
+    // Neither JSON nor of the size and digest that CURRENT names: the signature is looked at first.
+    place.write(FIRST, b"not a manifest".to_vec()).await;
+    place.assert_refused_by(&[&key], SignatureError::Invalid).await;
+    place.delete(FIRST).await;
+    assert_eq!(place.read_by(&[&key]).await.unwrap_err().cause(), "not_found");
+}
+
+#[tokio::test]
+async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
+        place.publish(&first).await.unwrap();
+        place.write(&signature_of(SECOND), b"of a manifest that never came".to_vec()).await;
+        place.assert_serves(1, &first).await;
+        assert_eq!(place.store.generations(&audience()).await.unwrap(), [1]);
+
+        assert_eq!(place.publish(&second).await.unwrap().0, 3);
+        place.assert_serves(3, &second).await;
+        place.read_by(&[&key]).await.unwrap();
+
+        // Once a later generation is live nobody can be about to write that manifest.
+        let retention = Retention { keep: 5, min_age: Duration::ZERO };
+        let collected = place.store.collect(&audience(), retention, false).await.unwrap();
+        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![1, 3], vec![]));
+        let files = place.files().await;
+        assert!(!files.contains_key(&signature_of(SECOND)), "{}", place.name());
+        assert!(files.contains_key(&signature_of(FIRST)));
+        place.read_by(&[&key]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publish_under_way() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        for seed in ["a", "b", "c"] {
+            place.publish(&keys(seed, 50)).await.unwrap();
+        }
+        let under_way = "old_users/manifests/4.json.minisig";
+        place.write(under_way, b"just written".to_vec()).await;
+        let retention = Retention { keep: 1, min_age: Duration::ZERO };
+        for dry_run in [true, false] {
+            let collected = place.store.collect(&audience(), retention, dry_run).await.unwrap();
+            assert_eq!(collected.removed_generations, [1, 2]);
+        }
+        let files = place.files().await;
+        let left: Vec<_> = files.keys().filter(|path| path.contains("/manifests/")).collect();
+        assert_eq!(left, ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", under_way]);
+        place.read_by(&[&key]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_keeps_the_signature_and_refuses_what_is_not_signed() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
+        place.publish(&first).await.unwrap();
+        place.publish(&second).await.unwrap();
+        place.roll_back(1).await.unwrap();
+        place.assert_serves(1, &first).await;
+        // By who knows no key as well.
+        let unsigned = Place { store: place.store.clone().with_public_keys([]), folder: None };
+        unsigned.roll_back(2).await.unwrap();
+        place.assert_serves(2, &second).await;
+
+        place.delete(&signature_of(FIRST)).await;
+        let error = place.roll_back(1).await.unwrap_err();
+        assert_eq!(error.cause(), "signature");
+        place.assert_serves(2, &second).await;
+        unsigned.roll_back(1).await.unwrap();
+        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+    }
+}
+
+/// A rollback writes the manifest again so that it is young for gc: with its signature.
+#[tokio::test]
+async fn after_a_rollback_gc_leaves_the_signature_too() {
+    let (meddled, place) = Meddled::place();
+    let key = Key::new();
+    let place = place.with_key(&key);
+    for seed in ["a", "b", "c"] {
+        place.publish(&keys(seed, 50)).await.unwrap();
+    }
+    meddled.age().await;
+    place.roll_back(1).await.unwrap();
+    let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
+    let collected = place.store.collect(&audience(), retention, false).await.unwrap();
+    assert!(collected.removed_generations.is_empty());
+    place.read_by(&[&key]).await.unwrap();
+    assert!(place.files().await.contains_key(&signature_of(FIRST)));
+}
+
+#[tokio::test]
+async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
+    let place = Place::memory();
+    let [ours, theirs] = [(), ()].map(|()| Key::new());
+    let members = keys("member", 50);
+    let open = async |key: &Arc<Key>| {
+        let place = Place { store: place.store.clone(), folder: None }.with_key(key);
+        let base = place.store.base(&audience()).await.unwrap();
+        (place, base)
+    };
+    let (first, first_base) = open(&ours).await;
+    let (second, second_base) = open(&theirs).await;
+    let (first, second) =
+        (first.store.publish(first_base).await.unwrap(), second.store.publish(second_base).await.unwrap());
+    assert_eq!((first.generation(), second.generation()), (1, 1));
+    put_chunks(&first, &members).await.unwrap();
+    put_chunks(&second, &members).await.unwrap();
+    first.commit(&build(1, &members).0).await.unwrap();
+    let error = second.commit(&build(1, &members).0).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+    place.read_by(&[&ours]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_the_signature_is_not_a_lost_signature() {
+    for lost in [super::meddled::Lost::Retried, super::meddled::Lost::Broken] {
+        let (meddled, place) = Meddled::place();
+        let key = Key::new();
+        let place = place.with_key(&key);
+        meddled.lose(".minisig", lost);
+        let members = keys("member", 50);
+        assert_eq!(place.publish(&members).await.unwrap().0, 1, "{lost:?}");
+        place.assert_serves(1, &members).await;
+    }
+}
+
+#[tokio::test]
+async fn what_readers_would_refuse_is_not_published() {
+    for place in Place::all() {
+        let [signer, reader] = [(), ()].map(|()| Key::new());
+        let store = place.store.clone().with_signer(signer as _).with_public_keys([reader.public.clone()]);
+        assert_eq!(store.check_signer().unwrap_err().cause(), "signature");
+        let other = Place { store, folder: None };
+        assert_eq!(other.publish(&keys("member", 20)).await.unwrap_err().cause(), "signature");
+        assert!(place.files().await.keys().all(|path| path.contains("/chunks/")));
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let key = Key::new();
+    let place = Place::memory().with_key(&key);
+    assert_eq!(format!("{:?}", place.store), "Store { backend: memory }");
+}
+
+fn changing(seed: &str, say: impl Fn(&mut crate::Change, DeviceKey)) -> crate::Change {
+    let mut change = crate::Change::default();
+    keys(seed, 5).iter().for_each(|key| say(&mut change, *key));
+    change
+}
+
+#[tokio::test]
+async fn deltas_are_signed_and_verified_like_manifests() {
+    for place in Place::all() {
+        let key = Key::new();
+        let place = place.with_key(&key);
+        place.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = place.store.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", crate::Change::add)).await.unwrap();
+        place.read_by(&[&key]).await.unwrap();
+        let files = place.files().await;
+        let signature = files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
+        let mut changed = files[signature].clone();
+        changed[100] ^= 1;
+        place.write(signature, changed).await;
+        assert!(
+            matches!(place.read_by(&[&key]).await, Err(StoreError::Signature { .. })),
+            "{}",
+            place.name()
+        );
+        place.delete(signature).await;
+        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        place.write(signature, files[signature].clone()).await;
+        place.read_by(&[&key]).await.unwrap();
+
+        // Who trusts keys and has none to sign with writes nothing that he would not believe.
+        let before = place.files().await;
+        let store = Place { store: place.store.clone().without_signer(), folder: None };
+        let mut ledger = store.store.ledger(&audience()).await.unwrap();
+        let error = ledger.append(changing("newer", crate::Change::add)).await.unwrap_err();
+        assert!(matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }), "{error:?}");
+        assert_eq!(place.files().await, before);
+    }
+}
+
+#[tokio::test]
+async fn the_first_signed_build_signs_what_goes_on_over_it() {
+    for place in Place::all() {
+        place.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = place.store.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", crate::Change::add)).await.unwrap();
+        ledger.append(changing("member", crate::Change::entomb)).await.unwrap();
+        let key = Key::new();
+        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        // By somebody who signs and does not yet demand it, as the deltas could not be read otherwise.
+        let signing = place.store.clone().with_signer(Arc::clone(&key) as _);
+        let signing = Place { store: signing, folder: None };
+        signing.publish(&keys("member", 100)).await.unwrap();
+        signing.read_by(&[&key]).await.unwrap();
+    }
+}
