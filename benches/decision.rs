@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rtad::catalog::{Audience, Catalog, Serving};
-use rtad::platform::{IdReader, Keys, api};
+use rtad::http::api;
+use rtad::platform::{IdReader, Keys};
 use rtad::strategy::{Outcome, Strategy};
 use rtad::telemetry::{Telemetry, count_alone};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};

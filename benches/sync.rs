@@ -216,7 +216,7 @@ fn swaps() {
         let (begun, mut count) = (Instant::now(), 0);
         while begun.elapsed() < QUIET {
             runtime.block_on(go_to(url, if count % 2 == 0 { 1 } else { 2 }));
-            runtime.block_on(running.look());
+            runtime.block_on(running.poll());
             count += 1;
         }
         stop.store(true, Ordering::Relaxed);

@@ -15,11 +15,12 @@ use http::HeaderMap;
 use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
 use rtad::config::Config;
+use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS,
-    MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent, api,
+    MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
 };
 use rtad::strategy::{Decision, Outcome, Strategy};
 use rtad::telemetry::Telemetry;

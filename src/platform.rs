@@ -10,12 +10,11 @@
 //! | `access` | secrets, and who may ask |
 //! | `respond` | an answer whatever happens |
 //! | `describe` | answers in words |
-//! | `api` | rtad's own JSON of `/v1/decide` |
 //! | `tencent`, `ocean` | the platforms' protocols, from the files in `proto/` |
 //! | `custom` | any other's, mapped by the config |
 
 pub mod access;
-pub mod api;
+
 pub mod custom;
 mod describe;
 pub mod ids;

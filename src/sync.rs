@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use cache::cached_audiences;
-pub use error::{SyncError, chain};
+pub use error::SyncError;
 pub use headroom::Headroom;
 pub use roll::SwapMode;
 pub use shared::{LastSync, Looks, Readiness, Shared, SyncBoard, now_unix_seconds};
@@ -284,6 +284,3 @@ async fn retire(old: Arc<Catalog>) {
     // Gigabytes go back to the kernel here: not on a thread that answers anybody.
     let _ = tokio::task::spawn_blocking(move || drop(old)).await;
 }
-
-#[cfg(test)]
-mod tests;

@@ -21,7 +21,6 @@ mod cache;
 mod connections;
 mod decisions;
 mod deltas;
-mod logging;
 mod pod;
 mod requests;
 mod tally;
@@ -37,7 +36,6 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 pub use cache::ChunkSource;
 pub use connections::ConnectionPlace;
 pub use decisions::{DecisionCounters, IdCounters};
-pub use logging::{LogLevel, init_logging};
 pub use requests::{Route, RouteMetrics};
 pub use tally::count_alone;
 

@@ -35,7 +35,7 @@ fn runtime() -> Runtime {
 
 /// What the error says, with its causes.
 fn chain(error: &StoreError) -> String {
-    rtad::sync::chain(error)
+    rtad_http::error_chain::error_chain(error)
 }
 
 /// A part of the test's bucket that nobody else uses.

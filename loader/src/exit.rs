@@ -8,6 +8,8 @@ use std::error::Error;
 use std::io::Write;
 use std::process::{ExitCode, Termination};
 
+use rtad_http::error_chain::error_chain;
+
 /// The exit codes of `rtad-loader`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
@@ -35,18 +37,7 @@ impl Termination for ExitStatus {
 
 /// Writes `error: …` to stderr: the error and its causes in one line.
 pub(crate) fn write_error(error: &dyn Error) {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // Some libraries repeat their cause in their own text; it is printed once all the same.
-        if !message.contains(&text) {
-            message.push_str(": ");
-            message.push_str(&text);
-        }
-        cause = error.source();
-    }
-    let message = message.replace(['\n', '\r'], " ");
+    let message = error_chain(error).replace(['\n', '\r'], " ");
     // With stderr gone there is nobody left to tell.
     let _ = writeln!(std::io::stderr().lock(), "error: {message}");
 }

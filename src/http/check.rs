@@ -1,66 +1,70 @@
-//! `/v1/check`: is this device, are these devices, in an audience?
+//! `/v1/check`: whether one device, or each of many, is in an audience.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use percent_encoding::percent_decode_str;
-use serde::Deserialize;
-
-use super::body;
-use super::error::ApiError;
-use super::turn::Turn;
-use super::{Answer, App, Load, json};
-use crate::catalog::Catalog;
-use crate::telemetry::Route;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Uri};
+use axum::response::Response;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
+use rtad_http::body::{discard, is_octet_stream};
+use rtad_http::json::{error_without_values, json};
+use rtad_http::timing::RequestTiming;
+use serde::Deserialize;
+
+use super::decision_app::{App, Load};
+use super::error::ApiError;
+use super::segment::{decoded, decoded_bytes, raw};
+use crate::catalog::Catalog;
+use crate::telemetry::Route;
 
 /// Ids in one batch.
 const MAX_IDS: usize = 10_000;
-/// Room for 10,000 ids of the longest kind in JSON, whatever `server.max_body` says.
+/// Size of 10,000 ids of the longest kind in JSON, whatever `server.max_body` says.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) async fn one(app: &App, turn: Turn, audience: &str, id: &str, query: Option<&str>) -> Answer {
-    app.observed(Route::CheckOne, turn, async |load| {
+pub(super) async fn one(State(app): State<Arc<App>>, timing: RequestTiming, uri: Uri) -> Response {
+    app.with_metrics(Route::CheckOne, timing, async |load| {
         if load == Load::TooHigh {
             return Err(ApiError::Overloaded);
         }
-        let kind = kind_of(query)?;
+        let kind = kind_of(uri.query())?;
         let catalog = app.serving.load();
-        let snapshot = snapshot_of(&catalog, &decoded(audience))?;
-        let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
+        let snapshot = snapshot_of(&catalog, &decoded(raw(&uri, 2)))?;
+        let key = app.ids.key_of_kind(kind, &decoded_bytes(raw(&uri, 3)));
         let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
-        let answer: &[u8] =
-            if snapshot.contains(&key) { br#"{"member":true}"# } else { br#"{"member":false}"# };
+        let answer: &'static [u8] = match snapshot.contains(&key) {
+            true => br#"{"member":true}"#,
+            false => br#"{"member":false}"#,
+        };
         Ok(json(answer))
     })
     .await
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub(super) async fn many(
-    app: &App,
-    turn: Turn,
-    audience: &str,
-    headers: &HeaderMap,
-    body: Incoming,
-) -> Answer {
-    app.observed(Route::CheckMany, turn, async |load| {
+pub(super) async fn many(State(app): State<Arc<App>>, timing: RequestTiming, request: Request) -> Response {
+    app.with_metrics(Route::CheckMany, timing, async |load| {
+        let (head, body) = request.into_parts();
         if load == Load::TooHigh {
             // The connection goes on, unless there is more than a megabyte of it.
-            body::discard(body, app.body_timeout).await;
+            discard(body, app.body_timeout).await;
             return Err(ApiError::Overloaded);
         }
-        let audience = decoded(audience);
-        // An audience that does not exist is told before a megabyte is read for it.
+        let audience = decoded(raw(&head.uri, 2));
+        // An unknown audience is reported before a megabyte is read for it.
         snapshot_of(&app.serving.load(), &audience)?;
         let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY)).await?;
-        // Loaded once for all ids, and after the last await: no generation is held while a slow body trickles in.
+        // Loaded once for all ids, and after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &audience)?;
-        if is_binary(headers) { check_binary(app, snapshot, &body) } else { check_json(app, snapshot, &body) }
+        match is_octet_stream(&head.headers) {
+            true => check_binary(&app, snapshot, &body),
+            false => check_json(&app, snapshot, &body),
+        }
     })
     .await
 }
@@ -74,19 +78,6 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
     found.available().ok_or(ApiError::NotLoaded)
 }
 
-fn decoded(text: &str) -> Cow<'_, str> {
-    if is_plain(text) { text.into() } else { percent_decode_str(text).decode_utf8_lossy() }
-}
-
-fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
-    if is_plain(text) { text.as_bytes().into() } else { percent_decode_str(text).into() }
-}
-
-/// Nearly every part of a path is.
-fn is_plain(text: &str) -> bool {
-    !text.as_bytes().contains(&b'%')
-}
-
 /// The `kind` of a query; md5 if there is none. Other parameters are somebody else's.
 fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
     let Some(query) = query else { return Ok(IdKind::Md5) };
@@ -95,12 +86,6 @@ fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
         None => Ok(IdKind::Md5),
         Some((_, kind)) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
     }
-}
-
-fn is_binary(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
 }
 
 #[derive(Deserialize)]
@@ -117,7 +102,7 @@ struct Batch<'a> {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, ApiError> {
+fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
     // A derived reader would take a bare list of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
@@ -152,7 +137,7 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, Api
     Ok(json(answer))
 }
 
-fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, ApiError> {
+fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
     let (ids, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
         let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
@@ -169,7 +154,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Answer, A
             bits[index / 8] |= 1 << (index % 8);
         }
     }
-    let mut response = Answer::new(bits.into());
+    let mut response = Response::new(bits.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     Ok(response)
 }
@@ -179,18 +164,4 @@ fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
-}
-
-/// serde_json's message without what it quotes from the body, a field's name included: any of it may be an id.
-pub(super) fn error_without_values(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let quoting = [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
-    for (begins, instead) in quoting {
-        if let Some(rest) = message.strip_prefix(begins) {
-            // The last one is serde's own, whatever the quoted text holds.
-            let expected = rest.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
-            return format!("{instead}expected {expected}");
-        }
-    }
-    message
 }

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
-use axum::http::{HeaderMap, Uri};
-use hyper::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderValue, REFERRER_POLICY, VARY};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::Response;
+use rtad_core::snapshot::Digest;
 
-use super::Answer;
 use super::error::ApiError;
 use super::tagged::tagged;
-use rtad_core::snapshot::Digest;
 
 /// The admin port's other routes, for errors and for terminals.
 pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/audiences/{audience}/shards, POST /v1/reload, \
@@ -48,7 +48,7 @@ const FILES: [(&str, &str, &str); 13] = [
 ];
 
 /// `GET /`: the page for a browser, the routes for a terminal.
-pub(super) async fn index(headers: HeaderMap) -> Answer {
+pub(super) async fn index(headers: HeaderMap) -> Response {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut answer = if accepted.into_iter().any(|value| value.contains("text/html")) {
         file(&headers, HTML, include_str!("console/index.html").into())
@@ -60,13 +60,13 @@ pub(super) async fn index(headers: HeaderMap) -> Answer {
 }
 
 /// `GET /console/{file}`
-pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Answer, ApiError> {
+pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let name = uri.path().strip_prefix(FOLDER);
     let found = FILES.iter().find(|(file, ..)| Some(*file) == name);
     found.map(|(_, kind, text)| file(&headers, kind, (*text).into())).ok_or(ApiError::NotFound(ROUTES))
 }
 
-fn file(headers: &HeaderMap, kind: &'static str, text: Cow<'static, str>) -> Answer {
+fn file(headers: &HeaderMap, kind: &'static str, text: Cow<'static, str>) -> Response {
     let tag = format!("\"{}\"", Digest::of(text.as_bytes()));
     let mut answer = tagged(headers, Some(tag), kind, || text.into_owned());
     let headers = answer.headers_mut();

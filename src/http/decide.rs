@@ -1,48 +1,46 @@
-//! `POST /v1/decide`: which strategies bid for this device?
+//! `POST /v1/decide`: which strategies bid for a device.
 
-use hyper::body::Incoming;
+use std::sync::Arc;
 
-use super::check::error_without_values;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use rtad_http::json::{error_without_values, json};
+use rtad_http::timing::RequestTiming;
+
+use super::api::{self, DecisionRequest};
+use super::decision_app::{App, Load};
 use super::error::ApiError;
-use super::turn::Turn;
-use super::{Answer, App, Load, body, json};
-use crate::platform::api::{self, DecisionRequest};
 use crate::telemetry::Route;
 
-/// Reads the request, loads the catalog once, decides, answers. Under overload the strategies' `unavailable` answers are given
-/// to a request that is here already; one whose body has still to come is refused.
-pub(super) async fn decide(app: &App, turn: Turn, body: Incoming) -> Answer {
-    app.observed(Route::Decide, turn, async |load| {
+/// Reads the request, loads the catalog once, decides, answers. Under overload a request whose body
+/// has arrived gets the strategies' `unavailable` answers; one whose body has still to come is
+/// refused.
+pub(super) async fn decide(State(app): State<Arc<App>>, timing: RequestTiming, request: Request) -> Response {
+    app.with_metrics(Route::Decide, timing, async |load| {
         let body = match load {
-            Load::Normal => app.read_body(body, app.max_body).await?,
-            Load::TooHigh => {
-                let body = body::take_or_drop(body, app.max_body, app.body_timeout).await;
-                body.ok_or(ApiError::Overloaded)?
-            }
+            Load::Normal => app.read_body(request.into_body(), app.max_body).await?,
+            Load::TooHigh => app.take_body(request.into_body()).await.ok_or(ApiError::Overloaded)?,
         };
         let DecisionRequest { request_id, strategies, keys } =
             api::decode(&body, &app.ids).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
         let catalog = app.serving.load();
         let known = catalog.strategies();
-        let places: Vec<usize> = if strategies.is_empty() {
+        let indexes: Vec<usize> = if strategies.is_empty() {
             (0..known.len()).collect()
         } else {
-            let place = |name: &_| {
-                let name: &str = name;
-                catalog.strategy_place(name)
-            };
-            let places: Option<_> = strategies.iter().map(|name| place(name.as_ref())).collect();
+            let indexes = strategies.iter().map(|name| catalog.strategy_place(name));
             let names = || known.iter().map(|strategy| strategy.name.clone()).collect();
-            places.ok_or_else(|| ApiError::UnknownStrategy(names()))?
+            let indexes: Option<_> = indexes.collect();
+            indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?
         };
-        let decisions: Vec<_> = places
+        let decisions: Vec<_> = indexes
             .into_iter()
-            .map(|place| {
+            .map(|index| {
                 let decision = match load {
-                    Load::Normal => catalog.decide(place, &keys),
-                    Load::TooHigh => catalog.shed(place),
+                    Load::Normal => catalog.decide(index, &keys),
+                    Load::TooHigh => catalog.shed(index),
                 };
-                (known[place].name.as_str(), decision)
+                (known[index].name.as_str(), decision)
             })
             .collect();
         Ok(json(api::encode(request_id.as_deref(), decisions.into_iter())))

@@ -1,13 +1,10 @@
-//! What goes wrong, as RFC 9457 problem documents with a stable `code`.
+//! Errors of the JSON routes, as RFC 9457 problem documents with a stable `code`.
 
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-
-use super::turn::Turn;
-use super::{Answer, App};
-use crate::telemetry::Route;
 use rtad_core::device::{IdKind, Unusable};
+use rtad_http::body::BodyError;
+use rtad_http::problem::Problem;
 
 /// An error of the JSON routes. The details name what is accepted; none quotes an id.
 #[derive(Debug)]
@@ -38,7 +35,7 @@ pub(super) enum ApiError {
     NotLoaded,
     /// More requests than are answered at a time.
     Overloaded,
-    /// A fault of rtad's own.
+    /// An error in rtad itself.
     Internal,
 }
 
@@ -115,62 +112,26 @@ impl ApiError {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal",
                 "Internal error",
-                "a fault of rtad's own; the log has its place".to_owned(),
+                "internal error; its source location is in the log".to_owned(),
             ),
         }
     }
 }
 
-impl From<ApiError> for Answer {
-    fn from(error: ApiError) -> Self {
-        let (status, code, title, detail) = error.parts();
-        problem(status, code, title, &detail)
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => Self::TooLarge(format!("the body is over {limit} bytes")),
+            BodyError::Timeout => Self::BodyTimeout,
+            BodyError::Broken => Self::BadBody("the body broke off or is not valid HTTP".to_owned()),
+            BodyError::Overloaded => Self::Overloaded,
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        Answer::from(self).into_response()
+        let (status, code, title, detail) = self.parts();
+        Problem { status, code, title, detail: detail.into() }.into_response()
     }
-}
-
-/// A problem document.
-pub(super) fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Answer {
-    #[derive(serde::Serialize)]
-    struct Problem<'a> {
-        title: &'a str,
-        status: u16,
-        code: &'a str,
-        detail: &'a str,
-    }
-    let body = serde_json::to_vec(&Problem { title, status: status.as_u16(), code, detail });
-    let mut response = Answer::new(body.expect("plain values serialise").into());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
-}
-
-/// The decision port's own routes.
-const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
-
-/// The answer where there is no route.
-pub(super) async fn no_route(app: &App, turn: Turn) -> Answer {
-    app.observed(Route::Unknown, turn, |_| async { Err(ApiError::NotFound(ROUTES)) }).await
-}
-
-/// The same for a request that has been counted.
-pub(super) fn problem_of_no_route() -> Answer {
-    ApiError::NotFound(ROUTES).into()
-}
-
-/// The answer where there is a route, but for the methods `allowed`.
-pub(super) async fn wrong_method(app: &App, turn: Turn, allowed: &'static str) -> Answer {
-    let mut response =
-        app.observed(Route::Unknown, turn, |_| async { Err(ApiError::MethodNotAllowed) }).await;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
 }

@@ -1,45 +1,40 @@
-//! `POST /v1/explain/{platform}` and `POST /v1/explain` of the admin port: why a captured body, or a single id, gets the answer it gets.
+//! `POST /v1/explain/{platform}` and `POST /v1/explain` of the admin port: the reason for the answer
+//! to a captured body, or to a single id.
 //!
-//! An id is in the body, and never in a URL: those end in logs. A platform's body is taken as the platform sends it, or as hex or base64. It and the query string are the captured request's; of the headers
-//! only the platform's own say something, so without any of them nobody is refused.
+//! An id is in the body, never in a URL: those end in logs. A platform's body is taken as the platform
+//! sends it, or as hex or base64. Query string and body are the captured request's. Credentials are
+//! checked only if one of the platform's own headers is given.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::Request;
-use axum::response::{IntoResponse as _, Response};
-use percent_encoding::percent_decode_str;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rtad_http::body;
+use rtad_http::json::{error_without_values, json_of};
 use serde::Deserialize;
 
-use super::admin::AdminApp;
-use super::check::error_without_values;
+use super::admin_app::AdminApp;
 use super::error::ApiError;
-use super::{Answer, body, json};
+use super::segment::{decoded, raw};
 use crate::catalog::{Catalog, ServedPlatform};
 use crate::explain::{Captured, explain, explain_id, input};
 use crate::platform::Head;
 
-/// Where the route's path stands before the platform's name.
-const PREFIX: &str = "/v1/explain/";
 /// Bytes of text that stand for one of a body: two hex digits and a space.
 const TEXT_PER_BYTE: usize = 3;
 
-pub(super) async fn explained(State(app): State<Arc<AdminApp>>, request: Request<Body>) -> Response {
-    match answer(&app, request).await {
-        Ok(answer) => answer.into_response(),
-        Err(error) => error.into_response(),
-    }
-}
-
-async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Answer, ApiError> {
+pub(super) async fn explained(
+    State(app): State<Arc<AdminApp>>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let name = percent_decode_str(&head.uri.path()[PREFIX.len()..]).decode_utf8_lossy();
+    let name = decoded(raw(&head.uri, 2));
     // Before the body is read for nothing.
     platform_named(&app.serving.load(), &name)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
-    let text = body::read(body, limit, app.body_timeout, || Some(())).await?;
+    let text = body::read(body, app.body_limits(limit), || Some(())).await?;
     let (body, encoding) = input::read(text, None).expect("whatever is no text is binary");
     // Loaded after the last await: no generation is held while a slow body trickles in.
     let catalog = app.serving.load();
@@ -52,7 +47,7 @@ async fn answer(app: &AdminApp, request: Request<Body>) -> Result<Answer, ApiErr
         max_body: app.max_body,
     };
     let explanation = explain(&catalog, platform, &app.ids, &app.shared.board, captured);
-    Ok(json(serde_json::to_vec(&explanation).expect("plain values serialise")))
+    Ok(json_of(StatusCode::OK, &explanation))
 }
 
 fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlatform, ApiError> {
@@ -74,9 +69,9 @@ struct Asked<'a> {
 
 pub(super) async fn id_explained(
     State(app): State<Arc<AdminApp>>,
-    request: Request<Body>,
-) -> Result<Answer, ApiError> {
-    let body = body::read(request.into_body(), app.max_body, app.body_timeout, || Some(())).await?;
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
     // A derived reader would take a bare list of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with id and kind".to_owned()));
@@ -85,5 +80,5 @@ pub(super) async fn id_explained(
         serde_json::from_slice(&body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
     let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.board, kind, &id);
-    Ok(json(serde_json::to_vec(&explanation).expect("plain values serialise")))
+    Ok(json_of(StatusCode::OK, &explanation))
 }

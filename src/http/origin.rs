@@ -7,8 +7,8 @@
 //! A page whose own name is made to point at this port (DNS rebinding) is of the same origin for the browser and for this: whoever lets
 //! browsers reach the port puts a proxy before it that answers to its own name alone.
 
-use hyper::header::{HOST, ORIGIN};
-use hyper::{HeaderMap, Method};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method};
 
 /// Whether the request is one that does something, sent by a browser for a page of another origin. `Sec-Fetch-Site` decides where it is
 /// there, as it holds behind a proxy that changes `Host` too; older browsers, and plain HTTP to a host that is not this machine, have
@@ -21,7 +21,7 @@ pub(super) fn is_cross_site(method: &Method, headers: &HeaderMap) -> bool {
         return site != "same-origin" && site != "none";
     }
     let Some(origin) = headers.get(ORIGIN) else { return false };
-    let text = |value: &hyper::header::HeaderValue| value.to_str().map(str::to_ascii_lowercase).ok();
+    let text = |value: &HeaderValue| value.to_str().map(str::to_ascii_lowercase).ok();
     let host = headers.get(HOST).and_then(text);
     let of_origin = text(origin).and_then(|origin| Some(origin.split_once("://")?.1.to_owned()));
     of_origin.is_none() || of_origin != host

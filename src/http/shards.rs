@@ -1,27 +1,27 @@
-//! `GET /v1/audiences/{audience}/shards` of the admin port: how many keys each of the 65,536 shards has, for the console's map.
+//! `GET /v1/audiences/{audience}/shards` of the admin port: keys of each of the 65,536 shards, for the
+//! console's map.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use percent_encoding::percent_decode_str;
+use axum::response::Response;
 
-use super::Answer;
-use super::admin::AdminApp;
+use super::admin_app::AdminApp;
 use super::error::ApiError;
+use super::segment::{decoded, raw};
 use super::tagged::tagged;
 
-/// 65,536 little-endian `u32`, in the order of the shards. Costs a pass over them, some 100 µs. Of one generation it is always the same,
-/// which its entity tag says; while a generation is rolling in it is of both.
+/// 65,536 little-endian `u32`, in the order of the shards. Costs a pass over them, some 100 µs. The
+/// answer of one generation is always the same, so it has an entity tag; during a rolling swap the
+/// snapshot is of two generations, and the answer has none.
 pub(super) async fn shards(
     State(app): State<Arc<AdminApp>>,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Answer, ApiError> {
-    let path = uri.path().strip_prefix("/v1/audiences/").and_then(|path| path.strip_suffix("/shards"));
-    let name = path.expect("the route's path begins and ends so");
+) -> Result<Response, ApiError> {
     let catalog = app.serving.load();
-    let audience = catalog.audience(&percent_decode_str(name).decode_utf8_lossy()).ok_or_else(|| {
+    let audience = catalog.audience(&decoded(raw(&uri, 2))).ok_or_else(|| {
         ApiError::UnknownAudience(
             catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
         )

@@ -1,12 +1,10 @@
-//! Answers that a client may keep for as long as they stay the same.
+//! Answers with an entity tag: a client that holds the same one gets 304.
 
-use axum::http::HeaderMap;
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
-
-use super::Answer;
 
 /// A 200 with `body`, or a 304 without it if the client has it already, by its entity tag. Asked for again each time.
 pub(super) fn tagged<B: Into<Bytes>>(
@@ -14,13 +12,13 @@ pub(super) fn tagged<B: Into<Bytes>>(
     tag: Option<String>,
     kind: &'static str,
     body: impl FnOnce() -> B,
-) -> Answer {
+) -> Response {
     let is_held = tag.as_deref().is_some_and(|tag| names(headers, tag));
-    let mut response = Answer::default();
+    let mut response = Response::default();
     if is_held {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        *response.body_mut() = Full::new(body().into());
+        *response.body_mut() = Body::from(body().into());
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
     let headers = response.headers_mut();

@@ -1,16 +1,21 @@
-//! Another configuration for a running rtad: when it is told to, or when it sees that the files have changed.
+//! Reload of the config: on request, or when its files have changed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::{Reread, serve_what_there_is};
-use crate::config::Config;
-use crate::http::{Reload, Reloaded};
-use crate::sync::{Command, chain};
-use crate::telemetry::Telemetry;
+use rtad_http::error_chain::error_chain;
 use rtad_store::Store;
+
+use super::audiences::fill_in_audiences;
+use crate::config::Config;
+use crate::http::admin_app::{Reload, Reloaded};
+use crate::sync::Command;
+use crate::telemetry::Telemetry;
+
+/// Reads the configuration anew, for a reload. May block.
+pub type Reread = Box<dyn Fn() -> Result<Config, String> + Send + Sync>;
 
 /// Reads the config as a whole, and has sync serve it as a whole.
 pub(super) struct Reloader {
@@ -81,14 +86,14 @@ impl Reloader {
 
     async fn serve(&self, mut config: Config) -> Result<Reloaded, String> {
         // Not those that were served before: the platforms name strategies by their places in this very config.
-        let served = serve_what_there_is(&mut config, &self.store).await;
-        served.map_err(|error| chain(&error))?;
+        let served = fill_in_audiences(&mut config, &self.store).await;
+        served.map_err(|error| error_chain(&error))?;
         let needs_restart = config.needs_restart(&self.started_with);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
         let command = Command::Reload(Box::new(config.plan()), done);
         self.commands.send(command).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?.map_err(|error| chain(&error))?;
+        answered.await.map_err(|_| gone())?.map_err(|error| error_chain(&error))?;
         Ok(Reloaded { reloaded: true, needs_restart })
     }
 

@@ -128,17 +128,18 @@ impl SyncError {
     }
 }
 
-/// An error and its causes in one line, each told once: some libraries repeat theirs.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !line.contains(&words) {
-            line.push_str(": ");
-            line.push_str(&words);
-        }
-        source = cause.source();
+#[cfg(test)]
+mod tests {
+    use rtad_core::snapshot::ManifestError;
+    use rtad_http::error_chain::error_chain;
+
+    use super::*;
+
+    #[test]
+    fn chain_of_a_store_error_names_file_and_way_out() {
+        let source = ManifestError::Version { found: 2 };
+        let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source };
+        let line = error_chain(&SyncError::Store(error));
+        assert_eq!(line, "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad");
     }
-    line
 }

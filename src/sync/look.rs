@@ -9,7 +9,9 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 
 use super::load::{Loader, delta_bytes};
-use super::{LastSync, Sync, SyncError, chain, now_unix_seconds, pace};
+use rtad_http::error_chain::error_chain;
+
+use super::{LastSync, Sync, SyncError, now_unix_seconds, pace};
 use crate::catalog::Audience;
 use rtad_core::snapshot::{Current, Snapshot, State};
 
@@ -36,7 +38,7 @@ impl Sync {
             Ok((Look::Loaded, _)) => ("ok", None),
             Ok((Look::Unchanged, _)) => ("unchanged", None),
             Ok((Look::Skipped(cause), _)) => (*cause, None),
-            Err(error) => (error.cause(), Some(chain(error))),
+            Err(error) => (error.cause(), Some(error_chain(error))),
         };
         self.shared.telemetry.sync(name, word, duration);
         if let Some(error) = &error {

@@ -157,6 +157,6 @@ fn a_second_sigterm_waits_for_nobody() {
     rtad.signal("TERM");
     let (status, stderr) = rtad.wait();
     assert_eq!(status.code(), Some(0), "{stderr}");
-    assert!(stderr.contains("told twice"), "{stderr}");
+    assert!(stderr.contains("second signal"), "{stderr}");
     held.closes();
 }

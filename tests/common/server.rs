@@ -262,7 +262,7 @@ async fn obey(running: Running, mut orders: tokio_mpsc::UnboundedReceiver<Order>
     while let Some(order) = orders.recv().await {
         match order {
             Order::Look(done) => {
-                running.look().await;
+                running.poll().await;
                 done.send(()).unwrap();
             }
             Order::Drain => return running.drain().await,

@@ -64,7 +64,7 @@ impl Server {
 
     /// Has it look at the store now.
     pub(crate) fn look(&self) {
-        self.runtime.block_on(self.running.look());
+        self.runtime.block_on(self.running.poll());
     }
 
     /// Has it read this configuration, as the file would be.

@@ -1,4 +1,4 @@
-//! What a program says of its own commands to shells and to readers of manuals: the same two commands in both programs.
+//! Shell completions and man pages: the same two commands in both programs.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

@@ -1,31 +1,40 @@
 //! `serve`: writes over HTTP, acknowledged when they are durable in the store.
 //!
-//! | file | job |
+//! | module | job |
 //! |---|---|
-//! | `http` | the routes, and what every request goes through |
-//! | `devices`, `audiences` | bodies in, answers out |
-//! | `tokens` | who may write |
-//! | `writers`, `writer` | one task for each audience, with its queue; what waits is written together |
-//! | `orders` | what is done to an audience as a whole |
-//! | `batch` | what several requests come to, each answered as if alone |
-//! | `members` | the filters, for who must know whether a device is a member |
-//! | `connections`, `body`, `error`, `telemetry` | the rest of HTTP |
+//! | `telemetry` | metrics |
+//! | `tokens` | credentials |
+//! | `batch` | several requests as one change, each answered as if alone |
+//! | `error` | errors, as problem documents |
+//! | `bodies` | request bodies within a memory limit |
+//! | `commands` | commands to the task that writes an audience |
+//! | `session` | the audience's ledger at the store |
+//! | `changes` | changes of an audience as a whole |
+//! | `members` | the filters, for `add_if_absent` |
+//! | `writer`, `writers` | one task for each audience, with its queue; waiting writes are coalesced |
+//! | `app` | shared state, and what every request goes through |
+//! | `devices`, `audiences` | handlers |
+//! | `routes` | the whole list of routes |
+//!
+//! Each module uses only those above it in the table.
 
+mod app;
 mod audiences;
 mod batch;
-mod body;
-mod connections;
+mod bodies;
+mod changes;
+mod commands;
 mod devices;
 mod error;
-mod http;
 mod members;
-mod orders;
+mod routes;
+mod session;
 mod telemetry;
 mod tokens;
 mod writer;
 mod writers;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -34,27 +43,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use rtad_core::device::KeyMaker;
+use rtad_http::connections::Untimed;
+use rtad_http::error_chain::error_chain;
+use rtad_http::listener;
+use rtad_http::logging::{LogLevel, init_logging};
+use rtad_http::phase::{Phase, always_serving};
+use rtad_http::port::{self, PortLimits};
+use rtad_http::signals::{Signal, Signals};
 use rtad_store::Store;
 
 use super::{CommandError, SignArgs, TrustArgs, UsageError};
-use http::App;
+use app::App;
 use telemetry::Telemetry;
 pub(crate) use tokens::TokenError;
 use tokens::Tokens;
 use writer::Pace;
 use writers::Writers;
 
+/// A connection without a request for so long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
+const LIMITS: PortLimits = PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
 /// Probes, a scraper and a few people.
-const MAX_ADMIN_CONNECTIONS: usize = 64;
+const ADMIN_LIMITS: PortLimits = PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT };
 
 /// Take writes over HTTP: devices added and removed, audiences created, disabled, expired and deleted.
 ///
@@ -99,24 +113,6 @@ pub(super) struct ServeArgs {
     log: LogLevel,
 }
 
-/// How much is logged.
-#[derive(Debug, Clone, Copy)]
-struct LogLevel(tracing::Level);
-
-impl FromStr for LogLevel {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "error" => Ok(Self(tracing::Level::ERROR)),
-            "warn" => Ok(Self(tracing::Level::WARN)),
-            "info" => Ok(Self(tracing::Level::INFO)),
-            "debug" => Ok(Self(tracing::Level::DEBUG)),
-            _ => Err("accepted: error, warn, info, debug"),
-        }
-    }
-}
-
 pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     let tokens = match &args.token_file {
         Some(path) => Tokens::of_file(path).map_err(UsageError::Token)?,
@@ -125,30 +121,17 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     };
     let store = args.sign.signing(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     store.writable()?;
-    start_logging(args.log);
+    init_logging(args.log);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Runtime)?;
     runtime.block_on(serve(args, tokens, store))
 }
 
-/// One JSON object per line on stderr. Only our own events pass: a library's may quote a request, and so an id; and so may the
-/// message of a panic.
-fn start_logging(level: LogLevel) {
-    let own = Targets::new().with_target("rtad", level.0);
-    let json = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
-    // Fails only if logging was started before; then that is what logs.
-    let _ = tracing_subscriber::registry().with(json).with(own).try_init();
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(place, "panic; its message is left out, as it may quote a request");
-    }));
-}
-
 async fn serve(args: ServeArgs, tokens: Tokens, store: Store) -> Result<(), CommandError> {
-    // From before anybody can connect: a SIGHUP would kill the process otherwise.
+    // Before any client can connect: a SIGHUP would end the process otherwise.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
-    let listener = bind("--listen", args.listen).await?;
-    let admin_listener = bind("--admin-listen", args.admin_listen).await?;
+    let listener = listen("--listen", args.listen)?;
+    let admin_listener = listen("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
     let app = Arc::new(App {
@@ -165,18 +148,20 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: Store) -> Result<(), Comm
         token = args.token_file.is_some(),
         "listening for writes"
     );
-    let (close, closing) = watch::channel(false);
-    // The admin port outlives the other: that the process drains is told there.
-    let admin = http::admin_router(Arc::clone(&app));
-    tokio::spawn(connections::serve(admin_listener, admin, MAX_ADMIN_CONNECTIONS, watch::channel(false).1));
+    let (phase, phases) = watch::channel(Phase::Serving);
+    // The admin port outlives the other: it reports the drain.
+    let admin = Untimed(routes::admin_router(Arc::clone(&app)));
+    tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
     tokio::spawn(async move { telemetry.upkeep().await });
-    let router = http::router(Arc::clone(&app));
-    let port = tokio::spawn(connections::serve(listener, router, MAX_CONNECTIONS, closing));
+    let router = Untimed(routes::router(Arc::clone(&app)));
+    let port = tokio::spawn(port::serve(listener, router, LIMITS, phases));
 
-    signals.wait(&app.tokens).await;
+    while signals.next().await == Signal::Reload {
+        reload_tokens(&app.tokens);
+    }
     app.draining.store(true, Ordering::Relaxed);
-    tracing::info!("told to stop; what was taken is written first");
-    let _ = close.send(true);
+    tracing::info!("told to stop; accepted writes are finished first");
+    let _ = phase.send(Phase::Closing);
     let drained = async {
         let _ = port.await;
         app.writers.finish().await;
@@ -191,58 +176,17 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: Store) -> Result<(), Comm
     }
 }
 
-async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, CommandError> {
-    TcpListener::bind(address).await.map_err(|source| CommandError::Listen { flag, address, source })
+fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, CommandError> {
+    let listener = listener::bind(address).and_then(listener::listen);
+    listener.map_err(|source| CommandError::Listen { flag, address, source })
 }
 
-/// What an operator tells the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// SIGTERM or SIGINT.
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+fn reload_tokens(tokens: &Tokens) {
+    match tokens.reload() {
+        Ok(()) => tracing::info!("tokens read again"),
+        Err(error) => {
+            let error = error_chain(&error);
+            tracing::warn!(error, "tokens not read again; the old ones stay");
         }
     }
-
-    /// Until told to stop; on SIGHUP the tokens are read again.
-    async fn wait(&mut self, tokens: &Tokens) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match tokens.reload() {
-                    Ok(()) => tracing::info!("tokens read again"),
-                    Err(error) => {
-                        tracing::warn!(error = chain(&error), "tokens not read again; the old ones stay");
-                    }
-                },
-            }
-        }
-    }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -1,26 +1,27 @@
-//! `/v1/audiences`: which there are, and what is done to one as a whole.
+//! `/v1/audiences`: the list, one audience, and changes of an audience as a whole.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
+use rtad_http::error_chain::error_chain;
+use rtad_http::json::{error_without_values, json_of};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
 use rtad_store::{Store, StoreError};
 
-use super::error::{ApiError, without_values};
-use super::http::{App, audience, json};
-use super::orders::What;
+use super::app::{App, NamedAudience};
+use super::commands::AudienceChange;
+use super::error::ApiError;
 
-/// Audiences looked at a time, for a list of them.
-const PARALLEL_LOOKS: usize = 8;
-/// What a build aims at if nothing is said.
+/// Audiences read at a time for a list.
+const PARALLEL_READS: usize = 8;
+/// False-positive rate of an audience that is created without one.
 const DEFAULT_FPR: f64 = 0.0001;
 
 /// An audience as it is in the store.
@@ -54,7 +55,7 @@ struct Built {
     age_seconds: u64,
 }
 
-/// Why an audience of a list cannot be told of.
+/// An audience of a list, or why it cannot be read.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Listed {
@@ -67,46 +68,39 @@ struct List {
     audiences: Vec<Listed>,
 }
 
-/// What an order did.
+/// The answer to a change.
 #[derive(Debug, Serialize)]
 struct Done {
     audience: AudienceName,
     sequence: u64,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    app.observed("list", &headers, async {
-        let store = &app.writers.store;
-        let names = store.audiences().await.map_err(|error| failed(&error))?;
-        let looks = names.into_iter().map(|audience| async move {
-            match looked_up(store, &audience).await {
-                Ok(Some(info)) => Some(Listed::Info(info)),
-                Ok(None) => None,
-                Err(error) => Some(Listed::Fault { audience, fault: error.cause() }),
-            }
-        });
-        let looks = stream::iter(looks).buffered(PARALLEL_LOOKS);
-        let audiences = looks.filter_map(async |listed| listed).collect().await;
-        Ok(json(StatusCode::OK, &List { audiences }))
-    })
-    .await
+pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let store = &app.writers.store;
+    let names = store.audiences().await.map_err(|error| failed(&error))?;
+    let listed = names.into_iter().map(|audience| async move {
+        match info_of(store, &audience).await {
+            Ok(Some(info)) => Some(Listed::Info(info)),
+            Ok(None) => None,
+            Err(error) => Some(Listed::Fault { audience, fault: error.cause() }),
+        }
+    });
+    let listed = stream::iter(listed).buffered(PARALLEL_READS);
+    let audiences = listed.filter_map(async |listed| listed).collect().await;
+    Ok(json_of(StatusCode::OK, &List { audiences }))
 }
 
 pub(super) async fn info(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Response {
-    app.observed("info", &headers, async {
-        let info = looked_up(&app.writers.store, &audience(&name)?).await;
-        let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
-        Ok(json(StatusCode::OK, &info))
-    })
-    .await
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    let info = info_of(&app.writers.store, &audience).await;
+    let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
+    Ok(json_of(StatusCode::OK, &info))
 }
 
 /// Asks the store, not the writer: what others have written counts too.
-async fn looked_up(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
+async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
     let Some(mut live) = store.live(audience).await? else { return Ok(None) };
     loop {
         let current = &live.current;
@@ -164,7 +158,7 @@ impl Built {
 }
 
 fn failed(error: &StoreError) -> ApiError {
-    tracing::warn!(error = super::chain(error), "could not look into the store");
+    tracing::warn!(error = error_chain(error), "could not read the store");
     ApiError::Store
 }
 
@@ -177,49 +171,48 @@ struct Creation {
 
 pub(super) async fn create(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request<Body>,
-) -> Response {
-    let (head, body) = request.into_parts();
-    app.observed("create", &head.headers, async {
-        let audience = audience(&name)?;
-        let Creation { fpr, filter } = app.bodies.with(body, |body| of_json(&body)).await?;
-        let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
-        let kind =
-            kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
-        let fpr = fpr.unwrap_or(DEFAULT_FPR);
-        let spec = FilterSpec::for_fpr(kind, fpr).map_err(|error| ApiError::BadBody(error.to_string()))?;
-        let sequence = app.writers.order(&audience, What::Create(spec, fpr)).await?;
-        Ok(json(StatusCode::CREATED, &Done { audience, sequence }))
-    })
-    .await
+    NamedAudience(audience): NamedAudience,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Creation { fpr, filter } = app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+    let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
+    let kind = kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
+    let fpr = fpr.unwrap_or(DEFAULT_FPR);
+    let spec = FilterSpec::for_fpr(kind, fpr);
+    let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;
+    change(&app, audience, AudienceChange::Create(spec, fpr), StatusCode::CREATED).await
 }
 
-pub(super) async fn disable(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
-    ordered(app, name, headers, "disable", What::State(AudienceState::Disabled)).await
-}
-
-pub(super) async fn enable(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
-    ordered(app, name, headers, "enable", What::State(AudienceState::Live)).await
-}
-
-pub(super) async fn delete(app: State<Arc<App>>, name: Path<String>, headers: HeaderMap) -> Response {
-    ordered(app, name, headers, "delete", What::Delete).await
-}
-
-async fn ordered(
+pub(super) async fn disable(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    route: &'static str,
-    what: What,
-) -> Response {
-    app.observed(route, &headers, async {
-        let audience = audience(&name)?;
-        let sequence = app.writers.order(&audience, what).await?;
-        Ok(json(StatusCode::OK, &Done { audience, sequence }))
-    })
-    .await
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    let disabled = AudienceChange::State(AudienceState::Disabled);
+    change(&app, audience, disabled, StatusCode::OK).await
+}
+
+pub(super) async fn enable(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    change(&app, audience, AudienceChange::State(AudienceState::Live), StatusCode::OK).await
+}
+
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    change(&app, audience, AudienceChange::Delete, StatusCode::OK).await
+}
+
+async fn change(
+    app: &App,
+    audience: AudienceName,
+    change: AudienceChange,
+    status: StatusCode,
+) -> Result<Response, ApiError> {
+    let sequence = app.writers.change(&audience, change).await?;
+    Ok(json_of(status, &Done { audience, sequence }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -232,17 +225,11 @@ struct Expiry {
 
 pub(super) async fn expire(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request<Body>,
-) -> Response {
-    let (head, body) = request.into_parts();
-    app.observed("expire", &head.headers, async {
-        let audience = audience(&name)?;
-        let Expiry { at_unix_seconds } = app.bodies.with(body, |body| of_json(&body)).await?;
-        let sequence = app.writers.order(&audience, What::Expires(at_unix_seconds)).await?;
-        Ok(json(StatusCode::OK, &Done { audience, sequence }))
-    })
-    .await
+    NamedAudience(audience): NamedAudience,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Expiry { at_unix_seconds } = app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+    change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 
 /// An object's fields; none of them, if there is no body at all.
@@ -251,5 +238,5 @@ fn of_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object".to_owned()));
     }
-    serde_json::from_slice(body).map_err(|error| ApiError::BadBody(without_values(&error)))
+    serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))
 }

@@ -2,7 +2,7 @@
 //! order in which they came.
 //!
 //! Pure: no clock, no store. What is known of the audience before comes as a snapshot and its tombstones; if it turns out to be
-//! no longer so, the same requests are weighed again.
+//! no longer so, the same requests are coalesced again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -67,20 +67,20 @@ pub(super) struct Outcome {
 
 /// What the first so many requests come to.
 #[derive(Debug)]
-pub(super) struct Weighed {
+pub(super) struct Coalesced {
     pub(super) change: Change,
     /// Of each request that is in the change. The others are for the next.
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// Weighs requests up to one that cannot go with those before: a change does not tell whether a key was added before it got a
+/// Coalesces requests up to one that cannot go with those before: a change does not tell whether a key was added before it got a
 /// tombstone or after, and the two differ. `members` must be there if any is `AddIfAbsent`.
-pub(super) fn weigh<'a>(
+pub(super) fn coalesce<'a>(
     requests: impl IntoIterator<Item = &'a Asked>,
     members: Option<&Snapshot>,
     tombstones: Option<&Delta>,
-) -> Weighed {
-    let mut weighed = Weighed { change: Change::default(), outcomes: Vec::new() };
+) -> Coalesced {
+    let mut coalesced = Coalesced { change: Change::default(), outcomes: Vec::new() };
     let mut said: HashMap<DeviceKey, bool> = HashMap::new();
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed = |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
@@ -104,17 +104,17 @@ pub(super) fn weigh<'a>(
             match op {
                 Op::Tombstone | Op::Lift => {
                     match op {
-                        Op::Tombstone => weighed.change.entomb(*key),
-                        _ => weighed.change.lift(*key),
+                        Op::Tombstone => coalesced.change.entomb(*key),
+                        _ => coalesced.change.lift(*key),
                     }
                     buried.insert(*key);
                 }
                 Op::Remove => {
-                    weighed.change.remove(*key);
+                    coalesced.change.remove(*key);
                     said.insert(*key, false);
                 }
                 Op::Add => {
-                    weighed.change.add(*key);
+                    coalesced.change.add(*key);
                     said.insert(*key, true);
                 }
                 Op::AddIfAbsent => {
@@ -122,15 +122,15 @@ pub(super) fn weigh<'a>(
                     let is_member = said.get(key).copied().unwrap_or_else(before);
                     outcome.new.push(!is_member);
                     if !is_member {
-                        weighed.change.add(*key);
+                        coalesced.change.add(*key);
                         said.insert(*key, true);
                     }
                 }
             }
         }
-        weighed.outcomes.push(outcome);
+        coalesced.outcomes.push(outcome);
     }
-    weighed
+    coalesced
 }
 
 #[cfg(test)]
@@ -150,10 +150,10 @@ mod tests {
             (vec![asked(Op::Tombstone, &[1]), asked(Op::Remove, &[2]), asked(Op::Lift, &[2])], 2),
             (vec![asked(Op::Add, &[1]), asked(Op::Remove, &[1]), asked(Op::Add, &[1])], 3),
         ] {
-            let weighed = weigh(&requests, None, None);
-            assert_eq!(weighed.outcomes.len(), expected, "{requests:?}");
+            let coalesced = coalesce(&requests, None, None);
+            assert_eq!(coalesced.outcomes.len(), expected, "{requests:?}");
             let keys = requests[..expected].iter().map(|request| request.keys.len()).sum::<usize>();
-            assert_eq!(weighed.change.len(), keys);
+            assert_eq!(coalesced.change.len(), keys);
         }
     }
 

@@ -4,19 +4,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
+use rtad_http::body::is_octet_stream;
+use rtad_http::json::{error_without_values, json_of};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
+use super::app::{App, NamedAudience};
 use super::batch::{Asked, Op};
-use super::error::{ApiError, without_values};
-use super::http::{App, audience, json};
+use super::commands::Written;
+use super::error::ApiError;
 
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;
@@ -49,27 +50,23 @@ struct Answer {
 
 pub(super) async fn write(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request<Body>,
-) -> Response {
+    NamedAudience(audience): NamedAudience,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    app.observed("devices", &head.headers, async {
-        let audience = audience(&name)?;
-        let keys = Arc::clone(&app.keys);
-        let Parsed { asked, ids, rejected } = match is_binary(&head.headers) {
-            true => {
-                let op = op_of(head.uri.query())?;
-                app.bodies.with(body, move |body| of_binary(&keys, op, &body)).await?
-            }
-            false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
-        };
-        let (op, accepted) = (asked.op, asked.keys.len());
-        let written = app.writers.write(&audience, asked).await?;
-        let new = (op == Op::AddIfAbsent).then(|| of_ids(&written.new, ids, &rejected));
-        let (sequence, generation, entombed) = (written.sequence, written.generation, written.entombed);
-        Ok(json(StatusCode::OK, &Answer { sequence, generation, accepted, rejected, entombed, new }))
-    })
-    .await
+    let keys = Arc::clone(&app.keys);
+    let Parsed { asked, ids, rejected } = match is_octet_stream(&head.headers) {
+        true => {
+            let op = op_of(head.uri.query())?;
+            app.bodies.with(body, move |body| of_binary(&keys, op, &body)).await?
+        }
+        false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
+    };
+    let (op, accepted) = (asked.op, asked.keys.len());
+    let Written { sequence, generation, entombed, new } = app.writers.write(&audience, asked).await?;
+    let new = (op == Op::AddIfAbsent).then(|| of_ids(&new, ids, &rejected));
+    let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
+    Ok(json_of(StatusCode::OK, &answer))
 }
 
 /// What is told of keys, told of ids: a rejected one is not new.
@@ -80,12 +77,6 @@ fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
         None => keys.next().copied().unwrap_or(false),
     };
     (0..ids).map(is_new).collect()
-}
-
-fn is_binary(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
 }
 
 /// The `op` of a query. Other parameters are somebody else's.
@@ -164,7 +155,7 @@ fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
         return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
     }
     let Fields { op, kind, ids } =
-        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(without_values(&error)))?;
+        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
     let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.count)?;

@@ -1,12 +1,13 @@
-//! What goes wrong, as RFC 9457 problem documents with a stable `code`, in the words of the service.
+//! Errors as RFC 9457 problem documents with a stable `code`, as the service has them.
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
 
 use rtad_core::device::IdKind;
 use rtad_core::snapshot::State;
+use rtad_http::body::BodyError;
+use rtad_http::problem::Problem;
 use rtad_store::StoreError;
 
 use super::batch::Op;
@@ -54,7 +55,7 @@ pub(super) enum ApiError {
     NoAnswer,
     /// The process is on its way out.
     Draining,
-    /// A fault of rtad's own.
+    /// An error in rtad itself.
     Internal,
 }
 
@@ -133,7 +134,7 @@ impl ApiError {
                 "not acknowledged, though it may yet be written; it may be sent again".to_owned()
             }
             Self::Draining => "this process is stopping; nothing was changed".to_owned(),
-            Self::Internal => "a fault of rtad's own; the log has its place".to_owned(),
+            Self::Internal => "internal error; its source location is in the log".to_owned(),
         }
     }
 
@@ -156,44 +157,27 @@ impl From<&StoreError> for ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        #[derive(Serialize)]
-        struct Problem<'a> {
-            title: &'a str,
-            status: u16,
-            code: &'a str,
-            detail: &'a str,
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => Self::TooLarge(format!("the body is over {limit} bytes")),
+            BodyError::Timeout => Self::BodyTimeout,
+            BodyError::Broken => Self::BadBody("the body broke off or is not valid HTTP".to_owned()),
+            BodyError::Overloaded => Self::Overloaded,
         }
-        let is_unauthorized = self == Self::Unauthorized;
-        let (status, code, title) = self.words();
-        let detail = self.detail();
-        let body = serde_json::to_vec(&Problem { title, status: status.as_u16(), code, detail: &detail });
-        let mut response = Response::new(body.expect("plain values serialise").into());
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        if is_unauthorized {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"rtad-loader\""));
-        }
-        response
     }
 }
 
-/// serde_json's message without what it quotes from the body, a field's name included: any of it may be an id.
-pub(super) fn without_values(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    for (begins, instead) in
-        [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")]
-    {
-        if let Some(rest) = message.strip_prefix(begins) {
-            // The last one is serde's own, whatever the quoted text holds.
-            let expected = rest.rsplit_once(", expected ").map_or("something else", |(_, expected)| expected);
-            return format!("{instead}expected {expected}");
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let is_unauthorized = self == Self::Unauthorized;
+        let (status, code, title) = self.words();
+        let detail = self.detail().into();
+        let mut response = Problem { status, code, title, detail }.into_response();
+        if is_unauthorized {
+            let bearer = HeaderValue::from_static("Bearer realm=\"rtad-loader\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
+        response
     }
-    message
 }

@@ -13,17 +13,17 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use rtad_core::snapshot::{AudienceName, Delta, Snapshot, State};
-use rtad_store::{Ledger, Store, StoreError};
+use rtad_core::snapshot::{Delta, Snapshot, State};
+use rtad_store::{Ledger, StoreError};
 
-use super::batch::{Asked, Op, Weighed, weigh};
+use super::batch::{Coalesced, Op, coalesce};
+use super::commands::{AudienceChange, Command, Write, Written};
 use super::error::ApiError;
 use super::members::Members;
-use super::orders::Order;
-use super::telemetry::{Telemetry, Waiting};
+use super::session::Session;
 
 /// So often a batch is tried when others write the same audience.
 const MAX_TRIES: u32 = 12;
@@ -42,48 +42,16 @@ pub(super) struct Pace {
     pub(super) max_batch: usize,
 }
 
-/// Where an answer goes.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
-
-/// A request to write devices.
-pub(super) struct Write {
-    pub(super) asked: Asked,
-    pub(super) reply: Reply<Written>,
-    pub(super) waiting: Waiting,
-    /// Its share of the keys that may wait in this process.
-    pub(super) room: Option<OwnedSemaphorePermit>,
-}
-
-/// What was written.
-#[derive(Debug)]
-pub(super) struct Written {
-    /// Of the `CURRENT` that names it.
-    pub(super) sequence: u64,
-    pub(super) generation: u64,
-    pub(super) entombed: u64,
-    pub(super) new: Vec<bool>,
-}
-
-/// What the task is asked for.
-pub(super) enum Command {
-    Write(Write),
-    /// About the audience as a whole.
-    Order(Order),
-}
-
 /// The task.
 pub(super) struct Writer {
-    pub(super) store: Store,
-    pub(super) audience: AudienceName,
+    session: Session,
     pace: Pace,
-    telemetry: Arc<Telemetry>,
     queue: mpsc::Receiver<Command>,
     pending: VecDeque<Command>,
     /// Wait for the filters.
     waiting: Vec<Write>,
-    pub(super) ledger: Option<Ledger>,
-    pub(super) members: Members,
-    /// Batches that are to begin with a look.
+    members: Members,
+    /// Batches that begin with a refresh.
     careful: u32,
 }
 
@@ -97,15 +65,9 @@ enum Tried {
 }
 
 impl Writer {
-    pub(super) fn new(
-        store: Store,
-        audience: AudienceName,
-        pace: Pace,
-        telemetry: Arc<Telemetry>,
-        queue: mpsc::Receiver<Command>,
-    ) -> Self {
+    pub(super) fn new(session: Session, pace: Pace, queue: mpsc::Receiver<Command>) -> Self {
         let (pending, waiting, members) = Default::default();
-        Self { store, audience, pace, telemetry, queue, pending, waiting, ledger: None, members, careful: 0 }
+        Self { session, pace, queue, pending, waiting, members, careful: 0 }
     }
 
     /// Writes until nobody can ask any more, or until there is no such audience.
@@ -122,14 +84,27 @@ impl Writer {
                     let batch = self.batch(first);
                     self.write(batch).await;
                 }
-                Some(Command::Order(order)) => self.obey(order).await,
+                Some(Command::Change(change, reply)) => {
+                    // Its client may be gone.
+                    let _ = reply.send(self.change(change).await);
+                }
                 None => {}
             }
-            if self.ledger.is_none() && self.pending.is_empty() && self.waiting.is_empty() {
+            if self.session.ledger.is_none() && self.pending.is_empty() && self.waiting.is_empty() {
                 // Whoever asks next opens it anew: names that are no audience's must not each keep a task.
                 self.queue.close();
             }
         }
+    }
+
+    async fn change(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
+        let changed = self.session.apply(change).await;
+        if matches!(change, AudienceChange::Delete) {
+            // Writes that waited for the filters find out that the audience is deleted.
+            self.members = Members::default();
+            self.wake();
+        }
+        changed
     }
 
     /// Waits for something to do; `false` if nothing can come.
@@ -157,7 +132,7 @@ impl Writer {
         match loaded {
             Ok(()) => self.wake(),
             Err(error) => {
-                let refusal = self.failed("could not read the filters", &error);
+                let refusal = self.session.failed("could not read the filters", &error);
                 // They may be those of a generation that is gone.
                 self.careful = self.careful.max(1);
                 let waiting = std::mem::take(&mut self.waiting);
@@ -186,7 +161,7 @@ impl Writer {
     async fn write(&mut self, mut batch: Vec<Write>) {
         for tries in 0..MAX_TRIES {
             if tries > 0 {
-                self.telemetry.conflict(&self.audience);
+                self.session.telemetry.conflict(&self.session.audience);
                 tokio::time::sleep(delay(tries)).await;
             }
             batch = match self.attempt(batch).await {
@@ -195,7 +170,7 @@ impl Writer {
                 Tried::Failed(batch, refusal) => return Self::refuse(batch, &refusal),
             };
         }
-        tracing::warn!(audience = self.audience.as_str(), "other writers were faster each time");
+        tracing::warn!(audience = self.session.audience.as_str(), "other writers were faster each time");
         Self::refuse(batch, &ApiError::Contended);
     }
 
@@ -214,7 +189,7 @@ impl Writer {
                     StoreError::NotFound { .. } | StoreError::NotLive { .. } if self.is_behind().await => {
                         Tried::Again(batch)
                     }
-                    error => Tried::Failed(batch, self.failed("could not append", &error)),
+                    error => Tried::Failed(batch, self.session.failed("could not append", &error)),
                 }
             }
         }
@@ -222,48 +197,27 @@ impl Writer {
 
     /// The ledger, at an audience that takes writes.
     async fn open(&mut self) -> Result<&mut Ledger, ApiError> {
-        if self.ledger.is_none() {
-            match self.store.ledger(&self.audience).await {
-                Ok(ledger) => self.opened(ledger),
-                Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
-                Err(error) => return Err(self.failed("could not read CURRENT", &error)),
-            }
-        } else if self.careful > 0 || !self.is_live() {
+        let is_new = self.session.open().await?;
+        if !is_new && (self.careful > 0 || !self.session.is_live()) {
             self.careful = self.careful.saturating_sub(1);
-            self.refresh().await?;
+            self.session.refresh().await?;
         }
-        let ledger = self.ledger.as_mut().expect("it was just opened");
+        let ledger = self.session.ledger.as_mut().expect("it was just opened");
         match ledger.current().state {
             State::Live => Ok(ledger),
             state => Err(ApiError::of_state(state)),
         }
     }
 
-    /// The audience is there.
-    pub(super) fn opened(&mut self, ledger: Ledger) {
-        self.telemetry.opened(&self.audience);
-        self.ledger = Some(ledger);
-    }
-
-    /// Looks at the store again; whether others have written.
-    pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
-        let Some(ledger) = &mut self.ledger else { return Ok(false) };
-        ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
-    }
-
     async fn is_behind(&mut self) -> bool {
-        self.refresh().await.unwrap_or(false)
-    }
-
-    fn is_live(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+        self.session.refresh().await.unwrap_or(false)
     }
 
     /// One try, at what the ledger knows. The requests come back with an error.
     async fn append(&mut self, mut batch: Vec<Write>) -> Result<Tried, (Vec<Write>, StoreError)> {
-        let mut ledger = self.ledger.take().expect("it was opened");
+        let mut ledger = self.session.ledger.take().expect("it was opened");
         let appended = self.append_to(&mut ledger, &mut batch).await;
-        self.ledger = Some(ledger);
+        self.session.ledger = Some(ledger);
         match appended {
             Ok(true) => Ok(Tried::Done),
             Ok(false) => Ok(Tried::Again(batch)),
@@ -271,7 +225,7 @@ impl Writer {
         }
     }
 
-    /// Returns whether what is left of the batch is answered; if not, it is to be weighed again.
+    /// Returns whether what is left of the batch is answered; if not, it is to be coalesced again.
     async fn append_to(&mut self, ledger: &mut Ledger, batch: &mut Vec<Write>) -> Result<bool, StoreError> {
         let needs_members = |write: &Write| write.asked.op == Op::AddIfAbsent;
         let mut members = None;
@@ -279,7 +233,7 @@ impl Writer {
             if self.members.are_of(ledger.current()) {
                 members = Some(self.members.over(ledger).await?);
             } else {
-                self.members.load(&self.store, &self.audience, ledger.current());
+                self.members.load(&self.session.store, &self.session.audience, ledger.current());
                 // The others need not wait for that.
                 self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
             }
@@ -291,18 +245,18 @@ impl Writer {
             Some(entry) => Some(ledger.delta(&entry).await?),
             None => None,
         };
-        let weighed = weigh_elsewhere(batch, members, tombstones).await;
+        let coalesced = coalesce_blocking(batch, members, tombstones).await;
         let begun = Instant::now();
-        let is_empty = weighed.change.is_empty();
-        let appended = ledger.append(weighed.change).await?;
+        let is_empty = coalesced.change.is_empty();
+        let appended = ledger.append(coalesced.change).await?;
         if is_empty && ledger.refresh().await? {
             return Ok(false);
         }
         if !is_empty {
-            self.telemetry.appended(&self.audience, begun.elapsed());
+            self.session.telemetry.appended(&self.session.audience, begun.elapsed());
         }
-        let rest = batch.split_off(weighed.outcomes.len());
-        for (write, outcome) in batch.drain(..).zip(weighed.outcomes) {
+        let rest = batch.split_off(coalesced.outcomes.len());
+        for (write, outcome) in batch.drain(..).zip(coalesced.outcomes) {
             let written = Written {
                 sequence: appended.sequence,
                 generation: appended.generation,
@@ -316,7 +270,7 @@ impl Writer {
     }
 
     fn answer(write: Write, answer: Result<Written, ApiError>) {
-        drop((write.waiting, write.room));
+        drop((write.waiting, write.permit));
         // Its client may be gone.
         let _ = write.reply.send(answer);
     }
@@ -326,35 +280,28 @@ impl Writer {
     }
 
     /// Lets what waits for filters have another turn.
-    pub(super) fn wake(&mut self) {
+    fn wake(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
-    }
-
-    /// Logs what the store did; returns what the client is told.
-    pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
-        let error_chain = super::chain(error);
-        tracing::warn!(audience = self.audience.as_str(), what, error = error_chain, "not written");
-        ApiError::from(error)
     }
 }
 
 /// On the blocking pool: a batch may hold a million keys, each of which costs a look into memory.
-async fn weigh_elsewhere(
+async fn coalesce_blocking(
     batch: &mut Vec<Write>,
     members: Option<Arc<Snapshot>>,
     tombstones: Option<Arc<Delta>>,
-) -> Weighed {
+) -> Coalesced {
     let writes = std::mem::take(batch);
-    let weighed = tokio::task::spawn_blocking(move || {
+    let coalesced = tokio::task::spawn_blocking(move || {
         let asked = writes.iter().map(|write| &write.asked);
-        let weighed = weigh(asked, members.as_deref(), tombstones.as_deref());
-        (writes, weighed)
+        let coalesced = coalesce(asked, members.as_deref(), tombstones.as_deref());
+        (writes, coalesced)
     });
-    match weighed.await {
-        Ok((writes, weighed)) => {
+    match coalesced.await {
+        Ok((writes, coalesced)) => {
             *batch = writes;
-            weighed
+            coalesced
         }
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }

@@ -11,10 +11,11 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::Store;
 
 use super::batch::{Asked, Op};
+use super::commands::{AudienceChange, Command, Write, Written};
 use super::error::ApiError;
-use super::orders::{Order, What};
+use super::session::Session;
 use super::telemetry::Telemetry;
-use super::writer::{Command, Pace, Write, Writer, Written};
+use super::writer::{Pace, Writer};
 
 /// Requests that may wait for one audience.
 const QUEUE: usize = 1024;
@@ -26,7 +27,7 @@ pub(super) struct Writers {
     pub(super) store: Store,
     pace: Pace,
     telemetry: Arc<Telemetry>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// `None` once nothing more is taken.
     queues: Mutex<Option<HashMap<AudienceName, mpsc::Sender<Command>>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -34,12 +35,12 @@ pub(super) struct Writers {
 
 impl Writers {
     pub(super) fn new(store: Store, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
-        let room = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
+        let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,
             pace,
             telemetry,
-            room,
+            permits,
             queues: Mutex::new(Some(HashMap::new())),
             tasks: Mutex::default(),
         }
@@ -56,26 +57,30 @@ impl Writers {
 
     async fn have_written(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
         let (reply, answer) = oneshot::channel();
-        let room = self.room_for(asked.keys.len())?;
+        let permit = self.permit_for(asked.keys.len())?;
         let waiting = self.telemetry.waiting();
-        self.send(audience, Command::Write(Write { asked, reply, waiting, room }))?;
+        self.send(audience, Command::Write(Write { asked, reply, waiting, permit }))?;
         // Dropped without an answer: the task has panicked.
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
 
-    /// Has something done to an audience as a whole. Returns the sequence of the `CURRENT` that says so.
-    pub(super) async fn order(&self, audience: &AudienceName, what: What) -> Result<u64, ApiError> {
+    /// Changes an audience as a whole. Returns the sequence of the `CURRENT` that says so.
+    pub(super) async fn change(
+        &self,
+        audience: &AudienceName,
+        change: AudienceChange,
+    ) -> Result<u64, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.send(audience, Command::Order(Order { what, reply }))?;
+        self.send(audience, Command::Change(change, reply))?;
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
 
-    fn room_for(&self, keys: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    fn permit_for(&self, keys: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
         let keys = u32::try_from(keys).map_err(|_| ApiError::Overloaded)?;
         if keys == 0 {
             return Ok(None);
         }
-        Arc::clone(&self.room).try_acquire_many_owned(keys).map(Some).map_err(|_| ApiError::Overloaded)
+        Arc::clone(&self.permits).try_acquire_many_owned(keys).map(Some).map_err(|_| ApiError::Overloaded)
     }
 
     fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
@@ -94,7 +99,8 @@ impl Writers {
         // It has room for the first.
         let _ = sender.try_send(command);
         let telemetry = Arc::clone(&self.telemetry);
-        let writer = Writer::new(self.store.clone(), audience.clone(), self.pace, telemetry, receiver);
+        let session = Session::new(self.store.clone(), audience.clone(), telemetry);
+        let writer = Writer::new(session, self.pace, receiver);
         queues.insert(audience.clone(), sender);
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}

@@ -2,9 +2,13 @@
 
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::Overlay;
+use rtad_core::snapshot::{AudienceName, Overlay};
 
-use super::super::orders::What;
+use rtad_store::Store;
+use tokio::sync::oneshot;
+
+use super::super::batch::Asked;
+use super::super::telemetry::Telemetry;
 use super::*;
 
 const EVERY: Duration = Duration::from_millis(1);
@@ -29,7 +33,8 @@ impl Queue {
         let telemetry = Arc::new(Telemetry::default());
         let (sender, receiver) = mpsc::channel(1000);
         let pace = Pace { every: EVERY, max_batch };
-        let writer = Writer::new(store.clone(), audience(), pace, Arc::clone(&telemetry), receiver);
+        let writer =
+            Writer::new(Session::new(store.clone(), audience(), Arc::clone(&telemetry)), pace, receiver);
         Self { telemetry, sender, writer }
     }
 
@@ -37,20 +42,20 @@ impl Queue {
         let (reply, answer) = oneshot::channel();
         let asked = Asked { op, keys: numbers.iter().map(|number| device(*number)).collect() };
         let waiting = self.telemetry.waiting();
-        assert!(self.sender.try_send(Command::Write(Write { asked, reply, waiting, room: None })).is_ok());
+        assert!(self.sender.try_send(Command::Write(Write { asked, reply, waiting, permit: None })).is_ok());
         answer
     }
 
-    fn order(&self, what: What) -> oneshot::Receiver<Result<u64, ApiError>> {
+    fn change(&self, change: AudienceChange) -> oneshot::Receiver<Result<u64, ApiError>> {
         let (reply, answer) = oneshot::channel();
-        assert!(self.sender.try_send(Command::Order(Order { what, reply })).is_ok());
+        assert!(self.sender.try_send(Command::Change(change, reply)).is_ok());
         answer
     }
 
     /// Reads the filters first: who needs them waits for them, and is overtaken meanwhile.
     async fn warm(mut self) -> Self {
-        let live = self.writer.store.live(&audience()).await.unwrap().unwrap();
-        self.writer.members.load(&self.writer.store, &audience(), &live.current);
+        let live = self.writer.session.store.live(&audience()).await.unwrap().unwrap();
+        self.writer.members.load(&self.writer.session.store, &audience(), &live.current);
         self.writer.members.loaded().await.unwrap();
         self
     }
@@ -62,15 +67,15 @@ impl Queue {
     }
 }
 
-fn empty() -> What {
-    What::Create(FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(), 0.0001)
+fn empty() -> AudienceChange {
+    AudienceChange::Create(FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(), 0.0001)
 }
 
 /// A store with an audience without devices, whose filters so have no false positives.
 async fn store() -> Store {
     let store = Store::in_memory();
     let queue = Queue::new(&store, 1000);
-    let created = queue.order(empty());
+    let created = queue.change(empty());
     queue.run().await;
     assert_eq!(created.await.unwrap(), Ok(1));
     store
@@ -215,13 +220,13 @@ async fn orders_have_their_turn_and_decide_on_what_comes_after() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let live = queue.ask(Op::Add, &[1]);
-    let disabled = queue.order(What::State(State::Disabled));
-    let again = queue.order(What::State(State::Disabled));
+    let disabled = queue.change(AudienceChange::State(State::Disabled));
+    let again = queue.change(AudienceChange::State(State::Disabled));
     let refused = queue.ask(Op::Add, &[2]);
-    let expires = queue.order(What::Expires(Some(7)));
-    let enabled = queue.order(What::State(State::Live));
+    let expires = queue.change(AudienceChange::Expires(Some(7)));
+    let enabled = queue.change(AudienceChange::State(State::Live));
     let asked = queue.ask(Op::AddIfAbsent, &[1, 2, 3]);
-    let exists = queue.order(empty());
+    let exists = queue.change(empty());
     queue.run().await;
     assert_eq!(live.await.unwrap().unwrap().sequence, 2);
     assert_eq!((disabled.await.unwrap(), again.await.unwrap()), (Ok(3), Ok(3)));
@@ -232,10 +237,10 @@ async fn orders_have_their_turn_and_decide_on_what_comes_after() {
 
     let queue = Queue::new(&store, 1000);
     let waiting = queue.ask(Op::AddIfAbsent, &[4]);
-    let deleted = queue.order(What::Delete);
+    let deleted = queue.change(AudienceChange::Delete);
     let late = queue.ask(Op::Add, &[5]);
-    let disabled = queue.order(What::State(State::Disabled));
-    let created = queue.order(empty());
+    let disabled = queue.change(AudienceChange::State(State::Disabled));
+    let created = queue.change(empty());
     let asked = queue.ask(Op::AddIfAbsent, &[1]);
     queue.run().await;
     // It waited for filters when the audience went.
@@ -251,7 +256,7 @@ async fn orders_have_their_turn_and_decide_on_what_comes_after() {
 async fn of_what_was_never_published_nothing_is_kept() {
     let store = Store::in_memory();
     let queue = Queue::new(&store, 1000);
-    let (write, order) = (queue.ask(Op::AddIfAbsent, &[1]), queue.order(What::Delete));
+    let (write, order) = (queue.ask(Op::AddIfAbsent, &[1]), queue.change(AudienceChange::Delete));
     let sender = queue.sender.clone();
     // It ends though somebody could still ask.
     queue.run().await;

@@ -1,4 +1,5 @@
-//! What is done to an audience as a whole: created, disabled and enabled, given an end, deleted. In turn with its writes.
+//! Changes of an audience as a whole: created, disabled, enabled, expired, deleted. They wait in the
+//! same queue as its writes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,41 +7,22 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
 use rtad_store::StoreError;
 
+use super::commands::AudienceChange;
 use super::error::ApiError;
-use super::writer::{Reply, Writer};
+use super::session::Session;
 
-/// So often an order is tried when others write the same audience.
+/// Tries of a change while others write the same audience.
 const MAX_TRIES: u32 = 20;
 
-/// An order, and where its answer goes: the sequence of the `CURRENT` that says so.
-pub(super) struct Order {
-    pub(super) what: What,
-    pub(super) reply: Reply<u64>,
-}
-
-/// What is to be.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum What {
-    /// A first generation without devices.
-    Create(FilterSpec, f64),
-    /// Live or disabled.
-    State(State),
-    /// The time from when on it may not be served.
-    Expires(Option<u64>),
-    /// Gone.
-    Delete,
-}
-
-impl Writer {
-    pub(super) async fn obey(&mut self, order: Order) {
-        let done = match order.what {
-            What::Create(filter, fpr) => self.create(filter, fpr).await,
-            What::State(state) => self.set(|_| Some(state), |expires| expires).await,
-            What::Expires(expires) => self.set(|_| None, |_| expires).await,
-            What::Delete => self.delete().await,
-        };
-        // Its client may be gone.
-        let _ = order.reply.send(done);
+impl Session {
+    /// Makes a change; returns the sequence of the `CURRENT` that says so.
+    pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
+        match change {
+            AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
+            AudienceChange::State(state) => self.set(|_| Some(state), |expires| expires).await,
+            AudienceChange::Expires(expires) => self.set(|_| None, |_| expires).await,
+            AudienceChange::Delete => self.delete().await,
+        }
     }
 
     async fn set(
@@ -49,13 +31,7 @@ impl Writer {
         expires: impl Fn(Option<u64>) -> Option<u64>,
     ) -> Result<u64, ApiError> {
         for _ in 0..MAX_TRIES {
-            if self.ledger.is_none() {
-                match self.store.ledger(&self.audience).await {
-                    Ok(ledger) => self.opened(ledger),
-                    Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
-                    Err(error) => return Err(self.failed("could not read CURRENT", &error)),
-                }
-            }
+            self.open().await?;
             self.refresh().await?;
             let ledger = self.ledger.as_mut().expect("it was just opened");
             let current = ledger.current();
@@ -116,10 +92,8 @@ impl Writer {
 
     async fn delete(&mut self) -> Result<u64, ApiError> {
         let deleted = self.store.delete(&self.audience).await;
-        // Also after an error: it may be deleted and have files still. What waited for filters finds that out.
+        // Also after an error: it may be deleted and have files still.
         self.ledger = None;
-        self.members = Default::default();
-        self.wake();
         match deleted {
             Ok(deletion) => Ok(deletion.sequence),
             Err(StoreError::NotFound { .. }) => Err(ApiError::UnknownAudience),

@@ -1,4 +1,4 @@
-//! One JSON object per line on stderr.
+//! Logging: one JSON object per line on stderr.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How much is logged. Read from `RTAD_LOG`; `info` unless said otherwise.
+/// Least severe level that is logged; `info` by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLevel(Level);
 
@@ -31,16 +31,18 @@ impl FromStr for LogLevel {
     }
 }
 
-/// Starts logging for the process and makes panics log their place alone. To be called once, first of all.
+/// Starts logging for the process, and makes panics log their source location alone.
 ///
-/// Only rtad's own events pass: a library's debug events may quote a request, and so an id.
+/// Only events of rtad's own crates pass: a library's may quote a request, and so a device id; so
+/// may the message of a panic.
 pub fn init_logging(level: LogLevel) {
+    // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_loader and rtad_store.
     let own = Targets::new().with_target("rtad", level.0);
     let json = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
-    // Fails only if logging was started before; then that is what logs.
+    // Fails only if logging was started before; then that subscriber stays.
     let _ = tracing_subscriber::registry().with(json).with(own).try_init();
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(place, "panic; its message is left out, as it may quote a request");
+        let location = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        tracing::error!(location, "panic; its message is left out, as it may quote a request");
     }));
 }

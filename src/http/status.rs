@@ -1,81 +1,21 @@
-//! The admin port: for probes, scrapers and the operator.
+//! Probes, metrics, status and reload.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use rtad_core::snapshot::Overlay;
+use rtad_http::json::json_of;
+use rtad_http::problem::Problem;
 use serde::Serialize;
 
-use super::error::{ApiError, problem};
-use super::{Answer, console, explain, json, shards};
-use crate::catalog::Serving;
-use crate::platform::IdReader;
+use super::admin_app::AdminApp;
 use crate::platform::Platform;
-use crate::sync::{LastSync, Looks, Shared, now_unix_seconds};
-use rtad_core::snapshot::Overlay;
+use crate::sync::{LastSync, Looks, now_unix_seconds};
 
-/// What a reload did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reloaded {
-    /// Always true: a reload that fails is an error.
-    pub reloaded: bool,
-    /// Keys that have changed in the file but take a restart.
-    pub needs_restart: Vec<&'static str>,
-}
-
-/// Rereads the config and serves it, or says in words why not.
-pub type Reload =
-    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Reloaded, String>> + Send>> + Send + Sync>;
-
-/// What the admin port's handlers share.
-pub struct AdminApp {
-    /// What is served.
-    pub serving: Arc<Serving>,
-    /// Metrics, readiness, last syncs.
-    pub shared: Shared,
-    /// Reads the ids of what is explained.
-    pub ids: Arc<IdReader>,
-    /// Largest body of a platform, in bytes.
-    pub max_body: usize,
-    /// How long a body may take to arrive.
-    pub body_timeout: Duration,
-    /// When the process started.
-    pub started: Instant,
-    /// How to reload.
-    pub reload: Reload,
-}
-
-impl std::fmt::Debug for AdminApp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminApp").finish_non_exhaustive()
-    }
-}
-
-/// The admin port's routes: the whole list.
-pub(super) fn admin_router(app: Arc<AdminApp>) -> Router {
-    Router::new()
-        .route("/", get(console::index))
-        .route("/console/{file}", get(console::part))
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .route("/v1/status", get(status))
-        .route("/v1/reload", post(reload))
-        .route("/v1/explain", post(explain::id_explained))
-        .route("/v1/explain/{platform}", post(explain::explained))
-        .route("/v1/audiences/{audience}/shards", get(shards::shards))
-        .fallback(async || ApiError::NotFound(console::ROUTES))
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .with_state(app)
-}
-
-async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
+pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     if readiness.is_ready() {
         return "ready\n".into_response();
@@ -95,7 +35,7 @@ async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
-async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
+pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
     let mut response = Response::new(telemetry.render().into());
@@ -184,7 +124,7 @@ impl DeltaStatus {
     }
 }
 
-async fn status(State(app): State<Arc<AdminApp>>) -> Answer {
+pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
     let catalog = app.serving.load();
     let now = now_unix_seconds();
     let audiences = catalog.audiences().iter().map(|audience| AudienceStatus {
@@ -219,19 +159,22 @@ async fn status(State(app): State<Arc<AdminApp>>) -> Answer {
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
     };
-    json(serde_json::to_vec(&status).expect("plain values serialise"))
+    json_of(StatusCode::OK, &status)
 }
 
 fn status_of(platform: &Platform) -> PlatformStatus<'_> {
     PlatformStatus { name: &platform.name, kind: platform.kind(), path: &platform.path }
 }
 
-async fn reload(State(app): State<Arc<AdminApp>>) -> Answer {
+pub(super) async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
     match (app.reload)().await {
-        Ok(reloaded) => json(serde_json::to_vec(&reloaded).expect("plain values serialise")),
-        Err(reason) => {
-            let detail = format!("nothing was changed: {reason}");
-            problem(StatusCode::UNPROCESSABLE_ENTITY, "bad_config", "Config not reloaded", &detail)
+        Ok(reloaded) => json_of(StatusCode::OK, &reloaded),
+        Err(reason) => Problem {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            code: "bad_config",
+            title: "Config not reloaded",
+            detail: format!("nothing was changed: {reason}").into(),
         }
+        .into_response(),
     }
 }

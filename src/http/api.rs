@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
+use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{Decision, Outcome, Reason};
 
 /// A device and the strategies asked about.

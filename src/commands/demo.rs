@@ -1,4 +1,4 @@
-//! `rtad demo`: from nothing to decisions in seconds, with the same parts as in production.
+//! `rtad demo`: synthetic devices, served with the same parts as in production.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,14 +9,17 @@ use rtad::config::Config;
 use rtad::platform::tencent;
 use rtad::sync::now_unix_seconds;
 use rtad_core::device::{DeviceKey, IdKind};
-use rtad_core::filter::{FilterKind, FilterSpec, SizingError};
+use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk,
 };
 use rtad_core::synth::Synth;
-use rtad_store::{Store, StoreError};
+use rtad_http::signals::Signals;
+use rtad_store::Store;
 
-use crate::{Failure, Ports, Signals};
+use super::config::Ports;
+use super::failure::{DemoError, Failure};
+use super::process;
 
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
@@ -31,7 +34,7 @@ strategies = { "new-users" = "new-users" }
 "#;
 
 #[derive(Args)]
-pub(crate) struct Demo {
+pub(super) struct Demo {
     /// How many synthetic devices are in the audience
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     devices: u64,
@@ -42,21 +45,7 @@ pub(crate) struct Demo {
     ports: Ports,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DemoError {
-    #[error("could not make the demo's directory {}", dir.display())]
-    Directory {
-        dir: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Sizing(#[from] SizingError),
-}
-
-pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
+pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
     let Demo { devices, dir, ports } = arguments;
     let url = dir.display().to_string();
     std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;
@@ -68,7 +57,8 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     config.serve_all(vec![name()]);
     let unchanged = config.clone();
     let mut signals = Signals::listen()?;
-    let Some(running) = signals.start(config, Box::new(move || Ok(unchanged.clone()))).await? else {
+    let reread = Box::new(move || Ok(unchanged.clone()));
+    let Some(running) = process::start(&mut signals, config, reread).await? else {
         return Ok(());
     };
     let (decisions, admin) = (running.decision_address, running.admin_address);
@@ -107,7 +97,8 @@ pub(crate) async fn demo(arguments: Demo) -> Result<(), Failure> {
     );
     let _ = stdout.flush();
     drop(stdout);
-    signals.run(running).await
+    process::serve_until_stopped(&mut signals, running).await;
+    Ok(())
 }
 
 fn name() -> AudienceName {

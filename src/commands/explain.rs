@@ -17,10 +17,11 @@ use rtad::serve::find_audiences;
 use rtad::sync::{Shared, Sync};
 use rtad_core::device::KeyMaker;
 
-use crate::{Failure, read_config};
+use super::config::read_config;
+use super::failure::Failure;
 
 #[derive(Args)]
-pub(crate) struct Explain {
+pub(super) struct Explain {
     /// The config file that serves the platform
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: PathBuf,
@@ -64,7 +65,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
     read().ok_or_else(|| Failure::Usage("--header; accepted: a name, a colon and a value".to_owned()))
 }
 
-pub(crate) fn run(arguments: Explain) -> Result<(), Failure> {
+pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
     let config = read_config(Some(&arguments.config), &Vec::new())?;
     if !config.platforms.iter().any(|platform| platform.name == arguments.platform) {
         let names: Vec<&str> = config.platforms.iter().map(|platform| platform.name.as_str()).collect();

@@ -1,0 +1,104 @@
+//! Listener: a bound socket, and an accept loop with a limit that refuses at once.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::unconstrained;
+
+use crate::phase::{Phase, closing};
+
+/// Connections that the kernel completes before they are accepted. Platforms open many at once when
+/// answers become slow.
+const BACKLOG: i32 = 4096;
+
+/// Pause after an accept failed for want of descriptors or memory.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Sent to a connection over the limit, so that its end is no mystery.
+const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// Takes an address without listening on it: a port in use fails at once, before any snapshot is
+/// loaded, and clients are refused rather than kept waiting while snapshots load.
+///
+/// # Errors
+///
+/// The kernel's, such as an address in use.
+pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Begins to listen on a bound address.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn listen(socket: Socket) -> io::Result<StdListener> {
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Accepts connections until the phase is closing. `admit` gives a connection its permit, or nothing
+/// if it is one too many; `hand_out` serves it.
+///
+/// # Errors
+///
+/// The kernel's, if the listener cannot be polled.
+pub async fn accept<P>(
+    listener: StdListener,
+    mut phase: watch::Receiver<Phase>,
+    admit: impl Fn() -> Option<P>,
+    mut hand_out: impl FnMut(StdStream, P),
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let accepted = tokio::select! {
+            () = closing(&mut phase) => {
+                // Connections that the kernel has completed: closing the listener would reset them.
+                // All of them: neither the runtime's budget nor an error about one ends it early.
+                for _ in 0..BACKLOG {
+                    let Some(accepted) = unconstrained(listener.accept()).now_or_never() else {
+                        break;
+                    };
+                    let Ok((stream, _)) = accepted else { continue };
+                    if let (Some(permit), Ok(stream)) = (admit(), stream.into_std()) {
+                        hand_out(stream, permit);
+                    }
+                }
+                return Ok(());
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => match admit() {
+                Some(permit) => {
+                    if let Ok(stream) = stream.into_std() {
+                        hand_out(stream, permit);
+                    }
+                }
+                None => {
+                    let _ = stream.try_write(REFUSAL);
+                }
+            },
+            Err(error) if is_about_one_connection(&error) => {}
+            // Out of file descriptors or memory: waiting lets some be freed.
+            Err(error) => {
+                tracing::error!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}

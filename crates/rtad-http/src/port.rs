@@ -1,0 +1,48 @@
+//! Port: a listener served by the current runtime, for ports without a thread per core.
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::connections::{Connections, RequestService};
+use crate::listener::accept;
+use crate::phase::Phase;
+
+/// Limits of a port.
+#[derive(Debug, Clone, Copy)]
+pub struct PortLimits {
+    /// Open connections; one more is refused at once.
+    pub max_connections: usize,
+    /// A connection without a request for so long is closed; bounds the head of a request too.
+    pub idle_timeout: Duration,
+}
+
+/// Serves a port until the phase is closing and then until its last connection has ended.
+///
+/// # Errors
+///
+/// The kernel's, if the listener cannot be polled.
+pub async fn serve(
+    listener: StdListener,
+    service: impl RequestService,
+    limits: PortLimits,
+    phase: watch::Receiver<Phase>,
+) -> io::Result<()> {
+    let connections = Arc::new(Connections::new(service, limits.idle_timeout, phase.clone()));
+    let watch = tokio::spawn(Arc::clone(&connections).watch());
+    let permits = Arc::new(Semaphore::new(limits.max_connections));
+    let admit = || Arc::clone(&permits).try_acquire_owned().ok();
+    let mut open = JoinSet::new();
+    let hand_out = |stream, permit| {
+        while open.try_join_next().is_some() {}
+        open.spawn(Arc::clone(&connections).serve(stream, permit));
+    };
+    let accepted = accept(listener, phase, admit, hand_out).await;
+    while open.join_next().await.is_some() {}
+    watch.abort();
+    accepted
+}

@@ -1,0 +1,44 @@
+//! Problem documents: `application/problem+json` (RFC 9457) with a stable `code`.
+
+use std::borrow::Cow;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::json::json_of;
+
+/// An error as its client reads it. A 503 asks for another try after a second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The answer's status.
+    pub status: StatusCode,
+    /// The word that programs branch on.
+    pub code: &'static str,
+    /// The kind of error, in words.
+    pub title: &'static str,
+    /// What was found and what is accepted. Never a device id.
+    pub detail: Cow<'static, str>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            title: &'a str,
+            status: u16,
+            code: &'a str,
+            detail: &'a str,
+        }
+        let Self { status, code, title, detail } = &self;
+        let document = Document { title, status: status.as_u16(), code, detail };
+        let mut response = json_of(*status, &document);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if *status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,154 @@
+//! Queueing delay: time from a connection becoming readable to its worker starting the request.
+//!
+//! A worker learns of many readable connections at once and serves them one after the other. The
+//! waker of each connection records when it was called. It reads no clock: the start of the worker's
+//! last request is near enough, and after an idle time the moment when the worker woke up. Data in a
+//! socket that the worker has not polled yet is not counted: tokio polls sockets every 61 tasks.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+/// The origin of all times in nanoseconds.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+thread_local! {
+    /// Start of this worker's last request, in nanoseconds; [`IDLE`] since it went to sleep.
+    static LAST_START: Cell<u64> = const { Cell::new(IDLE) };
+    /// When it last woke up.
+    static AWAKE: Cell<u64> = const { Cell::new(0) };
+}
+
+const IDLE: u64 = 0;
+/// Of a connection: its waker was not called.
+const NOT_READY: u64 = u64::MAX;
+
+fn since_epoch(now: Instant) -> u64 {
+    // Never 0, which is `IDLE`.
+    (now - *EPOCH).as_nanos() as u64 + 1
+}
+
+/// To be called before a worker goes to sleep.
+pub(crate) fn park() {
+    LAST_START.set(IDLE);
+}
+
+/// To be called after a worker has woken up.
+pub(crate) fn unpark() {
+    let now = since_epoch(Instant::now());
+    AWAKE.set(now);
+    LAST_START.set(now);
+}
+
+/// Start and queueing delay of one request.
+///
+/// As an axum extractor it takes the request's extension; without one the request starts when it is
+/// extracted.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestTiming {
+    /// When its worker started it.
+    pub started: Instant,
+    /// How long it had waited for that.
+    pub queued: Duration,
+}
+
+impl RequestTiming {
+    /// A request that starts now and has not waited.
+    pub fn now() -> Self {
+        Self { started: Instant::now(), queued: Duration::ZERO }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestTiming {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or_else(Self::now))
+    }
+}
+
+/// When a connection last became readable.
+#[derive(Debug)]
+pub(crate) struct ReadyAt(AtomicU64);
+
+impl Default for ReadyAt {
+    fn default() -> Self {
+        Self(AtomicU64::new(NOT_READY))
+    }
+}
+
+impl ReadyAt {
+    /// Starts a request of the connection.
+    pub(crate) fn start(&self) -> RequestTiming {
+        let started = Instant::now();
+        let now = since_epoch(started);
+        LAST_START.set(now);
+        let ready = match self.0.load(Relaxed) {
+            NOT_READY => now,
+            IDLE => AWAKE.get(),
+            ready => ready,
+        };
+        RequestTiming { started, queued: Duration::from_nanos(now.saturating_sub(ready)) }
+    }
+
+    /// The connection waits for more data.
+    pub(crate) fn reset(&self) {
+        self.0.store(NOT_READY, Relaxed);
+    }
+}
+
+/// A task's waker that records when it is called.
+#[derive(Debug)]
+pub(crate) struct TimestampWaker {
+    pub(crate) task: Waker,
+    pub(crate) ready_at: Arc<ReadyAt>,
+}
+
+impl Wake for TimestampWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready_at.0.store(LAST_START.get(), Relaxed);
+        self.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_counts_from_the_wake_up_of_the_connection() {
+        let ready_at = Arc::new(ReadyAt::default());
+        let task = Waker::noop().clone();
+        let waker = Waker::from(Arc::new(TimestampWaker { task, ready_at: Arc::clone(&ready_at) }));
+        let pause = Duration::from_millis(20);
+        assert_eq!(ready_at.start().queued, Duration::ZERO, "the waker was not called");
+
+        // Called while another request was under way: its start is the time that is known.
+        waker.wake_by_ref();
+        std::thread::sleep(pause);
+        assert!(ready_at.start().queued >= pause);
+
+        ready_at.reset();
+        assert_eq!(ready_at.start().queued, Duration::ZERO);
+
+        // Called while the worker slept: the delay counts from its waking up.
+        park();
+        std::thread::sleep(pause);
+        waker.wake_by_ref();
+        unpark();
+        assert!(ready_at.start().queued < pause);
+        std::thread::sleep(pause);
+        assert!(ready_at.start().queued >= pause);
+    }
+}

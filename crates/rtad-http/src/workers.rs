@@ -1,0 +1,106 @@
+//! Workers: one thread with a runtime of its own per core.
+//!
+//! A new connection goes to the worker with the fewest, so that a few busy connections do not share
+//! a core while another idles. It stays there: its requests never move between cores.
+
+use std::io;
+use std::net::TcpStream as StdStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::connections::{Connections, RequestService};
+use crate::timing;
+
+/// The worker threads of a port.
+#[derive(Debug)]
+pub struct Workers<P> {
+    workers: Vec<Worker<P>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Worker<P> {
+    connections: mpsc::UnboundedSender<(StdStream, P)>,
+    /// Connections handed out and not yet ended.
+    load: Arc<AtomicUsize>,
+}
+
+impl<P: Send + 'static> Workers<P> {
+    /// Starts `count` threads. Each calls `connections` with its index, on itself: counters, routers
+    /// and reference counts are then the worker's own, and no other core writes their cache lines.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, when it gives no thread or no event queue.
+    pub fn start<S: RequestService>(
+        count: usize,
+        connections: impl Fn(usize) -> Connections<S> + Clone + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut workers = Vec::with_capacity(count);
+        let mut threads = Vec::with_capacity(count);
+        for index in 0..count {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let load = Arc::new(AtomicUsize::new(0));
+            let (connections, ended) = (connections.clone(), Arc::clone(&load));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .on_thread_park(timing::park)
+                .on_thread_unpark(timing::unpark)
+                .build()?;
+            let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+            let thread = thread.spawn(move || {
+                timing::unpark();
+                runtime.block_on(work(receiver, Arc::new(connections(index)), ended));
+            })?;
+            workers.push(Worker { connections: sender, load });
+            threads.push(thread);
+        }
+        Ok(Self { workers, threads })
+    }
+
+    /// Gives a connection to the worker with the fewest.
+    pub fn hand_out(&self, stream: StdStream, permit: P) {
+        let least = self.workers.iter().min_by_key(|worker| worker.load.load(Ordering::Relaxed));
+        let Some(worker) = least else { return };
+        worker.load.fetch_add(1, Ordering::Relaxed);
+        // Fails only if the worker is gone, and then the process is about to end.
+        let _ = worker.connections.send((stream, permit));
+    }
+
+    /// Lets each worker end after its last connection; blocks until then.
+    pub fn join(self) {
+        drop(self.workers);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A worker's life: serves the connections it is given, and ends when no more can come and none is
+/// left.
+async fn work<P: Send + 'static, S: RequestService>(
+    mut given: mpsc::UnboundedReceiver<(StdStream, P)>,
+    connections: Arc<Connections<S>>,
+    load: Arc<AtomicUsize>,
+) {
+    tokio::spawn(Arc::clone(&connections).watch());
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            next = given.recv() => match next {
+                Some((stream, permit)) => {
+                    open.spawn(Arc::clone(&connections).serve(stream, permit));
+                }
+                None => break,
+            },
+            Some(_) = open.join_next() => {
+                load.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+    while open.join_next().await.is_some() {}
+}

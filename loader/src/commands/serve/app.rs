@@ -1,0 +1,86 @@
+//! State that handlers share, and what every request goes through: credentials, a time-out, metrics.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::header::CONNECTION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+
+use rtad_core::device::KeyMaker;
+use rtad_core::snapshot::AudienceName;
+
+use super::bodies::Bodies;
+use super::error::ApiError;
+use super::telemetry::Telemetry;
+use super::tokens::Tokens;
+use super::writers::Writers;
+
+/// Time for an answer: a slow store, or large filters, take their time; clients give up at some point.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// State that the handlers share.
+pub(super) struct App {
+    pub(super) tokens: Tokens,
+    pub(super) writers: Writers,
+    pub(super) keys: Arc<KeyMaker>,
+    pub(super) bodies: Bodies,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) draining: AtomicBool,
+}
+
+impl App {
+    /// Answers a request that shows a token, and counts it. A panic becomes a 500 and costs no other
+    /// request anything.
+    pub(super) async fn observe(
+        &self,
+        route: &'static str,
+        headers: &HeaderMap,
+        answer: impl Future<Output = Result<Response, ApiError>>,
+    ) -> Response {
+        let answered = match self.tokens.admit(headers) {
+            true => {
+                let caught = AssertUnwindSafe(answer).catch_unwind();
+                let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
+                answered.unwrap_or(Ok(Err(ApiError::NoAnswer))).unwrap_or(Err(ApiError::Internal))
+            }
+            false => Err(ApiError::Unauthorized),
+        };
+        let mut response = answered.unwrap_or_else(|error| error.into_response());
+        if self.draining.load(Ordering::Relaxed) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.telemetry.request(route, response.status().as_u16());
+        response
+    }
+}
+
+/// The same as a middleware of one route, by its label in metrics.
+pub(super) async fn observe(
+    State((app, route)): State<(Arc<App>, &'static str)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // A request's body may not be used from two threads at a time, nor borrowed over an await.
+    let headers = request.headers().clone();
+    app.observe(route, &headers, async { Ok(next.run(request).await) }).await
+}
+
+/// The audience that a path names.
+pub(super) struct NamedAudience(pub(super) AudienceName);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedAudience {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let name = path.ok().and_then(|Path(name)| name.parse().ok());
+        name.map(Self).ok_or(ApiError::BadAudience)
+    }
+}

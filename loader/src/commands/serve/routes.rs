@@ -1,0 +1,66 @@
+//! Routes of both ports: the whole list.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
+use axum::routing::{MethodRouter, delete, get, post, put};
+
+use super::app::{App, observe};
+use super::error::ApiError;
+use super::{audiences, devices};
+
+/// The routes for writers.
+pub(super) fn router(app: Arc<App>) -> Router {
+    let observed = |label: &'static str, route: MethodRouter<Arc<App>>| {
+        route.route_layer(from_fn_with_state((Arc::clone(&app), label), observe))
+    };
+    let audience = observed("info", get(audiences::info))
+        .merge(observed("create", put(audiences::create)))
+        .merge(observed("delete", delete(audiences::delete)));
+    Router::new()
+        .route("/v1/audiences", observed("list", get(audiences::list)))
+        .route("/v1/audiences/{audience}", audience)
+        .route("/v1/audiences/{audience}/devices", observed("devices", post(devices::write)))
+        .route("/v1/audiences/{audience}/disable", observed("disable", post(audiences::disable)))
+        .route("/v1/audiences/{audience}/enable", observed("enable", post(audiences::enable)))
+        .route("/v1/audiences/{audience}/expire", observed("expire", post(audiences::expire)))
+        .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
+        .method_not_allowed_fallback(async |app, request| {
+            unknown(app, request, ApiError::MethodNotAllowed).await
+        })
+        .with_state(app)
+}
+
+async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
+    app.observe("unknown", request.headers(), async { Err(error) }).await
+}
+
+/// The routes for probes and scrapers.
+pub(super) fn admin_router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(async || (StatusCode::NOT_FOUND, "accepted: /livez, /readyz, /metrics\n"))
+        .with_state(app)
+}
+
+async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
+    match app.draining.load(Ordering::Relaxed) {
+        false => (StatusCode::OK, "ready\n"),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let mut response = Response::new(app.telemetry.render().into());
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response
+}

@@ -1,0 +1,60 @@
+//! Session of one audience at the store: its ledger, opened when needed, and failures in the log.
+
+use std::sync::Arc;
+
+use rtad_core::snapshot::{AudienceName, State};
+use rtad_http::error_chain::error_chain;
+use rtad_store::{Ledger, Store, StoreError};
+
+use super::error::ApiError;
+use super::telemetry::Telemetry;
+
+/// An audience at the store.
+pub(super) struct Session {
+    pub(super) store: Store,
+    pub(super) audience: AudienceName,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) ledger: Option<Ledger>,
+}
+
+impl Session {
+    pub(super) const fn new(store: Store, audience: AudienceName, telemetry: Arc<Telemetry>) -> Self {
+        Self { store, audience, telemetry, ledger: None }
+    }
+
+    /// Opens the ledger unless it is open. Returns whether it was opened just now.
+    pub(super) async fn open(&mut self) -> Result<bool, ApiError> {
+        if self.ledger.is_some() {
+            return Ok(false);
+        }
+        match self.store.ledger(&self.audience).await {
+            Ok(ledger) => self.opened(ledger),
+            Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
+            Err(error) => return Err(self.failed("could not read CURRENT", &error)),
+        }
+        Ok(true)
+    }
+
+    /// Keeps the ledger of an audience that exists.
+    pub(super) fn opened(&mut self, ledger: Ledger) {
+        self.telemetry.opened(&self.audience);
+        self.ledger = Some(ledger);
+    }
+
+    /// Reads `CURRENT` again; returns whether others have written.
+    pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
+        let Some(ledger) = &mut self.ledger else { return Ok(false) };
+        ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+    }
+
+    /// Logs the store's error; returns the client's.
+    pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
+        let audience = self.audience.as_str();
+        tracing::warn!(audience, what, error = error_chain(error), "not written");
+        ApiError::from(error)
+    }
+}

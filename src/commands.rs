@@ -1,0 +1,60 @@
+//! Commands of `rtad`: one module each.
+//!
+//! | module | job |
+//! |---|---|
+//! | `failure` | errors of a command, and their exit codes |
+//! | `config` | the config file and the flags over it |
+//! | `process` | logging, runtime and signals of a serving process |
+//! | `check_config`, `demo`, `explain`, `serve` | the commands |
+
+mod check_config;
+mod config;
+mod demo;
+mod explain;
+mod failure;
+mod process;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use rtad_http::manual::Manual;
+
+use failure::Failure;
+
+/// Tells an ad platform, in microseconds, whether a device is one you already know.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve decisions from a snapshot store
+    Serve(serve::Serve),
+    /// Make synthetic devices, build and publish a snapshot of them, and serve it
+    Demo(demo::Demo),
+    /// Explain why a platform's captured request gets the answer it gets
+    Explain(explain::Explain),
+    /// Print the effective config, secrets redacted, or every mistake in it
+    CheckConfig(check_config::CheckConfig),
+    #[command(flatten)]
+    Manual(Manual),
+}
+
+/// Runs the command of the process's arguments.
+pub(crate) fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Manual(manual) => manual.write(Cli::command()).map_err(Failure::from),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
+        Command::Demo(arguments) => process::run(|| demo::demo(arguments)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

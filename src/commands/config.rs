@@ -1,0 +1,35 @@
+//! The config file, and the flags that take precedence over it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rtad::config::{Config, Flags};
+
+use super::failure::Failure;
+
+/// Flags of both serving commands.
+#[derive(Args)]
+pub(super) struct Ports {
+    /// Decision port [default: 127.0.0.1:8080] [env: RTAD_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Admin port [default: 127.0.0.1:9090] [env: RTAD_ADMIN_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    admin_listen: Option<String>,
+}
+
+impl Ports {
+    pub(super) fn flags(&self) -> Flags {
+        let given = [("server.listen", &self.listen), ("server.admin_listen", &self.admin_listen)];
+        given.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+    }
+}
+
+/// Reads the config: flags over environment over file over defaults.
+pub(super) fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Config, Failure> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let Some(path) = file else { return Ok(Config::read(None, environment, flags)?) };
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    Ok(Config::read(Some((&name, &text)), environment, flags)?)
+}

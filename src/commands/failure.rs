@@ -1,0 +1,54 @@
+//! Errors of a command, and their exit codes.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use rtad::config::ConfigError;
+use rtad::serve::StartError;
+use rtad_core::filter::SizingError;
+use rtad_http::error_chain::error_chain;
+use rtad_store::StoreError;
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Demo(#[from] DemoError),
+    #[error("could not start")]
+    Io(#[from] std::io::Error),
+}
+
+/// A demo that could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DemoError {
+    #[error("could not make the demo's directory {}", dir.display())]
+    Directory {
+        dir: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+}
+
+impl Failure {
+    /// Prints the error and its causes; returns the exit code.
+    pub(super) fn report(&self) -> ExitCode {
+        let mut stderr = std::io::stderr().lock();
+        for line in error_chain(self).lines() {
+            let _ = writeln!(stderr, "error: {line}");
+        }
+        ExitCode::from(match self {
+            Self::Usage(_) | Self::Config(_) => 2,
+            Self::Start(_) | Self::Demo(_) | Self::Io(_) => 1,
+        })
+    }
+}

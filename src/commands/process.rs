@@ -1,0 +1,51 @@
+//! Logging, runtime and signals of a serving process.
+
+use rtad::config::Config;
+use rtad::serve::{self, Reread, Running, StartError};
+use rtad_http::logging::{LogLevel, init_logging};
+use rtad_http::signals::{Signal, Signals};
+
+use super::failure::Failure;
+
+/// Runs a serving command: logging first, then a runtime for signals and the accept loop.
+pub(super) fn run<F>(command: impl FnOnce() -> F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let level = std::env::var("RTAD_LOG").map_or(Ok(LogLevel::default()), |level| level.parse());
+    init_logging(level.map_err(|error| Failure::Usage(format!("RTAD_LOG: {error}")))?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(command());
+    // Connections that outlived the drain are cut here, without waiting for their workers.
+    runtime.shutdown_background();
+    result
+}
+
+/// Starts to serve; `None` if told to stop before that is done.
+pub(super) async fn start(
+    signals: &mut Signals,
+    config: Config,
+    reread: Reread,
+) -> Result<Option<Running>, StartError> {
+    tokio::select! {
+        running = serve::start(config, reread) => running.map(Some),
+        () = signals.stop() => Ok(None),
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains; a second one ends the process at once. SIGHUP
+/// reloads the config.
+pub(super) async fn serve_until_stopped(signals: &mut Signals, running: Running) {
+    while signals.next().await == Signal::Reload {
+        tokio::select! {
+            // The result is logged.
+            _ = running.reload() => {}
+            // A reload waits for the store; a stop does not.
+            () = signals.stop() => break,
+        }
+    }
+    tokio::select! {
+        () = running.drain() => {}
+        () = signals.stop() => tracing::warn!("second signal: stopping at once"),
+    }
+}

@@ -1,0 +1,44 @@
+//! `rtad serve`: decisions from a snapshot store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rtad::serve::Reread;
+use rtad_http::error_chain::error_chain;
+use rtad_http::signals::Signals;
+
+use super::config::{Ports, read_config};
+use super::failure::Failure;
+use super::process;
+
+#[derive(Args)]
+pub(super) struct Serve {
+    /// The config file; without one, every audience in the store is served
+    #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    ports: Ports,
+    /// Where snapshots come from: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Threads that answer decisions; 0 = one per CPU [env: RTAD_WORKERS]
+    #[arg(long, value_name = "N")]
+    workers: Option<String>,
+}
+
+pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
+    let Serve { config: file, ports, store, workers } = arguments;
+    let mut flags = ports.flags();
+    flags.extend(store.map(|store| ("store.url", store)));
+    flags.extend(workers.map(|workers| ("server.workers", workers)));
+    let config = read_config(file.as_ref(), &flags)?;
+    let reread: Reread =
+        Box::new(move || read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure)));
+    // Before the start: a SIGHUP while the first snapshots load would end the process.
+    let mut signals = Signals::listen()?;
+    match process::start(&mut signals, config, reread).await? {
+        Some(running) => process::serve_until_stopped(&mut signals, running).await,
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! State of the admin port.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtad_http::body::BodyLimits;
+use serde::Serialize;
+
+use crate::catalog::Serving;
+use crate::platform::IdReader;
+use crate::sync::Shared;
+
+/// The result of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// Always true: a reload that fails is an error.
+    pub reloaded: bool,
+    /// Keys that have changed in the file but take effect after a restart.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// Rereads the config and serves it, or says in words why not.
+pub type Reload =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Reloaded, String>> + Send>> + Send + Sync>;
+
+/// State that the admin port's handlers share.
+pub struct AdminApp {
+    /// The catalog.
+    pub serving: Arc<Serving>,
+    /// Metrics, readiness, last syncs.
+    pub shared: Shared,
+    /// Reads the ids of explained requests.
+    pub ids: Arc<IdReader>,
+    /// Largest body of a platform, in bytes.
+    pub max_body: usize,
+    /// Time for a body to arrive.
+    pub body_timeout: Duration,
+    /// When the process started.
+    pub started: Instant,
+    /// Reloads the config.
+    pub reload: Reload,
+}
+
+impl AdminApp {
+    /// Limits of a body of `max_bytes`.
+    pub(super) const fn body_limits(&self, max_bytes: usize) -> BodyLimits {
+        BodyLimits { max_bytes, timeout: self.body_timeout }
+    }
+}
+
+impl std::fmt::Debug for AdminApp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminApp").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,39 @@
+//! Routes of the admin port: the whole list.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+
+use super::admin_app::AdminApp;
+use super::error::ApiError;
+use super::{console, explain, origin, shards, status};
+
+/// The admin port, for probes, scrapers and operators.
+pub fn admin_router(app: Arc<AdminApp>) -> Router {
+    Router::new()
+        .route("/", get(console::index))
+        .route("/console/{file}", get(console::part))
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(status::readyz))
+        .route("/metrics", get(status::metrics))
+        .route("/v1/status", get(status::status))
+        .route("/v1/reload", post(status::reload))
+        .route("/v1/explain", post(explain::id_explained))
+        .route("/v1/explain/{platform}", post(explain::explained))
+        .route("/v1/audiences/{audience}/shards", get(shards::shards))
+        .fallback(async || ApiError::NotFound(console::ROUTES))
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(middleware::from_fn(refuse_cross_site))
+        .with_state(app)
+}
+
+async fn refuse_cross_site(request: Request, next: Next) -> Response {
+    match origin::is_cross_site(request.method(), request.headers()) {
+        true => ApiError::CrossSite.into_response(),
+        false => next.run(request).await,
+    }
+}

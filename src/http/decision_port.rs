@@ -1,0 +1,37 @@
+//! Routes of the decision port: the whole list.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use rtad_http::timing::RequestTiming;
+
+use super::decision_app::App;
+pub use super::platforms::PlatformService;
+use super::{check, decide};
+
+/// The service of one worker: rtad's own routes, behind the platforms' paths.
+///
+/// Each worker has a router of its own, as it has an [`App`] of its own.
+pub fn decision_service(app: App) -> PlatformService {
+    let app = Arc::new(app);
+    PlatformService::new(Arc::clone(&app), router(app))
+}
+
+fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/check/{audience}/{id}", only(get(check::one), "GET, HEAD"))
+        .route("/v1/check/{audience}", only(post(check::many), "POST"))
+        .route("/v1/decide", only(post(decide::decide), "POST"))
+        .fallback(async |State(app): State<Arc<App>>, timing: RequestTiming| app.no_route(timing).await)
+        .with_state(app)
+}
+
+/// The route, with a counted problem document for other methods than those `allowed`.
+fn only(route: MethodRouter<Arc<App>>, allowed: &'static str) -> MethodRouter<Arc<App>> {
+    route.fallback(async move |State(app): State<Arc<App>>, timing: RequestTiming| -> Response {
+        app.wrong_method(timing, allowed).await
+    })
+}

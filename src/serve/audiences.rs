@@ -1,0 +1,57 @@
+//! Audiences of a config that names none: those of the store, or else of the cache.
+
+use rtad_core::snapshot::State;
+use rtad_http::error_chain::error_chain;
+use rtad_store::{Live, Store};
+
+use super::error::StartError;
+use crate::config::Config;
+use crate::sync::cached_audiences;
+
+/// Opens the config's store. A config without audiences and strategies gets all audiences of the store,
+/// or all of the cache if the store is unavailable.
+///
+/// # Errors
+///
+/// [`StartError`] if the store cannot be used; if it has to name the audiences and holds none; if it
+/// is unavailable and the cache holds none.
+pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
+    let store = Store::open(&config.store.url)?
+        .with_stall_timeout(config.store.stall_timeout)
+        .with_public_keys(config.store.public_keys.clone());
+    match fill_in_audiences(config, &store).await {
+        Err(StartError::Store(error)) if error.is_outage() => {
+            let cache_dir = config.store.cache_dir.as_deref();
+            let audiences = cache_dir.map(cached_audiences).unwrap_or_default();
+            if audiences.is_empty() {
+                return Err(error.into());
+            }
+            let (error, count) = (error_chain(&error), audiences.len());
+            tracing::warn!(error, count, "store unavailable: audiences taken from the cache");
+            config.serve_all(audiences);
+        }
+        found => found?,
+    }
+    Ok(store)
+}
+
+/// Gives a config without audiences and strategies all audiences of the store.
+pub(super) async fn fill_in_audiences(config: &mut Config, store: &Store) -> Result<(), StartError> {
+    if !config.audiences.is_empty() || !config.strategies.is_empty() {
+        return Ok(());
+    }
+    let mut audiences = Vec::new();
+    for audience in store.audiences().await? {
+        // A deleted audience never gets a snapshot. A `CURRENT` that is refused is sync's to report.
+        let is_deleted = |live: &Live| live.current.state == State::Deleted;
+        let live = store.live(&audience).await;
+        if !live.is_ok_and(|live| live.as_ref().is_some_and(is_deleted)) {
+            audiences.push(audience);
+        }
+    }
+    if audiences.is_empty() {
+        return Err(StartError::NothingToServe { url: config.store.url.clone() });
+    }
+    config.serve_all(audiences);
+    Ok(())
+}

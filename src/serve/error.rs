@@ -1,0 +1,36 @@
+//! Errors of the start.
+
+use std::net::SocketAddr;
+
+use rtad_store::StoreError;
+
+/// A failed start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be bound.
+    #[error("could not listen on {key} = {address}")]
+    Listen {
+        /// The config's key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kernel gave no thread, or no event queue.
+    #[error("could not start threads")]
+    Threads(#[source] std::io::Error),
+    /// The store cannot be used at all.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The config names no audience and the store holds none.
+    #[error(
+        "the config names no [[audience]] and the store {url} holds none: publish one with `rtad-loader build`"
+    )]
+    NothingToServe {
+        /// The store.
+        url: String,
+    },
+}

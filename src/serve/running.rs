@@ -1,0 +1,105 @@
+//! A running rtad: reload and drain.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtad_http::phase::Phase;
+use rtad_http::workers::Workers;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::reload::Reloader;
+use crate::catalog::Serving;
+use crate::http::admin_app::Reloaded;
+use crate::sync::{Command, Shared};
+use crate::telemetry::ConnectionPlace;
+
+/// Most time after SIGTERM in which new connections are still answered, while load balancers notice.
+const LAME_DUCK: Duration = Duration::from_secs(5);
+/// A balancer that opens a connection for each request, as it does when told `Connection: close`, is
+/// back within so long.
+const UNUSED: Duration = Duration::from_secs(1);
+
+/// rtad, serving.
+pub struct Running {
+    /// Address of the decision port.
+    pub decision_address: SocketAddr,
+    /// Address of the admin port.
+    pub admin_address: SocketAddr,
+    pub(super) serving: Arc<Serving>,
+    pub(super) shared: Shared,
+    pub(super) drain_timeout: Duration,
+    pub(super) phase: watch::Sender<Phase>,
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
+    pub(super) workers: Arc<Workers<ConnectionPlace>>,
+    pub(super) reloader: Arc<Reloader>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("decision_address", &self.decision_address)
+            .field("admin_address", &self.admin_address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// The catalog.
+    pub const fn serving(&self) -> &Arc<Serving> {
+        &self.serving
+    }
+
+    /// Metrics, readiness, last syncs.
+    pub const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Polls the store now; returns after the poll.
+    pub async fn poll(&self) {
+        let (done, answered) = oneshot::channel();
+        if self.commands.send(Command::Look(done)).await.is_ok() {
+            let _ = answered.await;
+        }
+    }
+
+    /// Rereads the config and serves it, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nothing was changed, in words.
+    pub async fn reload(&self) -> Result<Reloaded, String> {
+        self.reloader.reload().await
+    }
+
+    /// Drains in order: readiness falls; for a while requests are answered with `Connection: close`;
+    /// then no more connections are accepted, idle ones are closed, and requests in flight finish.
+    /// Returns when all have, or at the drain time-out.
+    pub async fn drain(self) {
+        let started = Instant::now();
+        self.shared.readiness.drain();
+        let telemetry = Arc::clone(&self.shared.telemetry);
+        tracing::info!(connections = telemetry.connections(), "draining");
+        self.wait_for_balancers(started).await;
+        let _ = self.phase.send(Phase::Closing);
+        let _ = self.acceptor.await;
+        let Some(workers) = Arc::into_inner(self.workers) else { return };
+        let ended = tokio::task::spawn_blocking(move || workers.join());
+        let rest = self.drain_timeout.saturating_sub(started.elapsed());
+        let in_time = tokio::time::timeout(rest, ended).await.is_ok();
+        tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
+    }
+
+    /// Waits until no client has been connected for a while: balancers that still send requests have
+    /// not noticed the drain. A port that nobody ever used is not waited for.
+    async fn wait_for_balancers(&self, started: Instant) {
+        let telemetry = &self.shared.telemetry;
+        let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);
+        let was_used = telemetry.unused_for() < Duration::MAX;
+        let unused_for = || telemetry.unused_for().min(started.elapsed());
+        while was_used && unused_for() < UNUSED && started.elapsed() < lame_duck {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

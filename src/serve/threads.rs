@@ -1,0 +1,51 @@
+//! Threads beside the workers, and the limits of the process.
+
+use super::error::StartError;
+
+/// The lowest priority: a seventieth of the share of a worker while that has work to do. More would
+/// be missed by a core that is nearly busy: requests would come faster than it answers them.
+/// `SCHED_IDLE` would give no share at all to a load where all cores are busy.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICENESS: i32 = 19;
+
+/// Raises the limit of open files as far as it goes: a login shell's 1,024 would run out long before
+/// `max_connections`.
+pub(super) fn raise_file_limit(max_connections: usize) {
+    /// Files besides connections: the admin port's, the store's, the runtimes'.
+    const OTHERS: u64 = 512;
+    let wanted = max_connections as u64 + OTHERS;
+    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or(0);
+    if limit < wanted {
+        tracing::warn!(
+            limit,
+            wanted,
+            "too few open files allowed for server.max_connections: raise `ulimit -n`"
+        );
+    }
+}
+
+/// Runs `work` on a thread with a runtime of its own. Each of its threads begins with `begin`.
+pub(super) fn spawn<F: Future<Output = ()>>(
+    name: &str,
+    begin: fn(),
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<(), StartError> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().on_thread_start(begin).build();
+    let runtime = runtime.map_err(StartError::Threads)?;
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let run = move || {
+        begin();
+        runtime.block_on(work());
+    };
+    thread.spawn(run).map_err(StartError::Threads)?;
+    Ok(())
+}
+
+/// Gives this thread the lowest priority: hashing gigabytes is in no hurry, and a request that waits
+/// for the end of a time slice is late. Where the kernel knows no priorities of threads, all stay
+/// equal.
+pub(super) fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
+}
