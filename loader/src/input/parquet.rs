@@ -1,25 +1,31 @@
-//! Parquet: of each row group, only the columns that were asked for.
+//! Parquet input: of each row group, only the columns that were asked for.
 //!
 //! ```text
-//! metadata ── checked ──▶ for each row group, for each column: pages ── checked ──▶ values ──▶ blocks of cells
+//! footer ── checked ──▶ for each row group and column: pages ── counts checked ──▶ values ──▶ cells
 //! ```
 //!
-//! The `parquet` crate decodes metadata and values; finding, checking and unpacking pages is done here (`pages.rs`), because a file is not to be
-//! believed: what it says of itself never decides how much memory is taken, and a panic in the crate is an error of the file.
+//! The `parquet` crate reads metadata, pages and values. This module finds the footer and the columns,
+//! counts rows (from 1 through the whole file) and turns values into texts; a null is blank. A file
+//! is read from its end: from disk, or from a URL whose server knows ranges, not from a pipe.
 //!
-//! Rows are numbered from 1 through the whole file. A value that is null is blank. What is read needs an end to begin at: a file, or a URL whose
-//! server knows ranges; not a pipe.
+//! A damaged file ends in an error that names the row group and the column; a panic inside the
+//! crate is such an error too (`caught.rs`). Counts that decide how much memory the crate allocates
+//! are checked first where a page holds them (`checked.rs`). Not bounded, as dumps are the
+//! operator's own files; a limit on the process's memory stops a file made to exhaust it:
+//!
+//! - A page has up to 2 GiB, packed or not. Gzip, Brotli and LZ4 frames that hold more than their
+//!   page's header says are unpacked wholly before the error.
+//! - A schema nests as deep as the file says, and the stack with it. A group of it that claims 2^31
+//!   members reserves 16 GiB of address space before the error.
+//! - Texts in DELTA_BYTE_ARRAY repeat any number of bytes of the text before. 1,024 of them are in
+//!   memory at once, as of any other encoding.
 
 mod access;
 mod caught;
-mod codec;
+mod checked;
+mod chunk;
 mod column;
-mod delta;
-mod header;
-mod levels;
-mod pages;
 mod schema;
-mod thrift;
 
 use std::fs::File;
 use std::io;
@@ -39,8 +45,6 @@ use schema::Leaf;
 
 /// Of a file's metadata; a table of thousands of columns and row groups has some tens of MiB.
 const MAX_METADATA_BYTES: u64 = 64 << 20;
-/// Groups in groups; whoever reads the schema recurses so far.
-const MAX_DEPTH: usize = 64;
 const MAGIC: &[u8; 4] = b"PAR1";
 
 /// A Parquet file that cannot be read.
@@ -189,16 +193,11 @@ impl Reader<'_> {
         if bytes > len - 12 {
             return Err(foreign("its metadata would be longer than the file"));
         }
-        let bad = |reason: &str| self.fault(Fault::Metadata { reason: reason.to_owned() });
         if bytes > MAX_METADATA_BYTES {
-            return Err(bad(&format!("has {bytes} bytes, the limit is {MAX_METADATA_BYTES}")));
+            let reason = format!("has {bytes} bytes, the limit is {MAX_METADATA_BYTES}");
+            return Err(self.fault(Fault::Metadata { reason }));
         }
         let bytes = read(len - 8 - bytes..len - 8)?;
-        match header::schema_depth(&bytes) {
-            Ok(depth) if depth > MAX_DEPTH => return Err(bad("nests columns too deep")),
-            Ok(_) => {}
-            Err(_) => return Err(bad("is corrupt")),
-        }
         let options = ParquetMetaDataOptions::new()
             .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)

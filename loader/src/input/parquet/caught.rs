@@ -1,6 +1,9 @@
-//! The `parquet` crate, held at arm's length: on a corrupt file it may panic, which must be an error of that file.
+//! Panics of the `parquet` crate: a corrupt file may cause one, and it becomes an error of that file.
+//!
+//! The panic message is not printed: it could contain data of the file.
 
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
@@ -12,7 +15,7 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does the work. What it held is of no use after a failure.
+/// Runs `work`. A reader used in it must be dropped after an error.
 pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, PageFault> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -28,17 +31,27 @@ pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
     QUIET.set(false);
     match done {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(ParquetError::External(error))) => Err(match error.downcast() {
-            Ok(fault) => *fault,
-            Err(error) => PageFault::Corrupt(in_one_line(&error.to_string())),
-        }),
-        Ok(Err(error)) => Err(PageFault::Corrupt(in_one_line(&error.to_string()))),
+        Ok(Err(error)) => Err(fault(error)),
         Err(_) => Err(PageFault::Corrupt("is corrupt".to_owned())),
     }
 }
 
+/// Errors of ours come back from the crate as they were, I/O errors inside an `io::Error`.
+fn fault(error: ParquetError) -> PageFault {
+    let text = in_one_line(&error.to_string());
+    let ours = match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => error.downcast().ok(),
+            Err(error) => error.downcast().ok().map(|fault| *fault),
+        },
+        _ => None,
+    };
+    ours.unwrap_or(PageFault::Corrupt(text))
+}
+
 fn in_one_line(text: &str) -> String {
-    let text = text.strip_prefix("Parquet error: ").unwrap_or(text);
+    let kinds = ["Parquet error: ", "External: ", "EOF: "];
+    let text = kinds.iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let words: Vec<_> = text.split_whitespace().collect();
     format!("is corrupt ({})", words.join(" ").trim_end_matches('.'))
 }

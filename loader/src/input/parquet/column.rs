@@ -1,23 +1,26 @@
-//! The values of one column in one row group, as texts.
+//! Column values: the values of one column in one row group, as texts.
 
 use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use parquet::basic::Type;
+use parquet::basic::Compression;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::PageFault;
 use super::access::Access;
 use super::caught::caught;
-use super::codec::Codec;
-use super::pages::{Current, Pages, Shape};
+use super::checked::Checked;
+use super::chunk::Chunk;
 use super::schema::Form;
 
-/// Hands every row's value to `each`, in order, until that says that it wants no more; a null is none.
+/// Rows decoded at once.
+const BATCH: u64 = 1024;
+
+/// Hands every row's value to `each`, in order, until it returns false. A null is `None`.
 pub(super) fn read(
     access: &Arc<Access>,
     column: &ColumnChunkMetaData,
@@ -35,30 +38,30 @@ pub(super) fn read(
     if column.file_path().is_some_and(|path| !path.is_empty()) {
         return Err(corrupt("is in another file"));
     }
-    let codec = Codec::of(column.compression())
-        .ok_or_else(|| corrupt("is compressed with LZO; write it with any other compression"))?;
-    let part = place(column, access.len())
-        .ok_or_else(|| corrupt("is said to be where the file has no place for it"))?;
+    if column.compression() == Compression::LZO {
+        return Err(corrupt("is compressed with LZO; write it with any other compression"));
+    }
+    let part =
+        location(column, access.len()).ok_or_else(|| corrupt("is at an offset outside the file's pages"))?;
     let descriptor = column.column_descr_ptr();
     let max_level = descriptor.max_def_level();
-    let width = match descriptor.physical_type() {
-        Type::FIXED_LEN_BYTE_ARRAY => descriptor.type_length(),
-        _ => 0,
-    };
-    let shape = Shape { codec, physical: descriptor.physical_type(), width, max_level };
-    let pages = Pages::new(Arc::clone(access), part, shape, rows);
-    let current = pages.current();
-    let reader = caught(|| Ok(get_column_reader(descriptor, Box::new(pages))))?;
+    let chunk = Arc::new(Chunk { access: Arc::clone(access), end: part.end });
+    let reader = caught(|| {
+        // The crate would begin at the dictionary's offset, which some writers set to 0.
+        let column = column.clone().into_builder().set_dictionary_page_offset(None);
+        let column = column.set_data_page_offset(part.start as i64).build()?;
+        let pages = SerializedPageReader::new(chunk, &column, rows as usize, None)?;
+        let pages = Checked::new(pages, max_level, rows);
+        Ok(get_column_reader(descriptor, Box::new(pages)))
+    })?;
     let mut text = Vec::new();
     let signed = !matches!(form, Form::Digits { signed: false });
     match reader {
         ColumnReader::ByteArrayColumnReader(reader) => {
-            values(reader, &current, max_level, rows, |value: Option<&ByteArray>| {
-                each(value.map(ByteArray::data))
-            })
+            values(reader, max_level, rows, |value: Option<&ByteArray>| each(value.map(ByteArray::data)))
         }
         ColumnReader::FixedLenByteArrayColumnReader(reader) => {
-            values(reader, &current, max_level, rows, |value: Option<&FixedLenByteArray>| {
+            values(reader, max_level, rows, |value: Option<&FixedLenByteArray>| {
                 each(value.map(|value| match form {
                     Form::Digest => hex(value.data(), &[], &mut text),
                     Form::Uuid => hex(value.data(), &[4, 6, 8, 10], &mut text),
@@ -66,28 +69,24 @@ pub(super) fn read(
                 }))
             })
         }
-        ColumnReader::Int32ColumnReader(reader) => {
-            values(reader, &current, max_level, rows, |value: Option<&i32>| {
-                each(value.map(|value| match signed {
-                    true => digits(i64::from(*value), &mut text),
-                    false => digits(*value as u32, &mut text),
-                }))
-            })
-        }
-        ColumnReader::Int64ColumnReader(reader) => {
-            values(reader, &current, max_level, rows, |value: Option<&i64>| {
-                each(value.map(|value| match signed {
-                    true => digits(*value, &mut text),
-                    false => digits(*value as u64, &mut text),
-                }))
-            })
-        }
+        ColumnReader::Int32ColumnReader(reader) => values(reader, max_level, rows, |value: Option<&i32>| {
+            each(value.map(|value| match signed {
+                true => digits(i64::from(*value), &mut text),
+                false => digits(*value as u32, &mut text),
+            }))
+        }),
+        ColumnReader::Int64ColumnReader(reader) => values(reader, max_level, rows, |value: Option<&i64>| {
+            each(value.map(|value| match signed {
+                true => digits(*value, &mut text),
+                false => digits(*value as u64, &mut text),
+            }))
+        }),
         _ => Err(corrupt("is of a type that was not looked for")),
     }
 }
 
-/// Where its pages stand, between the file's magic and its metadata.
-fn place(column: &ColumnChunkMetaData, len: u64) -> Option<Range<u64>> {
+/// The range of its pages, between the file's magic and its metadata.
+fn location(column: &ColumnChunkMetaData, len: u64) -> Option<Range<u64>> {
     // Some writers say 0 where there is no dictionary.
     let dictionary = column.dictionary_page_offset().filter(|offset| *offset > 0);
     let first = column.data_page_offset();
@@ -98,27 +97,18 @@ fn place(column: &ColumnChunkMetaData, len: u64) -> Option<Range<u64>> {
 
 fn values<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
-    current: &Current,
     max_level: i16,
     rows: u64,
     mut each: impl FnMut(Option<&T::T>) -> bool,
 ) -> Result<(), PageFault> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
-    let (mut left_of_page, mut done) = (0, 0);
+    let mut done = 0;
     while done < rows {
         values.clear();
         levels.clear();
-        // The first value opens the next page, and then it is known how many can be taken at once.
-        let batch = match left_of_page {
-            0 => 1,
-            left => left.min(current.batch.load(Ordering::Relaxed) as u64),
-        };
-        let read = caught(|| reader.read_records(batch as usize, Some(&mut levels), None, &mut values));
+        let batch = BATCH.min(rows - done) as usize;
+        let read = caught(|| reader.read_records(batch, Some(&mut levels), None, &mut values));
         let (count, present, _) = read?;
-        if left_of_page == 0 {
-            left_of_page = current.values.load(Ordering::Relaxed);
-        }
-        left_of_page = left_of_page.saturating_sub(count as u64);
         done += count as u64;
         let is_sound = present == values.len() && (max_level == 0 || levels.len() == count);
         if count == 0 || !is_sound {
@@ -141,12 +131,12 @@ fn values<T: DataType>(
     Ok(())
 }
 
-/// The digits of bytes, with dashes before those places.
+/// The hexadecimal digits of bytes, with dashes before the bytes at these indexes.
 fn hex<'a>(bytes: &[u8], dashes: &[usize], text: &'a mut Vec<u8>) -> &'a [u8] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     text.clear();
-    for (place, byte) in bytes.iter().enumerate() {
-        if dashes.contains(&place) {
+    for (index, byte) in bytes.iter().enumerate() {
+        if dashes.contains(&index) {
             text.push(b'-');
         }
         text.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
