@@ -25,6 +25,7 @@ mod caught;
 mod checked;
 mod chunk;
 mod column;
+mod lz4;
 mod schema;
 
 use std::fs::File;

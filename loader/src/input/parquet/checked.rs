@@ -9,7 +9,7 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use super::PageFault;
+use super::{PageFault, lz4};
 
 /// Larger blocks of deltas are not written by anybody; the product of the sizes cannot overflow.
 const MAX_DELTA_BLOCK: u64 = 1 << 20;
@@ -17,14 +17,34 @@ const MAX_DELTA_BLOCK: u64 = 1 << 20;
 /// Pages of one column chunk without repetition, checked.
 pub(super) struct Checked<P> {
     pages: P,
+    /// Whether its pages are still LZ4 of the older kind.
+    is_lz4: bool,
     /// 0 if no value can be missing.
     max_level: i16,
     rows_left: u64,
 }
 
 impl<P: PageReader> Checked<P> {
-    pub(super) fn new(pages: P, max_level: i16, rows: u64) -> Self {
-        Self { pages, max_level, rows_left: rows }
+    pub(super) fn new(pages: P, is_lz4: bool, max_level: i16, rows: u64) -> Self {
+        Self { pages, is_lz4, max_level, rows_left: rows }
+    }
+
+    fn next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        // Padding behind the last page is not read.
+        if self.rows_left == 0 {
+            return Ok(None);
+        }
+        let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
+        self.checked(page).map(Some).map_err(|fault| ParquetError::External(Box::new(fault)))
+    }
+
+    fn checked(&mut self, page: Page) -> Result<Page, PageFault> {
+        let page = match self.is_lz4 {
+            true => lz4::unpack(page).map_or_else(|| corrupt("has a page that is no sound LZ4"), Ok)?,
+            false => page,
+        };
+        self.check(&page)?;
+        Ok(page)
     }
 
     fn check(&mut self, page: &Page) -> Result<(), PageFault> {
@@ -67,15 +87,7 @@ impl<P: PageReader> Checked<P> {
 
 impl<P: PageReader> PageReader for Checked<P> {
     fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        // Padding behind the last page is not read.
-        if self.rows_left == 0 {
-            return Ok(None);
-        }
-        let page = self.pages.get_next_page()?;
-        if let Some(page) = &page {
-            self.check(page).map_err(|fault| ParquetError::External(Box::new(fault)))?;
-        }
-        Ok(page)
+        self.next_page()
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {

@@ -41,6 +41,7 @@ pub(super) fn read(
     if column.compression() == Compression::LZO {
         return Err(corrupt("is compressed with LZO; write it with any other compression"));
     }
+    let is_lz4 = column.compression() == Compression::LZ4;
     let part =
         location(column, access.len()).ok_or_else(|| corrupt("is at an offset outside the file's pages"))?;
     let descriptor = column.column_descr_ptr();
@@ -49,9 +50,13 @@ pub(super) fn read(
     let reader = caught(|| {
         // The crate would begin at the dictionary's offset, which some writers set to 0.
         let column = column.clone().into_builder().set_dictionary_page_offset(None);
-        let column = column.set_data_page_offset(part.start as i64).build()?;
+        let column = column.set_data_page_offset(part.start as i64);
+        let column = match is_lz4 {
+            true => column.set_compression(Compression::UNCOMPRESSED).build()?,
+            false => column.build()?,
+        };
         let pages = SerializedPageReader::new(chunk, &column, rows as usize, None)?;
-        let pages = Checked::new(pages, max_level, rows);
+        let pages = Checked::new(pages, is_lz4, max_level, rows);
         Ok(get_column_reader(descriptor, Box::new(pages)))
     })?;
     let mut text = Vec::new();

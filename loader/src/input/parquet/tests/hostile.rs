@@ -36,7 +36,7 @@ impl PageReader for One {
 
 /// The page through the checks, in a column of 1,000 rows, or the error's text.
 fn check(page: Page, max_level: i16) -> Result<u32, String> {
-    match caught(|| Checked::new(One(Some(page)), max_level, 1000).get_next_page()) {
+    match caught(|| Checked::new(One(Some(page)), false, max_level, 1000).get_next_page()) {
         Ok(page) => Ok(page.expect("one page").num_values()),
         Err(PageFault::Corrupt(reason)) => Err(reason),
         Err(other) => panic!("{other:?}"),
