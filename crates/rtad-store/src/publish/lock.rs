@@ -20,7 +20,7 @@ impl Store {
     /// [`StoreError::Conflict`] if it is held.
     pub(crate) async fn lock(&self, audience: &AudienceName) -> Result<Option<File>, StoreError> {
         let reason = "another loader is publishing this audience";
-        self.wait_for_lock(audience, Patience::LOCK, reason, lock_and_sweep).await
+        self.wait_for_lock(audience, LockRetry::LOCK, reason, lock_and_sweep).await
     }
 }
 
@@ -33,17 +33,17 @@ impl Store {
     /// [`StoreError::Conflict`] if it is held alone for long.
     pub(crate) async fn lock_shared(&self, audience: &AudienceName) -> Result<Option<File>, StoreError> {
         let reason = "another loader is publishing this audience, or a gc is at work";
-        self.wait_for_lock(audience, Patience::SHARED_LOCK, reason, try_lock_shared).await
+        self.wait_for_lock(audience, LockRetry::SHARED_LOCK, reason, try_lock_shared).await
     }
 }
 
-/// How a lock is waited for.
-struct Patience {
+/// Interval and limit of the attempts to take a lock.
+struct LockRetry {
     poll: Duration,
     timeout: Duration,
 }
 
-impl Patience {
+impl LockRetry {
     /// A chunk is written in less, unless its disk is very slow.
     const LOCK: Self = Self { poll: Duration::from_millis(20), timeout: Duration::from_secs(2) };
     const SHARED_LOCK: Self = Self { poll: Duration::from_millis(50), timeout: Duration::from_secs(30) };
@@ -69,7 +69,7 @@ impl Store {
     /// [`StoreError::Conflict`] if another writer holds it for long.
     pub(crate) async fn lock_current(&self, audience: &AudienceName) -> Result<Option<File>, StoreError> {
         let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
-        self.wait_for_lock(audience, Patience::CURRENT_LOCK, "another writer holds CURRENT.LOCK", take).await
+        self.wait_for_lock(audience, LockRetry::CURRENT_LOCK, "another writer holds CURRENT.LOCK", take).await
     }
 
     /// Tries to `take` a lock of the audience's folder, again and again while it is busy; [`StoreError::Conflict`] for this reason
@@ -77,7 +77,7 @@ impl Store {
     async fn wait_for_lock(
         &self,
         audience: &AudienceName,
-        patience: Patience,
+        retry: LockRetry,
         reason: &str,
         take: fn(&FilePath) -> io::Result<Try>,
     ) -> Result<Option<File>, StoreError> {
@@ -87,9 +87,7 @@ impl Store {
             let folder = root.join(audience.as_str());
             match blocking(move || take(&folder)).await {
                 Ok(Try::Taken(lock)) => return Ok(Some(lock)),
-                Ok(Try::Busy) if begun.elapsed() < patience.timeout => {
-                    tokio::time::sleep(patience.poll).await
-                }
+                Ok(Try::Busy) if begun.elapsed() < retry.timeout => tokio::time::sleep(retry.poll).await,
                 Ok(Try::Busy | Try::Held) => {
                     return Err(StoreError::Conflict {
                         audience: audience.clone(),
