@@ -12,6 +12,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::{Change, Retention, Store, StoreError};
 use sync_support::server::config;
+use sync_support::unruly::{Fault, Unruly};
 use sync_support::web::Web;
 use sync_support::{Depot, Server, Spec, keys, wait_until};
 use tokio::runtime::Runtime;
@@ -105,7 +106,7 @@ fn without_a_config_a_pod_serves_all_that_an_s3_store_lists() {
 #[test]
 fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
     let depot = Depot::new();
-    // Chunks of several pieces: each is a range.
+    // Chunks of several blocks: each is a range.
     let members = keys(3, 1_200_000, |shard| shard);
     depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
     let web = Web::serve(&depot.root, None);
@@ -134,6 +135,53 @@ fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
         assert!(chain(&store.generations(&audience).await.unwrap_err()).starts_with(&unlisted));
     });
     assert_eq!(depot.files(AUDIENCE).len(), 4);
+}
+
+/// The missing bytes are requested once, and no others, whether object_store resumes (it needs an
+/// entity tag) or the store's own reader does.
+#[test]
+fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
+    const BLOCK_BYTES: usize = 1 << 20;
+    let depot = Depot::new();
+    let keys = keys(3, 800_000, |shard| shard);
+    depot.publish(AUDIENCE, &keys, &Spec { shards_per_chunk: 65_536, ..Spec::small() });
+    let unruly = Unruly::serve(&depot.root);
+    let store = Store::open(&unruly.url()).unwrap().with_stall_timeout(Duration::from_secs(1));
+    let runtime = runtime();
+    let live = runtime.block_on(store.live(&audience())).unwrap().unwrap();
+    let manifest = runtime.block_on(store.manifest(&audience(), &live.current)).unwrap();
+    let [entry] = manifest.chunks() else { panic!("one chunk") };
+    let size = entry.size_bytes as usize;
+    assert!(size > 2 * BLOCK_BYTES);
+
+    let read = |fault| {
+        unruly.misbehave(fault, "chunks/");
+        let file = runtime.block_on(store.chunk_file(&manifest, entry)).unwrap();
+        assert_eq!(file.len(), size);
+        unruly.take_ranges("chunks/")
+    };
+    let range = |first: usize, end: usize| Some(format!("bytes={first}-{}", end - 1));
+    // Of every other request the first half arrives. object_store then requests its second half, the
+    // reader as much as of any request.
+    let ranges = |by_object_store: bool| {
+        let (mut ranges, mut offset) = (Vec::new(), 0);
+        while offset < size {
+            let end = size.min(offset + BLOCK_BYTES);
+            let middle = offset + (end - offset) / 2;
+            let resumed_end = if by_object_store { end } else { size.min(middle + BLOCK_BYTES) };
+            ranges.extend([range(offset, end), range(middle, resumed_end)]);
+            offset = resumed_end;
+        }
+        ranges
+    };
+    assert_eq!(read(Fault::ShortOnce), ranges(true));
+    assert_eq!(read(Fault::StallOnce), ranges(false));
+    // object_store tries a range for the rest.
+    let whole = [range(0, BLOCK_BYTES), None, range(size / 2, size), None];
+    assert_eq!(read(Fault::RangeIgnoredShortOnce), whole);
+    unruly.hide_tags();
+    assert_eq!(read(Fault::ShortOnce), ranges(false), "object_store needs a tag");
+    assert_eq!(read(Fault::RangeIgnoredShortOnce), [range(0, BLOCK_BYTES), None, None]);
 }
 
 #[test]

@@ -61,6 +61,22 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
 }
 
 #[test]
+fn broken_input_is_resumed_once_from_its_first_missing_byte() {
+    let sandbox = Sandbox::new();
+    let text = lines(&ids(IdKind::Md5, 0..120_000));
+    sandbox.file("dump", &text);
+    let web = Unruly::serve(sandbox.path());
+    web.misbehave(Fault::ShortOnce, "dump");
+    let build = format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let expected = [0, text.len() / 2].map(|first| Some(format!("bytes={first}-{}", text.len() - 1)));
+    assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
+    assert_eq!(web.take_ranges("dump"), expected, "object_store resumes");
+    web.hide_tags();
+    assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
+    assert_eq!(web.take_ranges("dump"), expected, "without a tag the reader resumes");
+}
+
+#[test]
 fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..1001);

@@ -8,7 +8,7 @@ use super::sync_support::web::Web;
 use super::*;
 
 const OFTEN: Duration = Duration::from_millis(100);
-/// Of 2.2 MB in one chunk: three pieces.
+/// Of 2.2 MB in one chunk: three ranges.
 const MANY: usize = 800_000;
 
 /// A pod over an unruly store.

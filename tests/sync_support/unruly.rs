@@ -29,6 +29,10 @@ pub(crate) enum Fault {
     Short,
     /// Half of the body, once; the rest if it is asked for. Then the same again.
     Hiccup,
+    /// The same, ended as `Short` ends.
+    ShortOnce,
+    /// The same, with silence after the half.
+    StallOnce,
     /// A chunked body that never ends.
     EndlessChunked,
     /// A body of an absurd length that never ends.
@@ -39,6 +43,8 @@ pub(crate) enum Fault {
     Drip,
     /// 200 with all of it, whatever range was asked for.
     RangeIgnored,
+    /// The same, but only half of it the first time that no range is asked for.
+    RangeIgnoredShortOnce,
     /// After its first piece the file is another.
     Replaced,
     /// The same, by a server that does not know `If-Match`.
@@ -53,7 +59,10 @@ struct Orders {
     fault: Option<(Fault, &'static str)>,
     /// Of each request: its path, and the status of a good answer.
     log: Vec<(String, String)>,
+    /// Of each GET: its path, and its range.
+    gets: Vec<(String, Option<String>)>,
     hiccups: u32,
+    hides_tags: bool,
 }
 
 impl Orders {
@@ -102,6 +111,18 @@ impl Unruly {
         self.orders.lock().unwrap().log.iter().filter(|(path, _)| path.contains(word)).count()
     }
 
+    /// From now on no answer has an entity tag.
+    pub(crate) fn hide_tags(&self) {
+        self.orders.lock().unwrap().hides_tags = true;
+    }
+
+    /// The ranges of all GETs of paths that hold `word`, and forgets them.
+    pub(crate) fn take_ranges(&self, word: &str) -> Vec<Option<String>> {
+        let mut orders = self.orders.lock().unwrap();
+        let taken = orders.gets.extract_if(.., |(path, _)| path.contains(word));
+        taken.map(|(_, range)| range).collect()
+    }
+
     /// Well-behaved answers with this status to paths that hold `word`.
     pub(crate) fn answers(&self, word: &str, status: &str) -> usize {
         let orders = self.orders.lock().unwrap();
@@ -114,7 +135,7 @@ fn answer_all(stream: &TcpStream, root: &Path, orders: &Mutex<Orders>) -> std::i
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream.try_clone()?;
     while let Some(request) = web::read(&mut reader) {
-        let (head, body) = web::answer(&request, root, None);
+        let (mut head, body) = web::answer(&request, root, None);
         let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
         while matches!(orders.lock().unwrap().fault_on(&request.path), Some(Fault::Gate)) {
             std::thread::sleep(Duration::from_millis(2));
@@ -123,17 +144,34 @@ fn answer_all(stream: &TcpStream, root: &Path, orders: &Mutex<Orders>) -> std::i
             let mut orders = orders.lock().unwrap();
             // An answer to HEAD has no body to be wrong.
             let is_of_body = |fault: &Fault| {
-                matches!(fault, Fault::Reset | Fault::Short | Fault::Hiccup | Fault::RangeIgnored)
+                use Fault::{
+                    Hiccup, RangeIgnored, RangeIgnoredShortOnce, Reset, Short, ShortOnce, StallOnce,
+                };
+                matches!(
+                    fault,
+                    Reset | Short | Hiccup | ShortOnce | StallOnce | RangeIgnored | RangeIgnoredShortOnce
+                )
             };
+            if orders.hides_tags {
+                head = head.replace("ETag: ", "X-No-ETag: ");
+            }
+            if request.method == "GET" {
+                orders.gets.push((request.path.clone(), request.range.clone()));
+            }
             let fault = orders.fault_on(&request.path);
             let fault = fault.filter(|fault| request.method == "GET" || !is_of_body(fault));
             let logged = if fault.is_some() { String::new() } else { status };
             orders.log.push((request.path.clone(), logged));
+            let mut hiccup = |fault| {
+                orders.hiccups += 1;
+                (orders.hiccups % 2 == 1).then_some(fault)
+            };
             match fault {
-                Some(Fault::Hiccup) => {
-                    orders.hiccups += 1;
-                    fault.filter(|_| orders.hiccups % 2 == 1).map(|_| Fault::Reset)
-                }
+                Some(Fault::Hiccup) => hiccup(Fault::Reset),
+                Some(Fault::ShortOnce) => hiccup(Fault::Short),
+                Some(Fault::StallOnce) => hiccup(Fault::StallOnce),
+                Some(Fault::RangeIgnoredShortOnce) if request.range.is_some() => Some(Fault::RangeIgnored),
+                Some(Fault::RangeIgnoredShortOnce) => hiccup(Fault::Short),
                 fault => fault,
             }
         };
@@ -179,7 +217,7 @@ fn misbehave(
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{HTML}", HTML.len())?;
             Ok(true)
         }
-        Fault::Reset | Fault::Hiccup => {
+        Fault::Reset => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body[..half])?;
             stream.flush()?;
@@ -192,6 +230,15 @@ fn misbehave(
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body[..half])?;
             Ok(false)
+        }
+        Fault::StallOnce => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body[..half])?;
+            std::thread::sleep(Duration::from_secs(120));
+            Ok(false)
+        }
+        Fault::Hiccup | Fault::ShortOnce | Fault::RangeIgnoredShortOnce => {
+            unreachable!("each time another fault")
         }
         Fault::EndlessChunked => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;

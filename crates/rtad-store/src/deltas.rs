@@ -10,8 +10,7 @@ use std::sync::Arc;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode};
 
-use super::read::piece::Reading;
-use super::read::{MAX_RESUMES, RESUME_DELAY};
+use super::read::range::RangeReader;
 use super::trust::signature_path;
 use super::{Signed, Store, StoreError, audience_path, blocking};
 use rtad_core::snapshot::{
@@ -51,25 +50,11 @@ impl Store {
     ) -> Result<(Delta, Signed), StoreError> {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path)?;
-        let size_bytes = entry.size_bytes();
-        let mut reading = Reading::new(objects, path.clone(), size_bytes, self.stall_timeout);
-        // No more is taken at once than has come: the size is only what `CURRENT` says.
+        let mut reader = RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
+        // Not allocated at once: only `CURRENT` vouches for the size.
         let mut bytes = Vec::new();
-        let mut resumes = 0;
-        while reading.offset < size_bytes {
-            let (piece, failed) = reading.piece().await;
-            bytes.extend_from_slice(&piece);
-            match failed {
-                None => {}
-                Some(failure) if failure.passes && resumes < MAX_RESUMES => {
-                    tokio::time::sleep(RESUME_DELAY * 2_u32.pow(resumes)).await;
-                    resumes += 1;
-                }
-                Some(failure) if matches!(failure.error, StoreError::Backend { .. }) => {
-                    return Err(self.too_short(&path, size_bytes).await.unwrap_or(failure.error));
-                }
-                Some(failure) => return Err(failure.error),
-            }
+        while let Some(block) = reader.next_block().await? {
+            bytes.extend_from_slice(&block);
         }
         let (file, entry) = (self.with_signature(&path, bytes).await?, entry.clone());
         blocking(move || Delta::parse(&file.bytes, &entry).map(|delta| (delta, file)))

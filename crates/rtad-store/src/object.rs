@@ -1,39 +1,33 @@
-//! One object by a URL of its own, such as a dump that an audience is built from: the whole of it, or parts.
+//! One object by its own URL, such as a dump that an audience is built from: all of it, or ranges.
 //!
-//! Clients, credentials, redirects, standstills and resumption are the store's. What differs: an object may be a hundred gigabytes, so
-//! the number of resumes is bounded between two pieces and not for the whole, and more is asked for at once.
+//! Clients, credentials, redirects, stall detection and resuming are the store's. An object may have
+//! a hundred gigabytes: resumes are bounded per block, not per object, and requests are larger.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
 
-use super::read::piece::Reading;
-use super::read::{MAX_RESUMES, RESUME_DELAY};
+use super::read::range::RangeReader;
+use super::read::stall::StallTimer;
 use super::url::Location;
 use super::{STALL_TIMEOUT, StoreError, remote};
 
-/// Asked for at once: a request costs a round trip, and its answer is handed on as it comes.
+/// Size of a request: it costs a round trip, and its answer is handed on as it arrives.
 const REQUEST_BYTES: u64 = 64 << 20;
 
-/// An object that is being read. Not for many threads at once.
+/// An object that is being read, from its first byte to its last or range by range. Not for many
+/// threads at once.
 pub struct Object {
-    objects: Arc<dyn ObjectStore>,
-    path: Path,
-    size_bytes: u64,
+    reader: RangeReader,
     version: String,
-    /// What is read from its first byte to its last.
-    whole: Reading,
-    /// Of what was read first: all parts are of one file.
-    e_tag: Option<String>,
 }
 
 impl std::fmt::Debug for Object {
     /// What a client holds besides may be credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Object").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
+        f.debug_struct("Object").field("size_bytes", &self.size_bytes()).finish_non_exhaustive()
     }
 }
 
@@ -65,23 +59,16 @@ impl Object {
             }
             (Location::Directory(_), _) => unreachable!("a directory is no URL of an object"),
         };
-        let found = tokio::time::timeout(STALL_TIMEOUT, objects.head(&path)).await;
-        let found = found.map_err(|_| StoreError::Stalled {
-            path: path.to_string(),
-            bytes: 1,
-            timeout: STALL_TIMEOUT,
-        })?;
+        let found = StallTimer::new(STALL_TIMEOUT).wait(&path, objects.head(&path)).await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
-        let size_bytes = found.size;
         let version = found.e_tag.unwrap_or_else(|| found.last_modified.to_rfc3339());
-        let whole = Reading::new(Arc::clone(&objects), path.clone(), size_bytes, STALL_TIMEOUT)
-            .part(0..size_bytes, REQUEST_BYTES);
-        Ok(Self { objects, path, size_bytes, version, whole, e_tag: None })
+        let reader = RangeReader::new(objects, path, found.size, STALL_TIMEOUT);
+        Ok(Self { reader: reader.with_request_bytes(REQUEST_BYTES), version })
     }
 
     /// How long it is.
     pub const fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.reader.size()
     }
 
     /// Another one if it is replaced: its entity tag, or when it was written, if its store has no tags.
@@ -93,50 +80,28 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The store's own, if going on after a failure did not help.
+    /// The store's own, if resuming did not help.
     pub async fn next(&mut self) -> Result<Bytes, StoreError> {
-        next(&mut self.whole, self.size_bytes).await
+        self.reader.reset_resumes();
+        Ok(self.reader.next_block().await?.unwrap_or_default())
     }
 
-    /// A part of it, which must lie within.
+    /// A range of it, which must lie within. [`Object::next`] has no bytes left after it.
     ///
     /// # Errors
     ///
     /// The store's own; a server that does not know ranges is one.
-    pub async fn range(&mut self, part: Range<u64>) -> Result<Vec<u8>, StoreError> {
-        let reading =
-            Reading::new(Arc::clone(&self.objects), self.path.clone(), self.size_bytes, STALL_TIMEOUT);
-        let mut reading = reading.part(part.clone(), REQUEST_BYTES);
-        reading.e_tag = self.e_tag.take();
+    pub async fn range(&mut self, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+        self.reader.seek(range);
         let mut bytes = Vec::new();
-        while reading.offset < part.end {
-            bytes.extend_from_slice(&next(&mut reading, part.end).await?);
-        }
-        self.e_tag = reading.e_tag;
-        Ok(bytes)
-    }
-}
-
-/// The next bytes up to `end`. Of a part the store must know ranges: else it would send the whole for each.
-async fn next(reading: &mut Reading, end: u64) -> Result<Bytes, StoreError> {
-    let mut resumes = 0;
-    while reading.offset < end {
-        let (bytes, failed) = reading.piece().await;
-        if !reading.knows_ranges && end < reading.size() {
-            return Err(reading.ranges_ignored());
-        }
-        match failed {
-            Some(failure) if !failure.passes || resumes == MAX_RESUMES => return Err(failure.error),
-            Some(_) if bytes.is_empty() => {
-                tokio::time::sleep(RESUME_DELAY * 2_u32.pow(resumes)).await;
-                resumes += 1;
+        loop {
+            let block = self.next().await?;
+            if block.is_empty() {
+                return Ok(bytes);
             }
-            // Also what came before a failure: the next request is for what is missing still.
-            _ if !bytes.is_empty() => return Ok(bytes),
-            _ => {}
+            bytes.extend_from_slice(&block);
         }
     }
-    Ok(Bytes::new())
 }
 
 fn locate(url: &str) -> Result<(Location, Path), StoreError> {

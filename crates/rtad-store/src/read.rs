@@ -3,16 +3,17 @@
 //! Everything is verified as it is read: what comes out of [`Store::chunk`] is what was published, or an error.
 //!
 //! * `CURRENT` is asked for on the condition that it changed, so that a look that finds nothing new costs a 304.
-//! * A chunk is read in ranges; after a failure it goes on from the byte where it stopped. How often is bounded per chunk.
-//! * No time-out covers a whole object. Given up is a read that brings less than 16 KiB in the stall time-out: a byte a
-//!   second is no progress either.
+//! * A chunk is read in ranges and resumed after a failure from its first missing byte
+//!   (`read/range.rs`). The number of resumes is bounded per chunk.
+//! * No time-out covers a whole object. A read of less than 16 KiB in the stall time-out fails
+//!   (`read/stall.rs`): a byte a second is no progress.
 //! * All ranges of a chunk are of one file: the entity tag of the first is the condition of the others.
-//! * A server that does not know ranges is asked for the whole, which is read no further than the manifest allows.
+//! * A server that does not know ranges sends the whole, read no further than the manifest allows.
 //!
 //! What is not done here: coming back later. That is up to the caller, and [`StoreError::retry_after`] may say when.
 
-mod patience;
-pub(super) mod piece;
+pub(super) mod range;
+pub(super) mod stall;
 
 use std::time::Duration;
 
@@ -20,20 +21,15 @@ use futures_util::{StreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, UpdateVersion};
 
-use patience::Patience;
-pub use patience::STALL_TIMEOUT;
-use piece::Reading;
+use range::RangeReader;
+pub use stall::STALL_TIMEOUT;
+use stall::StallTimer;
 
 use super::{Live, Signed, Store, StoreError, blocking, chunk_path, current_path, manifest_path};
 use rtad_core::snapshot::{
-    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, Current, MAX_CURRENT_BYTES,
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, MAX_CURRENT_BYTES,
     MAX_MANIFEST_BYTES, Manifest, ManifestError,
 };
-
-/// How often one chunk goes on after a failure.
-pub(super) const MAX_RESUMES: u32 = 4;
-/// Before the first of these; doubled for each further one.
-pub(super) const RESUME_DELAY: Duration = Duration::from_millis(100);
 
 /// Gets a chunk's bytes as they come, before they are verified. Called on the blocking pool; must not fail.
 pub trait Copyist: Send + 'static {
@@ -137,7 +133,7 @@ impl Store {
         Ok((manifest, bytes))
     }
 
-    /// Reads one chunk of a manifest, piece by piece: its fields are checked before memory is taken for it, its digest before
+    /// Reads one chunk of a manifest, block by block: its fields are checked before memory is taken for it, its digest before
     /// it is returned. The hashing runs on the blocking pool, beside the caller's other tasks.
     ///
     /// # Errors
@@ -179,30 +175,15 @@ impl Store {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path)?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
-        let mut reading = Reading::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
+        let mut file = RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, copyist);
-        let mut resumes = 0;
-        while reading.offset < entry.size_bytes {
-            let (bytes, failed) = reading.piece().await;
-            // Also what came before a failure: the next request is for what is missing still.
+        while let Some(block) = file.next_block().await? {
             work = blocking(move || {
-                work.1.take(&bytes);
-                work.0.feed(&bytes).map(|()| work)
+                work.1.take(&block);
+                work.0.feed(&block).map(|()| work)
             })
             .await
             .map_err(refuse)?;
-            match failed {
-                None => {}
-                Some(failure) if failure.passes && resumes < MAX_RESUMES => {
-                    tokio::time::sleep(RESUME_DELAY * 2_u32.pow(resumes)).await;
-                    resumes += 1;
-                }
-                // A file that ends before the range starts is reported as a bad range: it is a file that is too short.
-                Some(failure) if matches!(failure.error, StoreError::Backend { .. }) => {
-                    return Err(self.too_short(&path, entry.size_bytes).await.unwrap_or(failure.error));
-                }
-                Some(failure) => return Err(failure.error),
-            }
         }
         let (reader, copyist) = work;
         Ok((reader.finish().map_err(refuse)?, copyist))
@@ -217,14 +198,6 @@ impl Store {
         let path = chunk_path(audience, entry);
         let meta = self.objects(&path)?.head(&path).await;
         Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
-    }
-
-    /// That an object is not as long as it should be, if that is so.
-    pub(super) async fn too_short(&self, path: &Path, expected: u64) -> Option<StoreError> {
-        let head = self.objects(path).ok()?;
-        let found = tokio::time::timeout(self.stall_timeout, head.head(path)).await.ok()?.ok()?.size;
-        let source = ChunkError::Length { found, expected };
-        (found != expected).then(|| StoreError::Chunk { path: path.to_string(), source })
     }
 
     /// Reads chunks of a manifest, `parallel` at a time, and hands each over with its entry as it arrives, in any order.
@@ -276,16 +249,15 @@ pub(super) async fn read_small_by(
     stall_timeout: Duration,
 ) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
-    let mut patience = Patience::new(stall_timeout);
-    let object = patience.wait(objects.get_opts(path, options)).await;
-    let object = object.map_err(|stalled| stalled.error(path))?.map_err(failed)?;
+    let mut stall = StallTimer::new(stall_timeout);
+    let object = stall.wait(path, objects.get_opts(path, options)).await?.map_err(failed)?;
     let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
     let mut bytes = Vec::new();
-    let mut pieces = object.into_stream();
-    while let Some(piece) = patience.wait(pieces.next()).await.map_err(|stalled| stalled.error(path))? {
-        let piece = piece.map_err(failed)?;
-        patience.progress(piece.len());
-        bytes.extend_from_slice(&piece);
+    let mut body = object.into_stream();
+    while let Some(part) = stall.wait(path, body.next()).await? {
+        let part = part.map_err(failed)?;
+        stall.progress(part.len());
+        bytes.extend_from_slice(&part);
         if bytes.len() as u64 > limit {
             let source = ManifestError::TooLarge { what, found: bytes.len() as u64, limit };
             return Err(StoreError::Manifest { path: path.to_string(), source });

@@ -22,7 +22,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
 
-use super::read::piece::PIECE_BYTES;
+use super::read::range::BLOCK_BYTES;
 use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};

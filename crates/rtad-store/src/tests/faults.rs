@@ -110,8 +110,8 @@ async fn a_broken_current_is_not_overwritten_by_a_publish() {
 }
 
 #[tokio::test]
-async fn a_chunk_of_several_pieces_is_read_piece_by_piece() {
-    // 1,000 bits a key and 80,000 keys in one shard: 10 MB, in pieces of 4 MiB.
+async fn a_chunk_of_several_blocks_is_read_block_by_block() {
+    // 1,000 bits a key and 80,000 keys in one shard: 10 MB, in blocks of 1 MiB.
     let spec = FilterSpec::new(FilterKind::Classic, 1, 1_000_000).unwrap();
     let key = |index: u32| {
         let mut key = *DeviceKey::of_canonical(&index.to_le_bytes()).as_bytes();
@@ -122,7 +122,7 @@ async fn a_chunk_of_several_pieces_is_read_piece_by_piece() {
     members.sort_unstable();
     let chunk = BuiltChunk::build(&spec, &members);
     let (path, whole) = (chunk_path(&audience(), &chunk.entry), chunk.bytes.clone());
-    assert!(whole.len() as u64 > 2 * PIECE_BYTES);
+    assert!(whole.len() as u64 > 2 * BLOCK_BYTES);
     for place in Place::all() {
         let base = place.store.base(&audience()).await.unwrap();
         let publication = place.store.publish(base).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_chunk_of_several_pieces_is_read_piece_by_piece() {
         publication.commit(&manifest).await.unwrap();
         place.assert_serves(1, &members).await;
 
-        for len in [1, PIECE_BYTES as usize, 2 * PIECE_BYTES as usize, whole.len() - 1] {
+        for len in [1, BLOCK_BYTES as usize, 2 * BLOCK_BYTES as usize, whole.len() - 1] {
             place.write(path.as_ref(), whole[..len].to_vec()).await;
             let error = place.read().await.unwrap_err();
             assert_eq!(chain(&error), format!("{path}: has {len} bytes, expected {}", whole.len()));

@@ -1,0 +1,54 @@
+//! Stall detection: a bound on the time without progress, and none on a whole read.
+
+use std::time::{Duration, Instant};
+
+use object_store::path::Path;
+
+use super::super::StoreError;
+
+/// A read without progress for this long fails.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Progress within that time: a byte a second is none.
+const STALL_BYTES: u64 = 16 << 10;
+
+/// Time that a read may still wait before it needs progress.
+pub(crate) struct StallTimer {
+    timeout: Duration,
+    left: Duration,
+    progress: u64,
+}
+
+impl StallTimer {
+    pub(crate) const fn new(timeout: Duration) -> Self {
+        Self { timeout, left: timeout, progress: 0 }
+    }
+
+    pub(crate) const fn progress(&mut self, bytes: usize) {
+        self.progress += bytes as u64;
+    }
+
+    /// Waits for `next` while there is progress. Only waiting counts, not work between two waits.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Stalled`].
+    pub(crate) async fn wait<T>(
+        &mut self,
+        path: &Path,
+        next: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
+        let mut next = std::pin::pin!(next);
+        loop {
+            let begun = Instant::now();
+            if let Ok(done) = tokio::time::timeout(self.left, &mut next).await {
+                self.left = self.left.saturating_sub(begun.elapsed());
+                return Ok(done);
+            }
+            self.left = self.timeout;
+            if std::mem::take(&mut self.progress) < STALL_BYTES {
+                let path = path.to_string();
+                return Err(StoreError::Stalled { path, bytes: STALL_BYTES, timeout: self.timeout });
+            }
+        }
+    }
+}
