@@ -36,9 +36,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
         Box::new(move || read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure)));
     // Before the start: a SIGHUP while the first snapshots load would end the process.
     let mut signals = Signals::listen()?;
-    match process::start(&mut signals, config, reread).await? {
-        Some(running) => process::serve_until_stopped(&mut signals, running).await,
-        None => {}
+    if let Some(running) = process::start(&mut signals, config, reread).await? {
+        process::serve_until_stopped(&mut signals, running).await;
     }
     Ok(())
 }
