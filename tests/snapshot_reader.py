@@ -240,7 +240,8 @@ class Current:
         if "rolled_back_from" in fields.rest:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
         for name, low, high in (
-            ("kept_apart_through", 0, U64_MAX),
+            ("no_merge_through", 0, U64_MAX),
+            ("kept_apart_through", 0, U64_MAX),  # its name before the rename
             ("published_sequence", 1, sequence),
             ("appended_unix_seconds", 0, U64_MAX),
             ("expires_unix_seconds", 0, U64_MAX),

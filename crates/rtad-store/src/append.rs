@@ -252,7 +252,7 @@ impl Ledger {
         };
         let keys = built.delta.entry().keys();
         // Another generation may be gone back to without these; better merged all the same than not appended to.
-        let through = self.live.current.kept_apart_through.unwrap_or(0);
+        let through = self.live.current.no_merge_through.unwrap_or(0);
         let apart = deltas.partition_point(|delta| delta.last <= through);
         let apart = if apart < MAX_DELTAS { apart } else { 0 };
         let kept = apart + kept_beside(&deltas[apart..], keys, MAX_DELTAS - apart);

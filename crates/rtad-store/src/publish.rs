@@ -82,8 +82,8 @@ struct Carried {
     older: Vec<Vec<DeltaEntry>>,
     /// Residuals of other generations, which are not to apply to this one: the deltas that they restate do.
     left_out: HashSet<DeltaEntry>,
-    /// See [`Current::kept_apart_through`].
-    kept_apart_through: Option<u64>,
+    /// See [`Current::no_merge_through`].
+    no_merge_through: Option<u64>,
 }
 
 impl Carried {
@@ -91,9 +91,9 @@ impl Carried {
     fn over(manifest: &Manifest) -> Self {
         let (through, residual) =
             manifest.folded().map_or((0, None), |folded| (folded.through, folded.residual.clone()));
-        let kept_apart_through = residual.as_ref().map(|residual| residual.last);
+        let no_merge_through = residual.as_ref().map(|residual| residual.last);
         let older = residual.into_iter().map(|residual| vec![residual]).collect();
-        Self { through, older, left_out: HashSet::new(), kept_apart_through }
+        Self { through, older, left_out: HashSet::new(), no_merge_through }
     }
 }
 
@@ -307,11 +307,11 @@ impl Publication<'_> {
                 let newer = was.deltas.iter().filter(|delta| delta.last > carried.through);
                 let mut newer: Vec<_> =
                     newer.filter(|delta| !carried.left_out.contains(delta)).cloned().collect();
-                let apart = newer.partition_point(|delta| Some(delta.last) <= carried.kept_apart_through);
+                let apart = newer.partition_point(|delta| Some(delta.last) <= carried.no_merge_through);
                 let later = newer.split_off(apart);
                 let groups = [&carried.older[..], &[newer, later]].concat();
                 current.deltas = self.store.joined(audience, sequence, &groups).await?;
-                current.kept_apart_through = carried.kept_apart_through;
+                current.no_merge_through = carried.no_merge_through;
                 current.tombstones.clone_from(&was.tombstones);
                 current.appended_unix_seconds = was.appended_unix_seconds;
                 current.state = if was.state == State::Deleted { State::Live } else { was.state };

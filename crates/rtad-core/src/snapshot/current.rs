@@ -28,10 +28,11 @@ pub struct Current {
     /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
-    /// Deltas up to this sequence are not merged with later ones, so that another generation can be gone back to without them:
-    /// they are in one that was rolled back from, or are this one's residual.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_apart_through: Option<u64>,
+    /// Deltas up to this sequence are not merged with later ones, so that a rollback can leave them
+    /// out: they belong to a generation that was rolled back from, or are this one's residual.
+    /// Files written before the rename have the old name.
+    #[serde(default, alias = "kept_apart_through", skip_serializing_if = "Option::is_none")]
+    pub no_merge_through: Option<u64>,
     /// The sequence of the `CURRENT` that a build or a rollback made this generation live with; what was written since is about
     /// deltas alone. This one's own, if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +99,7 @@ impl Current {
             manifest_size_bytes: manifest.len() as u64,
             manifest_sha256: Digest::of(manifest),
             rolled_back_from,
-            kept_apart_through: None,
+            no_merge_through: None,
             published_sequence: None,
             deltas: Vec::new(),
             tombstones: None,
@@ -178,7 +179,7 @@ impl Current {
         Self {
             sequence: self.sequence.saturating_add(1),
             published_sequence: None,
-            kept_apart_through: None,
+            no_merge_through: None,
             deltas: Vec::new(),
             appended_unix_seconds: None,
             owner: None,

@@ -64,8 +64,8 @@ impl Publication<'_> {
         // to what was rolled back from, is no rollback.
         let from = self.base.current().map(Current::highest_generation).filter(|from| *from > generation);
         let mut carried = Carried::over(&manifest);
-        let apart = self.base.current().and_then(|current| current.kept_apart_through);
-        let mut through = carried.kept_apart_through.max(apart);
+        let apart = self.base.current().and_then(|current| current.no_merge_through);
+        let mut through = carried.no_merge_through.max(apart);
         if takes_deltas {
             let since = self.store.deltas_since(&manifest, self.base.current()).await?;
             carried.older.extend(since.groups);
@@ -77,7 +77,7 @@ impl Publication<'_> {
             carried.left_out = residual.cloned().collect();
         }
         if from.is_some() {
-            carried.kept_apart_through = through;
+            carried.no_merge_through = through;
         }
         self.deltas_survive_gc(carried.older.concat()).await?;
         self.point_at(generation, &bytes, from, &carried).await
