@@ -6,10 +6,10 @@
 
 mod commands;
 mod exit;
-mod fold;
 mod frames;
 mod input;
 mod keys;
+mod merged_deltas;
 mod plot;
 mod progress;
 mod seen;

@@ -28,9 +28,9 @@ use rtad_core::snapshot::shards_per_chunk;
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
-use crate::fold::Fold;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Distinct, Filler, Keys, Slab, SpillDir};
+use crate::merged_deltas::MergedDeltas;
 pub(crate) use gate::GateError;
 pub(super) use gate::{Gate, GateArgs};
 use journal::Shelfmark;
@@ -125,7 +125,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let runtime = runtime()?;
     let base = runtime.block_on(store.base(&args.target.audience))?;
     let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
-    let fold = runtime.block_on(Fold::read(&store, &base))?;
+    let fold = runtime.block_on(MergedDeltas::read(&store, &base))?;
     let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
     let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
     let there = state.as_ref().map_or(0, |state| state.lengths.iter().sum());

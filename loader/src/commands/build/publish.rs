@@ -19,11 +19,11 @@ use super::super::{CommandError, UsageError};
 use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
 use super::journal::{Group, Journal, Shelfmark};
-use crate::fold::Fold;
 use crate::input::Counts;
 use crate::keys::{
     Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled, Unwanted, Worker,
 };
+use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 
 /// Chunks that are written at a time: each a request under way to a store that is far.
@@ -41,7 +41,7 @@ pub(super) struct Plan<'a> {
     pub(super) target_fpr: f64,
     pub(super) budget: Budget,
     pub(super) counts: Counts,
-    pub(super) fold: &'a Fold,
+    pub(super) fold: &'a MergedDeltas,
     pub(super) gate: Gate,
     /// For how long it may be served.
     pub(super) expires: Option<Duration>,

@@ -10,8 +10,8 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::{CommandError, Output, Target, UsageError, runtime};
 use super::{ChangedKeys, Job};
-use crate::fold::Fold;
 use crate::frames::{self, Content};
+use crate::merged_deltas::MergedDeltas;
 
 /// Begin a build that is spread over many machines: write the job that its other steps take, as JSON on stdout.
 ///
@@ -40,7 +40,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let (base, fold) = runtime()?.block_on(async {
         let base = store.base(&args.target.audience).await?;
         // Now, as `build` does it: a merge and a gc may remove these files while the job runs.
-        let fold = Fold::read(&store, &base).await?;
+        let fold = MergedDeltas::read(&store, &base).await?;
         Ok::<_, CommandError>((base, fold))
     })?;
     let written = write_changes(args, &fold);
@@ -54,7 +54,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     })
 }
 
-fn write_changes(args: &BeginArgs, fold: &Fold) -> io::Result<()> {
+fn write_changes(args: &BeginArgs, fold: &MergedDeltas) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

@@ -19,7 +19,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
         target_fpr: 0.0001,
         budget,
         counts: Counts { keys: keys.len() as u64, ..Counts::default() },
-        fold: &Fold::default(),
+        fold: &MergedDeltas::default(),
         gate: Gate::open_to_all(),
         expires: None,
         runtime: &runtime,

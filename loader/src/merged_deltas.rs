@@ -1,12 +1,13 @@
-//! What a build takes up besides its input: the deltas that were appended before it began, and the tombstones.
+//! Merged deltas: changes that a build takes up besides its input, appended before it began, and the
+//! tombstones.
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
 use rtad_store::{Base, Store, StoreError};
 
-/// Changes over an input. What was appended goes before what the input says, as an export is older than its build.
+/// Changes over an input. They take precedence over it, as an export is older than its build.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
+pub(crate) struct MergedDeltas {
     /// For the manifest; `None` if nothing was ever published.
     pub(crate) folded: Option<Folded>,
     /// Members besides the input's.
@@ -14,7 +15,7 @@ pub(crate) struct Fold {
     removed: Option<SortedKeys>,
 }
 
-impl Fold {
+impl MergedDeltas {
     /// Reads the deltas of what was live when the build began. Held in memory until it ends: 32 bytes per key in them.
     pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
         let Some(current) = base.current() else { return Ok(Self::default()) };
@@ -31,7 +32,7 @@ impl Fold {
         &self.added
     }
 
-    /// Those that are no members whatever the input says.
+    /// Non-members, whether or not the input has them.
     pub(crate) const fn removed(&self) -> Option<&SortedKeys> {
         self.removed.as_ref()
     }
