@@ -28,6 +28,7 @@ use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 /// Keys of the audience that is swapped under load: 300 MB.
 const SWAPPED_KEYS: u64 = 108_000_000;
@@ -79,9 +80,9 @@ fn name() -> AudienceName {
 
 /// Publishes that many keys, spread evenly; another seed shares no chunk. Returns the size of its chunks.
 async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
-    let store = Store::open(url).expect("a store");
+    let writer = StoreWriter::open(url).expect("a store");
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
-    let publication = store.publish(store.base(&name()).await.expect("a store")).await.expect("a lock");
+    let publication = writer.publish(writer.base(&name()).await.expect("a store")).await.expect("a lock");
     let run = shards_per_chunk(&spec, keys) as usize;
     let per_shard = keys / SHARDS as u64;
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
@@ -229,9 +230,9 @@ fn swaps() {
 
 /// Makes another generation live, by a rollback or its undoing.
 async fn go_to(url: &str, generation: u64) {
-    let store = Store::open(url).expect("a store");
-    let base = store.base(&name()).await.expect("a store");
-    store.publish(base).await.expect("a lock").roll_back(generation).await.expect("it is whole");
+    let writer = StoreWriter::open(url).expect("a store");
+    let base = writer.base(&name()).await.expect("a store");
+    writer.publish(base).await.expect("a lock").roll_back(generation).await.expect("it is whole");
 }
 
 /// Asks until it is told to stop; returns how long each took, in nanoseconds.

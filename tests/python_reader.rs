@@ -15,19 +15,19 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, chunk_runs, shards_per_chunk,
 };
-use rtad_store::{Change, Store};
+use rtad_store::write::{Change, StoreWriter};
 
 fn audience() -> AudienceName {
     "old_users".parse().unwrap()
 }
 
 /// Publishes `keys` into a new store in `folder`.
-async fn publish(folder: &Path, kind: FilterKind, fpr: f64, keys: &[DeviceKey]) -> (Store, Manifest) {
-    let store = Store::open(folder.to_str().unwrap()).unwrap();
+async fn publish(folder: &Path, kind: FilterKind, fpr: f64, keys: &[DeviceKey]) -> (StoreWriter, Manifest) {
+    let writer = StoreWriter::open(folder.to_str().unwrap()).unwrap();
     let spec = FilterSpec::for_fpr(kind, fpr).unwrap();
     let mut sorted = keys.to_vec();
     sorted.sort_unstable();
-    let publication = store.publish(store.base(&audience()).await.unwrap()).await.unwrap();
+    let publication = writer.publish(writer.base(&audience()).await.unwrap()).await.unwrap();
     let mut builder = ManifestBuilder::new(spec, fpr);
     for run in chunk_runs(&sorted, shards_per_chunk(&spec, sorted.len() as u64)) {
         let chunk = BuiltChunk::build(&spec, run);
@@ -39,7 +39,7 @@ async fn publish(folder: &Path, kind: FilterKind, fpr: f64, keys: &[DeviceKey]) 
     let manifest = builder.finish(audience(), publication.generation(), 1_763_722_800, report);
     let manifest = manifest.expiring_at(1_763_722_801);
     publication.commit(&manifest).await.unwrap();
-    (store, manifest)
+    (writer, manifest)
 }
 
 /// Runs the reader with `keys` on its stdin.
@@ -71,8 +71,8 @@ async fn python_gives_the_same_answers() {
     // mistakes.
     for kind in [FilterKind::Classic, FilterKind::Block512] {
         let folder = tempfile::tempdir().unwrap();
-        let (store, manifest) = publish(folder.path(), kind, 0.05, &members).await;
-        let snapshot = read_snapshot(&store, &audience()).await;
+        let (writer, manifest) = publish(folder.path(), kind, 0.05, &members).await;
+        let snapshot = read_snapshot(writer.store(), &audience()).await;
 
         let check = python(folder.path(), &[], &["--check"]);
         let totals = format!(
@@ -126,9 +126,9 @@ async fn python_refuses_a_chunk_that_was_changed() {
 async fn python_applies_deltas_as_rtad_does() {
     let folder = tempfile::tempdir().unwrap();
     let members = random_keys("member", 3000);
-    let (store, _) = publish(folder.path(), FilterKind::Block512, 0.0001, &members).await;
+    let (writer, _) = publish(folder.path(), FilterKind::Block512, 0.0001, &members).await;
     let others = random_keys("other", 3000);
-    let mut ledger = store.ledger(&audience()).await.unwrap();
+    let mut ledger = writer.ledger(&audience()).await.unwrap();
     for step in 0..4 {
         let mut change = Change::default();
         others[step * 500..step * 500 + 400 / (step + 1)].iter().for_each(|key| change.add(*key));
@@ -138,20 +138,20 @@ async fn python_applies_deltas_as_rtad_does() {
         }
         ledger.append(change).await.unwrap();
         if step == 1 {
-            let folded = store.base(&audience()).await.unwrap();
-            let publication = store.publish(folded.clone()).await.unwrap();
+            let folded = writer.base(&audience()).await.unwrap();
+            let publication = writer.publish(folded.clone()).await.unwrap();
             let manifest =
                 ManifestBuilder::new(FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(), 0.0001)
                     .finish(audience(), publication.generation(), 1, BuildReport::default())
                     .with_folded(folded.folded().unwrap());
             publication.commit(&manifest).await.unwrap();
-            let base = store.base(&audience()).await.unwrap();
-            store.publish(base).await.unwrap().roll_back(1).await.unwrap();
+            let base = writer.base(&audience()).await.unwrap();
+            writer.publish(base).await.unwrap().roll_back(1).await.unwrap();
             ledger.refresh().await.unwrap();
         }
-        let snapshot = read_snapshot(&store, &audience()).await;
-        let live = store.live(&audience()).await.unwrap().unwrap();
-        let overlay = store.overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
+        let snapshot = read_snapshot(writer.store(), &audience()).await;
+        let live = writer.store().live(&audience()).await.unwrap().unwrap();
+        let overlay = writer.store().overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
         assert!(overlay.deltas().count() > 0);
         let snapshot = snapshot.with_overlay(overlay);
         let asked = [members.as_slice(), others.as_slice()].concat();

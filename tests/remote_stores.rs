@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
-use rtad_store::{Change, Retention, Store, StoreError};
+use rtad_store::write::{Change, StoreWriter};
+use rtad_store::{Store, StoreError};
 use sync_support::server::config;
 use sync_support::unruly::{Fault, Unruly};
 use sync_support::web::Web;
@@ -127,9 +128,7 @@ fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
 
         let read_only =
             format!("store {url:?} is read-only: nothing can be published or removed over plain HTTP");
-        assert_eq!(chain(&store.base(&audience).await.unwrap_err()), read_only);
-        let retention = Retention { keep: 1, min_age: Duration::ZERO };
-        assert_eq!(chain(&store.collect(&audience, retention, false).await.unwrap_err()), read_only);
+        assert_eq!(chain(&StoreWriter::new(store.clone()).unwrap_err()), read_only);
         let unlisted = format!("store {url:?} cannot be listed over plain HTTP: ");
         assert!(chain(&store.audiences().await.unwrap_err()).starts_with(&unlisted));
         assert!(chain(&store.generations(&audience).await.unwrap_err()).starts_with(&unlisted));

@@ -31,11 +31,11 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn set(depot: &Depot, state: State) {
-    run(async { depot.store.ledger(&audience()).await.unwrap().set(state, None).await.unwrap() });
+    run(async { depot.writer.ledger(&audience()).await.unwrap().set(state, None).await.unwrap() });
 }
 
 fn delete(depot: &Depot) {
-    run(depot.store.delete(&audience())).unwrap();
+    run(depot.writer.delete(&audience())).unwrap();
 }
 
 fn start(depot: &Depot, cache: &Path) -> Server {

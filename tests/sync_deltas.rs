@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{State, shards_per_chunk};
-use rtad_store::Change;
+use rtad_store::write::Change;
 use sync_support::server::{NEVER, config, places};
 use sync_support::web::Web;
 use sync_support::{Client, Depot, Server, Spec, hex, keys, wait_until};

@@ -38,6 +38,7 @@ use rtad_core::device::{DeviceKey, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
 use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 const REQUESTS: usize = 1_000_000;
 const ROUNDS: usize = 5;
@@ -76,11 +77,12 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// Publishes an audience of that many keys, as the loader would.
 async fn publish(directory: &Path, count: u64) {
     let name = "old_users".parse().expect("a valid name");
-    let store = Store::open(&directory.display().to_string()).expect("a directory");
+    let writer = StoreWriter::open(&directory.display().to_string()).expect("a directory");
     let mut keys: Vec<DeviceKey> = (0..count).map(lanes::member).collect();
     keys.sort_unstable();
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
-    let publication = store.publish(store.base(&name).await.expect("an empty store")).await.expect("a lock");
+    let publication =
+        writer.publish(writer.base(&name).await.expect("an empty store")).await.expect("a lock");
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
     for run in chunk_runs(&keys, shards_per_chunk(&spec, count)) {
         let chunk = BuiltChunk::build(&spec, run);

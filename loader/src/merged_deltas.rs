@@ -3,7 +3,8 @@
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
-use rtad_store::{Base, Store, StoreError};
+use rtad_store::write::Base;
+use rtad_store::{Store, StoreError};
 
 /// Changes over an input. They take precedence over it, as an export is older than its build.
 #[derive(Debug, Default)]

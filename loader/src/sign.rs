@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
 
-use rtad_store::Sign;
+use rtad_store::write::Sign;
 
 /// Where the password of a protected key is.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";

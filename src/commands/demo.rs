@@ -15,7 +15,7 @@ use rtad_core::snapshot::{
 };
 use rtad_core::synth::Synth;
 use rtad_http::signals::Signals;
-use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 use super::config::Ports;
 use super::failure::{DemoError, Failure};
@@ -49,8 +49,8 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
     let Demo { devices, dir, ports } = arguments;
     let url = dir.display().to_string();
     std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;
-    let store = Store::open(&url).map_err(DemoError::Store)?;
-    publish(&store, devices).await?;
+    let writer = StoreWriter::open(&url).map_err(DemoError::Store)?;
+    publish(&writer, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
     let mut config = Config::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
@@ -121,10 +121,10 @@ fn asked_by_tencent(idfa_md5: &str) -> String {
 }
 
 /// Publishes the audience, unless the directory holds the very same already.
-async fn publish(store: &Store, devices: u64) -> Result<(), DemoError> {
-    let base = store.base(&name()).await?;
+async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
+    let base = writer.base(&name()).await?;
     if let Some(current) = base.current()
-        && store.manifest(&name(), current).await?.keys() == devices
+        && writer.store().manifest(&name(), current).await?.keys() == devices
     {
         return Ok(());
     }
@@ -133,7 +133,7 @@ async fn publish(store: &Store, devices: u64) -> Result<(), DemoError> {
         (0..devices).map(|index| DeviceKey::of_canonical(synth.id(index).as_bytes())).collect();
     keys.sort_unstable();
     let spec = FilterSpec::for_fpr(FilterKind::Block512, TARGET_FPR)?;
-    let publication = store.publish(base).await?;
+    let publication = writer.publish(base).await?;
     let mut manifest = ManifestBuilder::new(spec, TARGET_FPR);
     for run in chunk_runs(&keys, shards_per_chunk(&spec, devices)) {
         let chunk = BuiltChunk::build(&spec, run);

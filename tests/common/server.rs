@@ -14,7 +14,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk,
 };
-use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc as tokio_mpsc;
 
@@ -163,13 +163,13 @@ impl TestStore {
     }
 
     async fn publish_snapshot(&self, audience: &str, keys: &[DeviceKey], created_unix_seconds: u64) {
-        let store = Store::open(self.path().to_str().unwrap()).unwrap();
+        let writer = StoreWriter::open(self.path().to_str().unwrap()).unwrap();
         let name: AudienceName = audience.parse().unwrap();
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         let fpr = 1e-6;
         let spec = FilterSpec::for_fpr(FilterKind::Block512, fpr).unwrap();
-        let publication = store.publish(store.base(&name).await.unwrap()).await.unwrap();
+        let publication = writer.publish(writer.base(&name).await.unwrap()).await.unwrap();
         let mut builder = ManifestBuilder::new(spec, fpr);
         for run in chunk_runs(&keys, shards_per_chunk(&spec, keys.len() as u64)) {
             let chunk = BuiltChunk::build(&spec, run);

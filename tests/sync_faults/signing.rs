@@ -102,7 +102,7 @@ fn keys_are_rotated_without_a_gap_and_a_lost_one_is_no_longer_believed() {
     let mut bench = Bench::signed(&old, |config| config.store.public_keys.push(new.public.clone()));
     let candidate = bench.publish();
     bench.takes(&candidate, "the old key");
-    bench.depot.store = bench.depot.store.clone().with_signer(Arc::clone(&new) as _);
+    bench.depot.writer = bench.depot.writer.clone().with_signer(Some(Arc::clone(&new) as _));
     let candidate = bench.publish();
     bench.takes(&candidate, "the new key");
 

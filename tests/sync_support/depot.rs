@@ -1,4 +1,4 @@
-//! A store in a directory of the test's own, published into by [`Store`] and spoiled file by file.
+//! A store in a directory of the test's own, published into by [`StoreWriter`] and spoiled file by file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, Current, Manifest, ManifestBuilder, Snapshot, State, chunk_runs,
 };
-use rtad_store::{Appended, Base, Change, Collected, Retention, Store, StoreError};
+use rtad_store::StoreError;
+use rtad_store::write::{Appended, Base, Change, Collected, Retention, StoreWriter};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -40,7 +41,7 @@ impl Spec {
 
 /// A directory with a store in it.
 pub(crate) struct Depot {
-    pub(crate) store: Store,
+    pub(crate) writer: StoreWriter,
     pub(crate) root: PathBuf,
     runtime: Runtime,
     _folder: Option<TempDir>,
@@ -57,26 +58,26 @@ impl Depot {
     /// Over a directory that is another's.
     pub(crate) fn at(root: PathBuf) -> Self {
         std::fs::create_dir_all(&root).unwrap();
-        let store = Store::open(root.to_str().unwrap()).unwrap();
+        let writer = StoreWriter::open(root.to_str().unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { store, root, runtime, _folder: None }
+        Self { writer, root, runtime, _folder: None }
     }
 
     /// Over a store of any kind; there is no directory to look into or to spoil.
     pub(crate) fn over(url: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { store: Store::open(url).unwrap(), root: url.into(), runtime, _folder: None }
+        Self { writer: StoreWriter::open(url).unwrap(), root: url.into(), runtime, _folder: None }
     }
 
     /// The same, with what is published signed, and nothing else believed.
     pub(crate) fn trusting(self, key: &Arc<Key>) -> Self {
-        let depot = self.signed_by(key);
-        Self { store: depot.store.with_public_keys([key.public.clone()]), ..depot }
+        let store = self.writer.store().clone().with_public_keys([key.public.clone()]);
+        Self { writer: StoreWriter::new(store).unwrap(), ..self }.signed_by(key)
     }
 
     /// The same, with what is published signed.
     pub(crate) fn signed_by(self, key: &Arc<Key>) -> Self {
-        Self { store: self.store.with_signer(Arc::clone(key) as _), ..self }
+        Self { writer: self.writer.with_signer(Some(Arc::clone(key) as _)), ..self }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -84,7 +85,7 @@ impl Depot {
     }
 
     pub(crate) fn base(&self, audience: &str) -> Base {
-        self.runtime.block_on(self.store.base(&name(audience))).unwrap()
+        self.runtime.block_on(self.writer.base(&name(audience))).unwrap()
     }
 
     /// Publishes sorted keys; returns the generation.
@@ -101,7 +102,7 @@ impl Depot {
         spec: &Spec,
     ) -> Result<u64, StoreError> {
         self.runtime.block_on(async {
-            let publication = self.store.publish(base).await?;
+            let publication = self.writer.publish(base).await?;
             let mut builder = ManifestBuilder::new(spec.filter, 0.0001);
             for run in chunk_runs(keys, spec.shards_per_chunk) {
                 let chunk = BuiltChunk::build(&spec.filter, run);
@@ -122,36 +123,42 @@ impl Depot {
     /// Publishes changes over what is live.
     pub(crate) fn append(&self, audience: &str, change: Change) -> Appended {
         self.runtime.block_on(async {
-            self.store.ledger(&name(audience)).await.unwrap().append(change).await.unwrap()
+            self.writer.ledger(&name(audience)).await.unwrap().append(change).await.unwrap()
         })
     }
 
     /// Says whether the audience may be served, and until when.
     pub(crate) fn set(&self, audience: &str, state: State, expires_unix_seconds: Option<u64>) {
         self.runtime.block_on(async {
-            self.store.ledger(&name(audience)).await.unwrap().set(state, expires_unix_seconds).await.unwrap();
+            self.writer
+                .ledger(&name(audience))
+                .await
+                .unwrap()
+                .set(state, expires_unix_seconds)
+                .await
+                .unwrap();
         });
     }
 
     pub(crate) fn roll_back(&self, audience: &str, generation: u64) {
         let base = self.base(audience);
         self.runtime.block_on(async {
-            self.store.publish(base).await.unwrap().roll_back(generation).await.unwrap();
+            self.writer.publish(base).await.unwrap().roll_back(generation).await.unwrap();
         });
     }
 
     /// Removes all generations but the newest `keep`, whatever their age.
     pub(crate) fn collect(&self, audience: &str, keep: usize) -> Result<Collected, StoreError> {
         let retention = Retention { keep, min_age: std::time::Duration::ZERO };
-        self.runtime.block_on(self.store.collect(&name(audience), retention, false))
+        self.runtime.block_on(self.writer.collect(&name(audience), retention, false))
     }
 
     /// Every chunk of a generation, verified.
     pub(crate) fn read_generation(&self, audience: &str, generation: u64) -> Result<(), StoreError> {
         let audience = name(audience);
         self.runtime.block_on(async {
-            let (manifest, _) = self.store.manifest_of(&audience, generation).await?;
-            self.store.chunks(&audience, &manifest, manifest.chunks(), 2, |_, _| {}).await
+            let (manifest, _) = self.writer.store().manifest_of(&audience, generation).await?;
+            self.writer.store().chunks(&audience, &manifest, manifest.chunks(), 2, |_, _| {}).await
         })
     }
 
@@ -163,17 +170,18 @@ impl Depot {
     /// The live manifest.
     pub(crate) fn manifest(&self, audience: &str) -> Manifest {
         let current = self.current(audience).unwrap();
-        self.runtime.block_on(self.store.manifest(&name(audience), &current)).unwrap()
+        self.runtime.block_on(self.writer.store().manifest(&name(audience), &current)).unwrap()
     }
 
     /// The live snapshot, read and verified as the service does it.
     pub(crate) fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
         let audience = name(audience);
         self.runtime.block_on(async {
-            let live = self.store.live(&audience).await?.expect("something is live");
-            let manifest = self.store.manifest(&audience, &live.current).await?;
+            let live = self.writer.store().live(&audience).await?.expect("something is live");
+            let manifest = self.writer.store().manifest(&audience, &live.current).await?;
             let mut chunks = BTreeMap::new();
-            self.store
+            self.writer
+                .store()
                 .chunks(&audience, &manifest, manifest.chunks(), 2, |entry, chunk| {
                     chunks.insert(entry.first_shard, Arc::new(chunk));
                 })
@@ -184,7 +192,7 @@ impl Depot {
 
     /// Generations that have a manifest.
     pub(crate) fn generations(&self, audience: &str) -> Vec<u64> {
-        self.runtime.block_on(self.store.generations(&name(audience))).unwrap()
+        self.runtime.block_on(self.writer.store().generations(&name(audience))).unwrap()
     }
 
     /// Where a file of the audience lies.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use minisign::{KeyPair, SecretKey, SecretKeyBox};
-use rtad_store::{PublicKey, Sign};
+use rtad_store::PublicKey;
+use rtad_store::write::Sign;
 
 /// A key pair.
 pub(crate) struct Key {

@@ -1,4 +1,4 @@
-//! What a store stands on: a directory, or a client of an object store; and what can be done with it.
+//! Backend of a store: a directory, or a client of an object store; and its capabilities.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,55 +8,70 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::{Store, StoreError};
+use super::error::StoreError;
+use super::remote;
+use super::url::Location;
 
 #[derive(Clone)]
-pub(super) enum Backend {
+pub(crate) enum Backend {
     Directory(PathBuf),
     Objects { objects: Arc<dyn ObjectStore>, url: String, access: Access },
 }
 
-/// What can be done with an object store.
+/// Capabilities of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Everything; puts may be conditional.
+pub(crate) enum Access {
+    /// All operations; puts may be conditional.
     All,
-    /// What one knows the name of can be read.
+    /// Objects are read by name, and nothing else.
     Get,
 }
 
 impl std::fmt::Debug for Backend {
-    /// By its place alone: what a client holds besides may be credentials.
+    /// The URL alone: a client may also hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.url())
     }
 }
 
 impl Backend {
-    pub(super) fn url(&self) -> String {
+    /// The client is made here, with the credentials in the environment; no request is sent.
+    pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
+        let failed =
+            |source: object_store::Error| StoreError::Open { url: url.to_owned(), source: source.into() };
+        let (objects, access) = match Location::parse(url).map_err(StoreError::Url)? {
+            Location::Directory(root) => return Ok(Self::Directory(root)),
+            Location::Bucket { kind, name, prefix } => {
+                (remote::bucket(kind, &name, &prefix).map_err(failed)?, Access::All)
+            }
+            Location::Http { url } => (remote::http(&url).map_err(failed)?, Access::Get),
+        };
+        Ok(Self::Objects { objects, url: url.to_owned(), access })
+    }
+
+    /// An object store that takes conditional puts.
+    pub(crate) fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
+        Self::Objects { objects, url: url.to_owned(), access: Access::All }
+    }
+
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Directory(root) => root.display().to_string(),
             Self::Objects { url, .. } => url.clone(),
         }
     }
-}
 
-impl Store {
-    pub(super) fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
-        Self::new(Backend::Objects { objects, url: url.to_owned(), access: Access::All })
+    /// Whether it is a directory, which is locked for writing and has no conditional puts.
+    pub(crate) const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
     }
 
-    /// Whether it is a directory, which is locked for writing and cannot put conditionally.
-    pub(super) const fn is_directory(&self) -> bool {
-        matches!(self.backend, Backend::Directory(_))
-    }
-
-    /// A directory is opened anew each time, for a few microseconds: it may come later than the pod, and a link to it may be
-    /// swapped for a link to another, as volumes of config maps are updated.
-    pub(super) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
-        match &self.backend {
-            Backend::Objects { objects, .. } => Ok(Arc::clone(objects)),
-            Backend::Directory(root) => {
+    /// A client for `path`. A directory is opened anew each time, which takes microseconds: it may
+    /// appear after the pod started, and volumes of config maps are updated by swapping a link.
+    pub(crate) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        match self {
+            Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
+            Self::Directory(root) => {
                 if !root.exists() {
                     return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
                 }
@@ -68,33 +83,25 @@ impl Store {
         }
     }
 
-    /// Refuses a store that cannot be written to whoever asks. Asks the store nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::ReadOnly`].
-    pub fn writable(&self) -> Result<(), StoreError> {
-        match &self.backend {
-            Backend::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::ReadOnly { url: url.clone() })
-            }
+    /// Refuses a store that cannot be written to. Sends no request.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Objects { url, access: Access::Get, .. } => Err(StoreError::ReadOnly { url: url.clone() }),
             _ => Ok(()),
         }
     }
 
-    /// Refuses a store that cannot be listed.
-    pub(super) fn listable(&self) -> Result<(), StoreError> {
-        match &self.backend {
-            Backend::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::NoListing { url: url.clone() })
-            }
+    /// Refuses a store that cannot be listed. Sends no request.
+    pub(crate) fn check_listable(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Objects { url, access: Access::Get, .. } => Err(StoreError::NoListing { url: url.clone() }),
             _ => Ok(()),
         }
     }
 
-    /// What lies below a folder; nothing if there is no such folder.
-    pub(super) async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
-        self.listable()?;
+    /// The objects below a folder; none if there is no such folder.
+    pub(crate) async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.check_listable()?;
         let objects = match self.objects(folder) {
             Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
             objects => objects?,

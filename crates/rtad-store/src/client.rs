@@ -3,7 +3,7 @@
 //! * A 429 or 503 with `Retry-After` is waited for if that is soon, and otherwise becomes [`Busy`], which the caller can
 //!   find in the error: object_store would ask again after a second, whatever the store said.
 //! * A 200 to a request for a range becomes [`RangeIgnored`], so that the caller can ask for the whole instead.
-//! * The body of an error is cut short (`store/client/excerpt.rs`): object_store reads all of it for its message, however long
+//! * The body of an error is cut short (`client/excerpt.rs`): object_store reads all of it for its message, however long
 //!   it goes on, and messages end in logs.
 //!
 //! Waiting and ranges concern only requests that read; a put that goes well goes through as it is.
@@ -26,19 +26,19 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The store asks to be left alone for a while.
 #[derive(Debug, thiserror::Error)]
 #[error("answers {status} and asks to be left alone for {} s", after.as_secs())]
-pub(super) struct Busy {
+pub(crate) struct Busy {
     status: u16,
-    pub(super) after: Duration,
+    pub(crate) after: Duration,
 }
 
 /// The whole object came where a part was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("the server does not know ranges")]
-pub(super) struct RangeIgnored;
+pub(crate) struct RangeIgnored;
 
 /// The client, with an eye on its answers.
 #[derive(Debug)]
-pub(super) struct Watched(pub(super) reqwest::Client);
+pub(crate) struct Watched(pub(crate) reqwest::Client);
 
 #[async_trait::async_trait]
 impl HttpService for Watched {
@@ -101,7 +101,7 @@ async fn beginning(body: HttpResponseBody) -> String {
 }
 
 /// The first of its kind among an error and its causes.
-pub(super) fn find<'e, E: std::error::Error + 'static>(
+pub(crate) fn find<'e, E: std::error::Error + 'static>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<&'e E> {
     let mut next = Some(error);

@@ -1,11 +1,12 @@
-//! What goes wrong with a store, and how it is counted.
+//! Errors of a store, and the words by which they are counted.
 
 use std::time::Duration;
 
 use object_store::path::Path;
 
 use super::client::{self, Busy};
-use super::{ACCEPTED_URLS, SignatureError};
+use super::trust::SignatureError;
+use super::url::UrlError;
 use rtad_core::snapshot::{
     AudienceName, ChunkError, DeltaError, Fault, MAX_DELTA_KEYS, ManifestError, State,
 };
@@ -15,19 +16,14 @@ use rtad_core::snapshot::{
 #[non_exhaustive]
 pub enum StoreError {
     /// The store's URL is not one that can be opened.
-    #[error("store {url:?}: {reason}; accepted: {ACCEPTED_URLS}")]
-    Url {
-        /// As it was given, without what may be secret.
-        url: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    Url(UrlError),
     /// The environment does not say what the store needs, or contradicts itself.
     #[error("store {url:?} cannot be opened")]
     Open {
         /// As it was given.
         url: String,
-        /// What is wrong.
+        /// The fault.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -49,13 +45,13 @@ pub enum StoreError {
     /// There is no such object.
     #[error("{path} does not exist")]
     NotFound {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
     },
     /// The store failed.
     #[error("could not {action} {path}")]
     Backend {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// On which object.
         path: String,
@@ -66,7 +62,7 @@ pub enum StoreError {
     /// A `CURRENT` or manifest is refused.
     #[error("{path}")]
     Manifest {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
         /// The fault.
         #[source]
@@ -75,16 +71,16 @@ pub enum StoreError {
     /// A file is not signed as it should be.
     #[error("{path}")]
     Signature {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
-        /// What is wrong.
+        /// The fault.
         #[source]
         source: SignatureError,
     },
     /// A file could not be signed.
     #[error("could not sign {path}")]
     Sign {
-        /// Where it was to be written.
+        /// Its path in the store.
         path: String,
         /// The signer's reason.
         #[source]
@@ -93,7 +89,7 @@ pub enum StoreError {
     /// A chunk is refused.
     #[error("{path}")]
     Chunk {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
         /// The fault.
         #[source]
@@ -102,7 +98,7 @@ pub enum StoreError {
     /// A delta is refused.
     #[error("{path}")]
     Delta {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
         /// The fault.
         #[source]
@@ -116,7 +112,7 @@ pub enum StoreError {
     TooManyDeltas {
         /// The audience.
         audience: AudienceName,
-        /// How many there would be.
+        /// Their number after the change.
         keys: u64,
     },
     /// The audience was disabled or deleted.
@@ -124,23 +120,23 @@ pub enum StoreError {
     NotLive {
         /// The audience.
         audience: AudienceName,
-        /// What it is instead.
+        /// Its state.
         state: State,
     },
     /// Another file came in its place while it was being read.
     #[error("{path} was replaced while it was read")]
     Replaced {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
     },
     /// The bytes stopped coming.
     #[error("{path} came to a standstill: under {bytes} bytes in {} s", timeout.as_secs_f32())]
     Stalled {
-        /// Its place in the store.
+        /// Its path in the store.
         path: String,
-        /// What would have been progress.
+        /// The least progress.
         bytes: u64,
-        /// How long it was waited for.
+        /// The time-out.
         timeout: Duration,
     },
     /// Somebody else published meanwhile.
@@ -148,10 +144,10 @@ pub enum StoreError {
     Conflict {
         /// The audience.
         audience: AudienceName,
-        /// What was noticed.
+        /// The reason.
         reason: String,
-        /// Nothing was published: somebody else is at work, or a gc has removed what can be written again. What was to be published
-        /// may be, later.
+        /// Nothing was published: somebody else is at work, or a gc has removed what can be written
+        /// again. What was to be published may be, later.
         passes: bool,
     },
 }
@@ -160,7 +156,7 @@ impl StoreError {
     /// The cause as `rtad_sync_total{result}` counts it; one of a closed set of words.
     pub const fn cause(&self) -> &'static str {
         match self {
-            Self::Url { .. }
+            Self::Url(..)
             | Self::Open { .. }
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
@@ -194,7 +190,7 @@ impl StoreError {
         client::find(self).map(|busy: &Busy| busy.after)
     }
 
-    pub(super) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
+    pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },
             source => Self::Backend { action, path: path.to_string(), source: Box::new(source) },

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 
-use super::read::range::RangeReader;
-use super::read::stall::StallTimer;
-use super::url::Location;
-use super::{STALL_TIMEOUT, StoreError, remote};
+use crate::download::{RangeReader, STALL_TIMEOUT, StallTimer};
+use crate::error::StoreError;
+use crate::remote;
+use crate::url::{Location, UrlError, redacted};
 
 /// Size of a request: it costs a round trip, and its answer is handed on as it arrives.
 const REQUEST_BYTES: u64 = 64 << 20;
@@ -32,12 +32,13 @@ impl std::fmt::Debug for Object {
 }
 
 impl Object {
-    /// Whether it is the URL of one object that [`Object::open`] can read. Reads no environment and makes no client.
+    /// Whether it is the URL of one object that [`Object::open`] can read. Reads no environment and
+    /// makes no client.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Url`].
-    pub fn check_url(url: &str) -> Result<(), StoreError> {
+    /// [`UrlError`].
+    pub fn check_url(url: &str) -> Result<(), UrlError> {
         locate(url).map(|_| ())
     }
 
@@ -45,11 +46,12 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Url`] if it names no object, [`StoreError::Open`] if the environment does not fit it, or the store's own.
+    /// [`StoreError::Url`] if it names no object, [`StoreError::Open`] if the environment does not
+    /// fit it, or the store's own.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let failed =
             |source: object_store::Error| StoreError::Open { url: url.to_owned(), source: source.into() };
-        let (objects, path) = match locate(url)? {
+        let (objects, path) = match locate(url).map_err(StoreError::Url)? {
             (Location::Bucket { kind, name, .. }, path) => {
                 (remote::bucket(kind, &name, &Path::default()).map_err(failed)?, path)
             }
@@ -66,12 +68,13 @@ impl Object {
         Ok(Self { reader: reader.with_request_bytes(REQUEST_BYTES), version })
     }
 
-    /// How long it is.
+    /// Its size.
     pub const fn size_bytes(&self) -> u64 {
         self.reader.size()
     }
 
-    /// Another one if it is replaced: its entity tag, or when it was written, if its store has no tags.
+    /// Another one if it is replaced: its entity tag, or when it was written, if its store has no
+    /// tags.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -104,13 +107,13 @@ impl Object {
     }
 }
 
-fn locate(url: &str) -> Result<(Location, Path), StoreError> {
-    let refuse = |reason| Err(StoreError::Url { url: super::redacted(url).into_owned(), reason });
+fn locate(url: &str) -> Result<(Location, Path), UrlError> {
+    let refuse = |reason| Err(UrlError { url: redacted(url).into_owned(), reason });
     let location = Location::parse(url)?;
     let path = match &location {
         Location::Directory(_) => return refuse("it is no URL of an object"),
         Location::Bucket { prefix, .. } => prefix.clone(),
-        // What was parsed has no empty parts, and its parts are decoded by the parsing of a path.
+        // A parsed URL has no empty parts; parsing the path decodes them.
         Location::Http { url } => Path::from_url_path(url.path()).unwrap_or_default(),
     };
     match path.parts_count() {
@@ -142,7 +145,7 @@ mod tests {
             ("file:///srv/dump", "it is no URL of an object"),
             ("https://host/dump?sig=abc", "it has a query or a fragment"),
         ] {
-            let Err(StoreError::Url { reason: found, .. }) = Object::check_url(url) else { panic!("{url}") };
+            let Err(UrlError { reason: found, .. }) = Object::check_url(url) else { panic!("{url}") };
             assert_eq!(found, reason, "{url}");
         }
     }

@@ -34,7 +34,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_REDIRECTS: usize = 5;
 
 /// A bucket, or the part of it below `prefix`.
-pub(super) fn bucket(
+pub(crate) fn bucket(
     kind: BucketKind,
     name: &str,
     prefix: &Path,
@@ -70,7 +70,7 @@ pub(super) fn bucket(
 }
 
 /// Files below a URL.
-pub(super) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
+pub(crate) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries());
     Ok(Arc::new(builder.with_client_options(options).with_http_connector(SameHost::default()).build()?))

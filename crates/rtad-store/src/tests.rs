@@ -16,34 +16,51 @@ mod twins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::{GetOptions, ObjectStoreExt, PutPayload};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
 
-use super::read::range::BLOCK_BYTES;
+use super::backend::Backend;
+use super::download::BLOCK_BYTES;
+use super::layout::chunk_path;
+use super::write::{Base, Publication, StoreWriter};
 use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, Manifest, ManifestBuilder, Overlay, Snapshot, chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, Manifest, ManifestBuilder, Overlay, Snapshot,
+    chunk_runs,
 };
 
 /// A store, and the directory under it if it is one.
 struct Place {
-    store: Store,
+    writer: StoreWriter,
     folder: Option<TempDir>,
 }
 
 impl Place {
     fn directory() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { store: Store::open(folder.path().to_str().unwrap()).unwrap(), folder: Some(folder) }
+        let place = Self::open(folder.path().to_str().unwrap());
+        Self { folder: Some(folder), ..place }
+    }
+
+    fn over(store: Store) -> Self {
+        Self { writer: StoreWriter::new(store).unwrap(), folder: None }
+    }
+
+    fn open(url: &str) -> Self {
+        Self::over(Store::open(url).unwrap())
     }
 
     fn memory() -> Self {
-        Self { store: Store::in_memory(), folder: None }
+        Self::over(Store::in_memory())
     }
 
     /// A part of the test's bucket that nobody else uses.
@@ -56,15 +73,19 @@ impl Place {
         let place = PLACES.fetch_add(1, Ordering::Relaxed);
         let url = format!("{bucket}/unit-{}-{place}/with%20space", std::process::id());
         println!("on {url}");
-        Some(Self { store: Store::open(&url).unwrap(), folder: None })
+        Some(Self::open(&url))
     }
 
     fn all() -> impl Iterator<Item = Self> {
         [Self::directory(), Self::memory()].into_iter().chain(Self::s3())
     }
 
+    fn store(&self) -> &Store {
+        self.writer.store()
+    }
+
     fn name(&self) -> String {
-        self.store.backend.url()
+        self.store().backend.url()
     }
 
     /// The audience's folder.
@@ -75,7 +96,7 @@ impl Place {
     /// Every object with its bytes, but for the lock files.
     async fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let root = Path::default();
-        let objects = self.store.objects(&root).unwrap();
+        let objects = self.store().objects(&root).unwrap();
         let listing: Vec<_> = objects.list(None).try_collect().await.unwrap();
         let mut files = BTreeMap::new();
         for object in listing.iter().filter(|object| !object.location.as_ref().ends_with("LOCK")) {
@@ -87,18 +108,18 @@ impl Place {
 
     async fn write(&self, path: &str, bytes: Vec<u8>) {
         let path = Path::from(path);
-        self.store.objects(&path).unwrap().put(&path, PutPayload::from(bytes)).await.unwrap();
+        self.store().objects(&path).unwrap().put(&path, PutPayload::from(bytes)).await.unwrap();
     }
 
     async fn delete(&self, path: &str) {
         let path = Path::from(path);
-        self.store.objects(&path).unwrap().delete(&path).await.unwrap();
+        self.store().objects(&path).unwrap().delete(&path).await.unwrap();
     }
 
     /// Publishes `keys`, from base to commit. Returns the generation and how many chunks were written.
     async fn publish(&self, keys: &[DeviceKey]) -> Result<(u64, usize), StoreError> {
-        let base = self.store.base(&audience()).await?;
-        let publication = self.store.publish(base).await?;
+        let base = self.writer.base(&audience()).await?;
+        let publication = self.writer.publish(base).await?;
         let written = put_chunks(&publication, keys).await?;
         let (manifest, _) = build(publication.generation(), keys);
         let generation = publication.commit(&manifest).await?;
@@ -106,22 +127,22 @@ impl Place {
     }
 
     async fn roll_back(&self, generation: u64) -> Result<(), StoreError> {
-        let base = self.store.base(&audience()).await?;
-        self.store.publish(base).await?.roll_back(generation).await
+        let base = self.writer.base(&audience()).await?;
+        self.writer.publish(base).await?.roll_back(generation).await
     }
 
     async fn current(&self) -> Current {
-        self.store.live(&audience()).await.unwrap().expect("something is live").current
+        self.store().live(&audience()).await.unwrap().expect("something is live").current
     }
 
     /// The live snapshot, read as the service reads it.
     async fn read(&self) -> Result<Snapshot, StoreError> {
-        let live = self.store.live(&audience()).await?.expect("something is live");
-        let manifest = self.store.manifest(&audience(), &live.current).await?;
+        let live = self.store().live(&audience()).await?.expect("something is live");
+        let manifest = self.store().manifest(&audience(), &live.current).await?;
         let mut chunks = BTreeMap::new();
         let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-        self.store.chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
-        let overlay = self.store.overlay(&audience(), &live.current, &Overlay::default()).await?;
+        self.store().chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
+        let overlay = self.store().overlay(&audience(), &live.current, &Overlay::default()).await?;
         Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
     }
 
@@ -181,22 +202,21 @@ fn chain(error: &StoreError) -> String {
 async fn a_store_that_is_not_there_yet_reads_as_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not/yet");
-    let store = Store::open(&format!("file://{}", path.display())).unwrap();
-    let place = Place { store, folder: None };
+    let place = Place::open(&format!("file://{}", path.display()));
     for _ in 0..2 {
-        assert!(place.store.audiences().await.unwrap().is_empty());
-        assert!(place.store.live(&audience()).await.unwrap().is_none());
-        assert!(place.store.generations(&audience()).await.unwrap().is_empty());
+        assert!(place.store().audiences().await.unwrap().is_empty());
+        assert!(place.store().live(&audience()).await.unwrap().is_none());
+        assert!(place.store().generations(&audience()).await.unwrap().is_empty());
         assert!(!path.exists(), "reading makes nothing");
     }
-    let error = place.store.manifest_of(&audience(), 1).await.unwrap_err();
+    let error = place.store().manifest_of(&audience(), 1).await.unwrap_err();
     assert_eq!(error.cause(), "not_found");
 
     // The same store sees what is published later.
     let members = keys("member", 50);
     assert_eq!(place.publish(&members).await.unwrap().0, 1);
     place.assert_serves(1, &members).await;
-    assert_eq!(place.store.audiences().await.unwrap(), [audience()]);
+    assert_eq!(place.store().audiences().await.unwrap(), [audience()]);
 }
 
 #[tokio::test]
@@ -205,7 +225,7 @@ async fn audiences_are_the_folders_with_an_audience_s_name() {
         for path in ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"] {
             place.write(path, b"x".to_vec()).await;
         }
-        let names = place.store.audiences().await.unwrap();
+        let names = place.store().audiences().await.unwrap();
         assert_eq!(names.iter().map(AudienceName::as_str).collect::<Vec<_>>(), ["a-1", "b"]);
     }
 }

@@ -1,21 +1,21 @@
-//! Signatures: who may say what pods serve.
+//! Trust: the signatures that make a manifest or a delta acceptable. No I/O.
 //!
-//! Next to a file that is signed lies `{file}.minisig`, as the tool `minisign` writes it (prehashed, its default). Its trusted
-//! comment is `rtad {path}`, with the file's place in the store, so that a file which was signed for one place is refused in any
-//! other: another audience's manifest, or an older one under a newer number.
+//! Next to a signed file lies `{file}.minisig`, as the tool `minisign` writes it (prehashed, its
+//! default). Its trusted comment is `rtad {path}`, with the file's path in the store, so that a
+//! file which was signed for one path is refused at any other: another audience's manifest, or an
+//! older one under a newer number.
 //!
-//! * The signature is written first. Whoever sees the file sees its signature.
-//! * With public keys a file is verified before anything parses it ([`Store::read_signed`]); any one of them is enough, so that
-//!   keys can be changed without a gap. Without any, nothing is verified and no signature is read.
-//! * How a signature is made is its caller's ([`Sign`]): no secret key is known here.
+//! * The signature is written first: a reader that sees the file sees its signature.
+//! * With public keys a file is verified before anything parses it (`read/signed.rs`); any one of
+//!   them is enough, so that keys can be changed without a gap. Without any, nothing is verified
+//!   and no signature is read.
+//! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
-//! `CURRENT` is not signed: it changes under conditions that only the store can see, and names its manifest by a digest. So
-//! whoever can write to the store can choose among the generations that were signed and have not expired, and leave out deltas; but
-//! add no device and change no filter.
-//!
-//! [`Store::read_signed`]: super::Store::read_signed
+//! `CURRENT` is not signed: it changes under conditions that only the store can see, and names its
+//! manifest by a digest. An intruder with write access can therefore choose among the generations
+//! that were signed and have not expired, and leave out deltas; but add no device and change no
+//! filter.
 
-mod io;
 mod key;
 
 use std::sync::Arc;
@@ -23,31 +23,25 @@ use std::sync::Arc;
 use minisign_verify::Signature;
 use object_store::path::Path;
 
-pub use io::Signed;
 pub use key::{ACCEPTED_KEYS, PublicKey, PublicKeyError};
 
-use super::deltas::delta_path;
-use super::manifest_path;
+use super::layout::{delta_path, manifest_path};
 use rtad_core::snapshot::{AudienceName, DeltaEntry};
 
 /// Of a signature's file. One of ours has about 350.
 pub const MAX_SIGNATURE_BYTES: u64 = 4096;
 
-/// Makes signatures. The secret stays with whoever implements it.
-pub trait Sign: Send + Sync {
-    /// The text of the `.minisig` file for these bytes: a prehashed signature with this trusted comment.
-    ///
-    /// # Errors
-    ///
-    /// Whatever keeps it from signing.
-    fn sign(
-        &self,
-        bytes: &[u8],
-        trusted_comment: &str,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>>;
+/// A file as it was read, with its signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Those of its signature; `None` if it has none, or if no signature is required.
+    pub signature: Option<Vec<u8>>,
 }
 
-/// Whose signatures count. Cheap to clone; by default nobody's, and then nothing needs to be signed.
+/// The accepted signers. Cheap to clone; none by default: then no signature is
+/// required.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<[PublicKey]>);
 
@@ -91,7 +85,7 @@ impl Trust {
     }
 
     /// Whether what was read at `path` may be parsed.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         path: &Path,
         bytes: &[u8],
@@ -117,7 +111,7 @@ impl Trust {
     }
 }
 
-/// Whether the signature, which is verified, was made for this place.
+/// Whether the signature, which is verified, was made for this path.
 fn is_for(path: &Path, signature: &Signature) -> Result<(), SignatureError> {
     let (found, expected) = (signature.trusted_comment(), trusted_comment(path));
     if found == expected {
@@ -126,14 +120,9 @@ fn is_for(path: &Path, signature: &Signature) -> Result<(), SignatureError> {
     Err(SignatureError::Place { found: found.chars().take(200).collect(), expected })
 }
 
-/// What the signature of the file at `path` says besides.
-pub(super) fn trusted_comment(path: &Path) -> String {
+/// The trusted comment of the signature of the file at `path`.
+pub(crate) fn trusted_comment(path: &Path) -> String {
     format!("rtad {path}")
-}
-
-/// Where the signature of the file at `path` lies.
-pub(super) fn signature_path(path: &Path) -> Path {
-    Path::from(format!("{path}.minisig"))
 }
 
 /// A signature that does not make its file acceptable.
@@ -146,7 +135,7 @@ pub enum SignatureError {
     /// More than a signature has.
     #[error("its signature has more than {limit} bytes")]
     TooLarge {
-        /// What is read at most.
+        /// The limit.
         limit: u64,
     },
     /// Not what minisign writes.
@@ -161,17 +150,15 @@ pub enum SignatureError {
     /// The file, the signature or the trusted comment was changed.
     #[error("its signature is wrong: the file or its signature was changed")]
     Invalid,
-    /// The file of another place.
+    /// The file of another path.
     #[error("is signed as {found:?}, expected {expected:?}: it was put here from elsewhere")]
     Place {
         /// The trusted comment.
         found: String,
-        /// What it should be.
+        /// The expected one.
         expected: String,
     },
 }
 
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

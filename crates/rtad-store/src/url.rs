@@ -1,7 +1,8 @@
-//! The URL of a store: which kind it is, and what is accepted.
+//! URLs of stores and of remote objects: parsing, and the accepted kinds.
 //!
-//! A URL holds no secret. One with a user, a password or a query is refused, because URLs end in logs, process lists and
-//! error messages; credentials come from the environment. What is refused is only ever shown by [`redacted`].
+//! A URL holds no secret. One with a user, a password or a query is refused, because URLs end in
+//! logs, process lists and error messages; credentials come from the environment. A refused URL is
+//! only ever shown by [`redacted`].
 //!
 //! Nothing is opened or looked up here.
 
@@ -10,23 +11,31 @@ use std::path::PathBuf;
 
 use object_store::path::Path;
 
-use super::StoreError;
-
-/// What `--store` and `store.url` accept, for messages.
+/// Accepted values of `--store` and `store.url`, for messages.
 pub const ACCEPTED_URLS: &str = "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, \
     az://container/prefix, https://host/path or http://host/path";
 
-/// Where a store is.
+/// A URL that cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("store {url:?}: {reason}; accepted: {ACCEPTED_URLS}")]
+pub struct UrlError {
+    /// As it was given, without secrets.
+    pub url: String,
+    /// The fault.
+    pub reason: &'static str,
+}
+
+/// The location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Location {
+pub(crate) enum Location {
     Directory(PathBuf),
     Bucket { kind: BucketKind, name: String, prefix: Path },
     Http { url: url::Url },
 }
 
-/// Whose API a bucket speaks.
+/// The API of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BucketKind {
+pub(crate) enum BucketKind {
     S3,
     Google,
     Azure,
@@ -35,9 +44,9 @@ pub(super) enum BucketKind {
 impl Location {
     /// # Errors
     ///
-    /// [`StoreError::Url`].
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        parse(url).map_err(|reason| StoreError::Url { url: redacted(url).into_owned(), reason })
+    /// [`UrlError`].
+    pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
+        parse(url).map_err(|reason| UrlError { url: redacted(url).into_owned(), reason })
     }
 }
 
@@ -84,8 +93,8 @@ fn parse(url: &str) -> Result<Location, &'static str> {
     Ok(Location::Bucket { kind, name: host.to_owned(), prefix })
 }
 
-/// The text with everything taken out of it that a URL may hold of a secret: the user and password, the query, the fragment.
-/// Any other text is as it was.
+/// The text with everything taken out of it that a URL may hold of a secret: the user and password,
+/// the query, the fragment. Any other text is as it was.
 pub fn redacted(url: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = url.split_once("://") else { return Cow::Borrowed(url) };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
@@ -154,8 +163,7 @@ mod tests {
             ("https://me@host/x?sig=a@b", "https://…@host/x?…", credentials),
         ] {
             let error = Location::parse(url).unwrap_err();
-            let expected = format!("store {shown:?}: {reason}; accepted: {ACCEPTED_URLS}");
-            assert_eq!((error.to_string(), error.cause()), (expected, "store"));
+            assert_eq!(error.to_string(), format!("store {shown:?}: {reason}; accepted: {ACCEPTED_URLS}"));
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
-use rtad_store::Appended;
+use rtad_store::write::Appended;
 
 use super::build::{check_rejects, parse_ratio};
 use super::input_args::InputArgs;

@@ -119,13 +119,13 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
 
 fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
-    let store = args.sign.open(&args.target)?;
+    let writer = args.sign.open(&args.target)?;
     let input = args.input.resolve(&args.inputs)?;
     let budget = args.memory.budget(&args.input)?;
     let runtime = runtime()?;
-    let base = runtime.block_on(store.base(&args.target.audience))?;
-    let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, &store, &base))?;
-    let fold = runtime.block_on(MergedDeltas::read(&store, &base))?;
+    let base = runtime.block_on(writer.base(&args.target.audience))?;
+    let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base))?;
+    let fold = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
     let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
     let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
     let there = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
@@ -186,7 +186,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     };
     let shelf = || match args.dry_run {
         true => Ok(Shelf::Nowhere),
-        false => Ok(Shelf::Store(Box::new(runtime.block_on(store.publish(base))?))),
+        false => Ok(Shelf::Store(Box::new(runtime.block_on(writer.publish(base))?))),
     };
     let done = if keys.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
@@ -203,7 +203,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     progress.clear();
     let Distinct { found, left } = done.distinct;
     let changes = Changes { added: fold.added().len() as u64, removed: found - left };
-    let is_signed = store.signs() && !args.dry_run;
+    let is_signed = writer.signs() && !args.dry_run;
     let summary = BuildSummary::new(&done, &counts, changes, gate, (args.dry_run, is_signed), stages.end());
     output.report(&summary, BuildSummary::write_text)
 }
@@ -224,12 +224,12 @@ fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandEr
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
-    let store = args.sign.open(&args.target)?;
+    let writer = args.sign.open(&args.target)?;
     let runtime = runtime()?;
     let progress = output.progress();
     let compacted = runtime.block_on(async {
-        let base = store.base(&args.target.audience).await?;
-        compact::run(&store, base, &args.gate, args.expires, args.dry_run, &progress).await
+        let base = writer.base(&args.target.audience).await?;
+        compact::run(&writer, base, &args.gate, args.expires, args.dry_run, &progress).await
     })?;
     drop(progress);
     output.report(&compacted, compact::Compacted::write_text)

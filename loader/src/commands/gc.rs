@@ -11,7 +11,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
-use rtad_store::{Collected, Retention};
+use rtad_store::write::{Collected, Retention, StoreWriter};
 
 use super::{CommandError, Output, Target, runtime};
 
@@ -59,7 +59,7 @@ pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
         if store.live(audience).await?.is_none() {
             return Err(CommandError::NotPublished { audience: audience.clone() });
         }
-        Ok(store.collect(audience, retention, args.dry_run).await?)
+        Ok(StoreWriter::new(store)?.collect(audience, retention, args.dry_run).await?)
     })?;
     output.report(&GcReport::new(audience.clone(), args.dry_run, collected), GcReport::write_text)
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Current, Digest, ManifestError};
-use rtad_store::Base;
+use rtad_store::write::Base;
 
 use super::UsageError;
 use crate::frames::BUCKETS;

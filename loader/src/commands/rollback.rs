@@ -47,9 +47,10 @@ fn explained(error: StoreError) -> CommandError {
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
     // Needed only if deltas must be merged; what is gone back to was signed when it was built.
-    let store = args.sign.open_or_plain(&args.target)?;
+    let writer = args.sign.open_or_plain(&args.target)?;
+    let store = writer.store();
     let report = runtime()?.block_on(async {
-        let base = store.base(audience).await?;
+        let base = writer.base(audience).await?;
         let live = base.current().map(|current| current.generation);
         let live = live.ok_or_else(|| CommandError::NotPublished { audience: audience.clone() })?;
         let to = match args.to {
@@ -66,7 +67,7 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         if manifest.is_expired(now_unix_seconds()) {
             return Err(CommandError::Expired { audience: audience.clone(), generation: to });
         }
-        let publication = store.publish(base).await?;
+        let publication = writer.publish(base).await?;
         if args.lose_deltas {
             publication.roll_back_without_deltas(to).await?;
         } else {

@@ -54,6 +54,7 @@ use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::signals::{Signal, Signals};
 use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 use super::{CommandError, SignArgs, TrustArgs, UsageError};
 use app::App;
@@ -119,15 +120,14 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         None if args.listen.ip().is_loopback() => Tokens::of_nobody(),
         None => return Err(UsageError::NoToken { listen: args.listen }.into()),
     };
-    let store = args.sign.signing(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
-    store.writable()?;
+    let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Runtime)?;
     runtime.block_on(serve(args, tokens, store))
 }
 
-async fn serve(args: ServeArgs, tokens: Tokens, store: Store) -> Result<(), CommandError> {
+async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<(), CommandError> {
     // Before any client can connect: a SIGHUP would end the process otherwise.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
     let listener = listen("--listen", args.listen)?;

@@ -1,9 +1,11 @@
 //! Whose signatures count, for a command that reads a store; and whose is given, for one that writes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
+use rtad_store::write::{Sign, StoreWriter, check_signer};
 use rtad_store::{PublicKey, Store};
 
 use super::{CommandError, Target, UsageError};
@@ -54,28 +56,41 @@ pub(super) struct SignArgs {
 }
 
 impl SignArgs {
-    /// The target's store, with the signer if there is one.
-    pub(super) fn open(&self, target: &Target) -> Result<Store, CommandError> {
-        self.signing(target.open()?, &target.trust)
+    /// Opens the target's store for writing, with the signer if there is one.
+    pub(super) fn open(&self, target: &Target) -> Result<StoreWriter, CommandError> {
+        self.writer(target.open()?, &target.trust)
     }
 
-    /// A store, with the signer if there is one. A key that does not fit ends this here, not after an hour of reading.
-    pub(super) fn signing(&self, store: Store, trust: &TrustArgs) -> Result<Store, CommandError> {
+    /// The same for a command that rarely signs a file.
+    pub(super) fn open_or_plain(&self, target: &Target) -> Result<StoreWriter, CommandError> {
+        let store = target.open()?;
+        let signer = self.optional_signer(&store)?;
+        Ok(StoreWriter::new(store)?.with_signer(signer))
+    }
+
+    /// The write side of a store, with the signer if there is one.
+    pub(super) fn writer(&self, store: Store, trust: &TrustArgs) -> Result<StoreWriter, CommandError> {
+        let signer = self.signer(&store, trust)?;
+        Ok(StoreWriter::new(store)?.with_signer(signer))
+    }
+
+    /// The signer, if there is one, accepted by the store's public keys: a key that does not fit is
+    /// an error here, not after an hour of reading.
+    pub(super) fn signer(
+        &self,
+        store: &Store,
+        trust: &TrustArgs,
+    ) -> Result<Option<Arc<dyn Sign>>, CommandError> {
         if self.sign_key.is_none() && trust.is_given() {
             return Err(UsageError::Unsigned.into());
         }
-        self.signing_or_plain(store)
+        self.optional_signer(store)
     }
 
-    /// The same for a command that rarely signs anything.
-    pub(super) fn open_or_plain(&self, target: &Target) -> Result<Store, CommandError> {
-        self.signing_or_plain(target.open()?)
-    }
-
-    fn signing_or_plain(&self, store: Store) -> Result<Store, CommandError> {
-        let Some(key) = &self.sign_key else { return Ok(store) };
-        let store = store.with_signer(Signer::read(key)?);
-        store.check_signer()?;
-        Ok(store)
+    fn optional_signer(&self, store: &Store) -> Result<Option<Arc<dyn Sign>>, CommandError> {
+        let Some(key) = &self.sign_key else { return Ok(None) };
+        let signer = Signer::read(key)?;
+        check_signer(&*signer, store.trust())?;
+        Ok(Some(signer))
     }
 }

@@ -12,7 +12,8 @@ use std::time::UNIX_EPOCH;
 
 use flate2::read::MultiGzDecoder;
 
-use rtad_store::{Object, StoreError};
+use rtad_store::UrlError;
+use rtad_store::object::Object;
 
 use super::InputError;
 use super::remote::{Remote, store_error};
@@ -122,8 +123,7 @@ fn of_url(url: &str) -> Result<Source, InputError> {
         }
         Ok(()) => Ok(Source::Remote(url.to_owned())),
         // Its URL is shown without what may be secret.
-        Err(StoreError::Url { url, reason }) => Err(InputError::Url { input: url, reason }),
-        Err(_) => Err(InputError::Url { input: rtad_store::redacted(url).into_owned(), reason: "not a URL" }),
+        Err(UrlError { url, reason }) => Err(InputError::Url { input: url, reason }),
     }
 }
 

@@ -1,13 +1,14 @@
 //! An input behind a URL: read as it comes, or in parts.
 //!
-//! The store's own client does the work (`rtad_store::Object`): it resumes what breaks off and gives up what stands still. Here it
+//! The store's own client does the work (`rtad_store::object`): it resumes what breaks off and gives up what stands still. Here it
 //! becomes a [`Read`], for a thread of its own; an error keeps the store's reason inside.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use bytes::{Buf as _, Bytes};
-use rtad_store::{Object, StoreError};
+use rtad_store::StoreError;
+use rtad_store::object::Object;
 use tokio::runtime::{Builder, Runtime};
 
 /// An object, and the runtime that its reader drives.

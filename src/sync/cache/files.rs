@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::signed::read_signed;
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::{ChunkError, ChunkReader, Current, MAX_MANIFEST_BYTES, Manifest};
-use rtad_store::{Copyist, SignatureError, Trust};
+use rtad_store::{ByteSink, SignatureError, Trust};
 
 /// Read at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -121,7 +121,7 @@ impl Copy {
     }
 }
 
-impl Copyist for Copy {
+impl ByteSink for Copy {
     fn take(&mut self, bytes: &[u8]) {
         let appended = self.append(bytes);
         self.trouble.tell(&self.folder, &appended);

@@ -8,7 +8,7 @@ use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
-use rtad_store::Copyist;
+use rtad_store::ByteSink;
 
 /// A cache in a folder of its own, and how often it failed.
 struct Place {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::Retention;
+use crate::write::{Retention, lock_shared};
 
 /// By several at once, each chunk by two of them.
 async fn put_ahead(place: &Place, chunks: &[BuiltChunk]) -> Vec<bool> {
@@ -13,7 +13,7 @@ async fn put_ahead(place: &Place, chunks: &[BuiltChunk]) -> Vec<bool> {
         stats: chunk.stats,
     });
     let audience = audience();
-    let puts: Vec<_> = copies.map(|chunk| place.store.put_chunk_ahead(&audience, chunk)).collect();
+    let puts: Vec<_> = copies.map(|chunk| place.writer.put_chunk_ahead(&audience, chunk)).collect();
     stream::iter(puts).buffer_unordered(5).try_collect().await.unwrap()
 }
 
@@ -21,21 +21,21 @@ async fn put_ahead(place: &Place, chunks: &[BuiltChunk]) -> Vec<bool> {
 async fn what_was_put_ahead_is_published_later() {
     for place in Place::all() {
         let members = keys("member", 300);
-        let base = place.store.base(&audience()).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
         let (_, chunks) = build(1, &members);
         let written = put_ahead(&place, &chunks).await;
         assert_eq!(written.len(), 32);
         assert!(written.iter().filter(|written| **written).count() >= 16, "{written:?}");
-        assert!(place.store.live(&audience()).await.unwrap().is_none(), "nothing is live by that");
+        assert!(place.store().live(&audience()).await.unwrap().is_none(), "nothing is live by that");
 
         // By what another process has noted.
         let base = Base::noted(audience(), base.current().cloned());
-        let publication = place.store.publish(base.clone()).await.unwrap();
+        let publication = place.writer.publish(base.clone()).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert!(publication.missing(manifest.chunks()).await.unwrap().is_empty());
         publication.commit(&manifest).await.unwrap();
         place.assert_serves(1, &members).await;
-        let late = place.store.publish(base).await;
+        let late = place.writer.publish(base).await;
         assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
         // What is live is not written again.
         let again = put_ahead(&place, &chunks).await;
@@ -47,24 +47,24 @@ async fn what_was_put_ahead_is_published_later() {
 async fn what_a_gc_has_removed_is_missed() {
     for place in Place::all() {
         place.publish(&keys("live", 50)).await.unwrap();
-        let base = place.store.base(&audience()).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
         let members = keys("member", 300);
         let (_, chunks) = build(1, &members);
         put_ahead(&place, &chunks).await;
         let hour = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-        let collected = place.store.collect(&audience(), hour, false).await.unwrap();
+        let collected = place.writer.collect(&audience(), hour, false).await.unwrap();
         assert_eq!((collected.removed_chunks, collected.young_chunks), (0, 16));
 
         let at_once = Retention { keep: 1, min_age: Duration::ZERO };
-        assert_eq!(place.store.collect(&audience(), at_once, false).await.unwrap().removed_chunks, 16);
-        let publication = place.store.publish(base).await.unwrap();
+        assert_eq!(place.writer.collect(&audience(), at_once, false).await.unwrap().removed_chunks, 16);
+        let publication = place.writer.publish(base).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 16);
         drop(publication);
         // Put again, it is there.
         put_ahead(&place, &chunks[3..]).await;
-        let base = place.store.base(&audience()).await.unwrap();
-        let publication = place.store.publish(base).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let publication = place.writer.publish(base).await.unwrap();
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 3);
     }
 }
@@ -75,26 +75,26 @@ async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
     let place = Place::directory();
     place.publish(&keys("live", 50)).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::ZERO };
-    let one = place.store.lock_shared(&audience()).await.unwrap();
-    let other = place.store.lock_shared(&audience()).await.unwrap();
+    let one = lock_shared(&place.store().backend, &audience()).await.unwrap();
+    let other = lock_shared(&place.store().backend, &audience()).await.unwrap();
     assert!(one.is_some() && other.is_some(), "they keep out nobody of their own");
     drop(one);
-    let refused = place.store.collect(&audience(), retention, false).await;
+    let refused = place.writer.collect(&audience(), retention, false).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     drop(other);
-    place.store.collect(&audience(), retention, false).await.unwrap();
+    place.writer.collect(&audience(), retention, false).await.unwrap();
 }
 
 /// A job's last step comes when its chunk steps have ended, but for one that was thought dead.
 #[tokio::test]
 async fn in_a_directory_a_publish_waits_for_a_chunk_under_way() {
     let place = Place::directory();
-    let straggler = place.store.lock_shared(&audience()).await.unwrap();
-    let base = place.store.base(&audience()).await.unwrap();
+    let straggler = lock_shared(&place.store().backend, &audience()).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
     let release = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         drop(straggler);
     };
-    let (publication, ()) = tokio::join!(place.store.publish(base), release);
+    let (publication, ()) = tokio::join!(place.writer.publish(base), release);
     publication.unwrap();
 }

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 
 use super::meddled::{Lost, Meddled, interleave};
 use super::*;
-use crate::{Change, Retention};
+use crate::write::{Change, Retention};
 use model::{adding, append, build_over, compact};
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
     for place in Place::all() {
         place.publish(&keys("member", 30)).await.unwrap();
         append(&place, &adding(keys("new", 10))).await.unwrap();
-        let mut ledger = place.store.ledger(&audience()).await.unwrap();
+        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
         ledger.set(rtad_core::snapshot::State::Disabled, Some(7)).await.unwrap();
         let error = ledger.append(adding(keys("newer", 10))).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is disabled; nothing was changed");
@@ -147,10 +147,10 @@ async fn a_publish_that_is_long_under_way_loses_no_delta() {
     for place in Place::all() {
         place.publish(&keys("old", 50)).await.unwrap();
         append(&place, &adding(keys("before", 10))).await.unwrap();
-        let base = place.store.base(&audience()).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
         let folded = base.folded().unwrap();
         // In a directory the loader has its lock from here on.
-        let publication = place.store.publish(base).await.unwrap();
+        let publication = place.writer.publish(base).await.unwrap();
         append(&place, &adding(keys("meanwhile", 10))).await.unwrap();
         let members = [keys("new", 50), keys("before", 10)].concat();
         let members: Vec<_> = BTreeSet::from_iter(members).into_iter().collect();
@@ -208,7 +208,7 @@ async fn an_append_that_is_killed_has_happened_or_not() {
         // Who comes next is not held up, and a gc removes what nobody named.
         append(&place, &adding(keys("third", 10))).await.unwrap();
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
-        place.store.collect(&audience(), retention, false).await.unwrap();
+        place.writer.collect(&audience(), retention, false).await.unwrap();
         let deltas = place.files().await.keys().filter(|path| path.ends_with(".delta")).count();
         assert_eq!(deltas, place.current().await.deltas.len());
         if is_done {
@@ -243,7 +243,7 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
                     "gc" => {
                         // A rollback relies on a minimum age; all that was there before is older.
                         let retention = Retention { keep: 2, min_age: Duration::from_secs(3600) };
-                        place.store.collect(&audience(), retention, false).await.map(|_| ())
+                        place.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }
                     name => {
                         append(place, &adding(keys(name, 3))).await.unwrap();

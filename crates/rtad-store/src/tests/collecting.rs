@@ -7,13 +7,13 @@ use futures_util::FutureExt as _;
 
 use super::meddled::{Meddled, interleave};
 use super::*;
-use crate::{Collected, Retention};
+use crate::write::{Collected, Retention};
 
 const NOBODY_ELSE: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn collect(place: &Place, keep: usize, min_age: Duration) -> Result<Collected, StoreError> {
-    place.store.collect(&audience(), Retention { keep, min_age }, false).await
+    place.writer.collect(&audience(), Retention { keep, min_age }, false).await
 }
 
 /// Publishes one generation for each seed, of a few chunks.
@@ -34,7 +34,7 @@ async fn what_no_kept_generation_needs_goes() {
         publish_all(&place, &["a", "b", "a", "c", "d"]).await;
         let before = place.files().await;
         let retention = Retention { keep: 2, min_age: NOBODY_ELSE };
-        let planned = place.store.collect(&audience(), retention, true).await.unwrap();
+        let planned = place.writer.collect(&audience(), retention, true).await.unwrap();
         assert_eq!(place.files().await, before, "a dry run removes nothing");
 
         let collected = collect(&place, 2, NOBODY_ELSE).await.unwrap();
@@ -127,8 +127,8 @@ async fn it_removes_nothing_that_it_does_not_understand() {
 async fn in_a_directory_gc_and_a_loader_keep_each_other_out() {
     let place = Place::directory();
     publish_all(&place, &["a", "b"]).await;
-    let base = place.store.base(&audience()).await.unwrap();
-    let publication = place.store.publish(base).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let publication = place.writer.publish(base).await.unwrap();
     let before = place.files().await;
     let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");

@@ -33,9 +33,9 @@ async fn publish_until(place: &Place, keys: &[DeviceKey], killed: Killed) {
     let folder = place.audience_folder();
     let stage =
         |path: String, bytes: &[u8]| std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap();
-    let base = place.store.base(&audience()).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
     let sequence = base.current().unwrap().sequence + 1;
-    let publication = place.store.publish(base).await.unwrap();
+    let publication = place.writer.publish(base).await.unwrap();
     let generation = publication.generation();
     let (manifest, chunks) = build(generation, keys);
     for (index, chunk) in chunks.into_iter().enumerate() {

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 
 use super::meddled::{Meddled, interleave};
 use super::*;
-use crate::{Change, Retention};
+use crate::write::{Change, Retention};
 use rtad_core::snapshot::State;
 
 const NOTHING: Retention = Retention { keep: 3, min_age: Duration::ZERO };
@@ -18,7 +18,7 @@ fn adding(keys: Vec<DeviceKey>) -> Change {
 }
 
 async fn append(place: &Place, change: &Change) -> Result<(), StoreError> {
-    let mut ledger = place.store.ledger(&audience()).await?;
+    let mut ledger = place.writer.ledger(&audience()).await?;
     loop {
         match ledger.append(change.clone()).await {
             Err(StoreError::Conflict { .. }) => drop(ledger.refresh().await?),
@@ -48,7 +48,7 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         let other: AudienceName = "other".parse().unwrap();
         place.write("other/CURRENT", b"of another audience".to_vec()).await;
         let before = place.current().await;
-        let deletion = place.store.delete(&audience()).await.unwrap();
+        let deletion = place.writer.delete(&audience()).await.unwrap();
         assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", place.name());
         assert_eq!(deletion.removed.removed_deltas, 1);
         let current = place.current().await;
@@ -60,16 +60,16 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         let left: Vec<_> = names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
         assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
         assert_eq!(place.files().await.len(), 3, "and the tombstones");
-        assert_eq!(place.store.audiences().await.unwrap(), [audience(), other]);
+        assert_eq!(place.store().audiences().await.unwrap(), [audience(), other]);
 
         // Once more is as good as once.
-        let again = place.store.delete(&audience()).await.unwrap();
+        let again = place.writer.delete(&audience()).await.unwrap();
         assert_eq!((again.sequence, again.removed.removed_chunks), (deletion.sequence, 0));
         let error = append(&place, &adding(keys("late", 1))).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
         let error = place.roll_back(2).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
-        let collected = place.store.collect(&audience(), NOTHING, false).await.unwrap();
+        let collected = place.writer.collect(&audience(), NOTHING, false).await.unwrap();
         assert_eq!((collected.kept_generations.len(), collected.removed_chunks), (0, 0));
         assert_eq!(place.current().await, current);
     }
@@ -78,7 +78,7 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
 #[tokio::test]
 async fn what_was_never_published_is_not_deleted() {
     for place in Place::all() {
-        let error = place.store.delete(&audience()).await.unwrap_err();
+        let error = place.writer.delete(&audience()).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
         assert!(place.files().await.is_empty());
     }
@@ -91,7 +91,7 @@ async fn published_again_it_goes_on_with_higher_numbers_and_nothing_of_before() 
         // What was rolled back from counts too: a pod may hold it still.
         place.publish(&keys("third", 100)).await.unwrap();
         place.roll_back(1).await.unwrap();
-        let deleted = place.store.delete(&audience()).await.unwrap().sequence;
+        let deleted = place.writer.delete(&audience()).await.unwrap().sequence;
         // The very same chunks as before.
         let (generation, written) = place.publish(&keys("member", 100)).await.unwrap();
         assert_eq!((generation, written), (4, 16), "{}", place.name());
@@ -111,18 +111,18 @@ async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
     for place in Place::all() {
         furnish(&place).await;
         let files = place.files().await;
-        place.store.delete(&audience()).await.unwrap();
+        place.writer.delete(&audience()).await.unwrap();
         for (path, bytes) in files.iter().filter(|(path, _)| !path.ends_with("CURRENT")) {
             place.write(path, bytes.clone()).await;
         }
         // What is young may be of one who publishes it again.
         let young = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-        assert_eq!(place.store.collect(&audience(), young, false).await.unwrap().removed_chunks, 0);
+        assert_eq!(place.writer.collect(&audience(), young, false).await.unwrap().removed_chunks, 0);
         assert_eq!(place.files().await.len(), files.len());
-        let collected = place.store.collect(&audience(), NOTHING, true).await.unwrap();
+        let collected = place.writer.collect(&audience(), NOTHING, true).await.unwrap();
         assert_eq!((collected.removed_generations.len(), collected.removed_deltas), (2, 1));
         assert_eq!(place.files().await.len(), files.len(), "that was a dry run");
-        place.store.collect(&audience(), NOTHING, false).await.unwrap();
+        place.writer.collect(&audience(), NOTHING, false).await.unwrap();
         assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, {}", place.name());
     }
 }
@@ -131,19 +131,19 @@ async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
 async fn a_build_that_began_before_is_not_published_over_a_deletion() {
     for place in Place::all() {
         furnish(&place).await;
-        let base = place.store.base(&audience()).await.unwrap();
-        let publication = place.store.publish(base.clone()).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let publication = place.writer.publish(base.clone()).await.unwrap();
         let members = keys("member", 120);
         put_chunks(&publication, &members).await.unwrap();
         let before = place.files().await;
-        let deleted = place.store.delete(&audience()).await;
-        if place.store.is_directory() {
+        let deleted = place.writer.delete(&audience()).await;
+        if place.store().backend.is_directory() {
             // It would remove what is being written.
             assert!(matches!(deleted, Err(StoreError::Conflict { .. })), "{deleted:?}");
             assert_eq!(place.files().await, before);
             drop(publication);
-            place.store.delete(&audience()).await.unwrap();
-            let error = place.store.publish(base).await.unwrap_err();
+            place.writer.delete(&audience()).await.unwrap();
+            let error = place.writer.publish(base).await.unwrap_err();
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         } else {
             deleted.unwrap();
@@ -152,7 +152,7 @@ async fn a_build_that_began_before_is_not_published_over_a_deletion() {
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         }
         assert_eq!(place.current().await.state, State::Deleted);
-        place.store.delete(&audience()).await.unwrap();
+        place.writer.delete(&audience()).await.unwrap();
         assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, {}", place.name());
     }
 }
@@ -163,7 +163,7 @@ async fn a_deletion_that_is_killed_has_happened_or_not() {
         let (meddled, place) = Meddled::place();
         furnish(&place).await;
         let name = audience();
-        let mut killed = Box::pin(place.store.delete(&name));
+        let mut killed = Box::pin(place.writer.delete(&name));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let is_done = (0..requests).any(|_| killed.as_mut().poll(&mut context).is_ready());
         drop(killed);
@@ -173,7 +173,7 @@ async fn a_deletion_that_is_killed_has_happened_or_not() {
         }
         // Who was killed left a mark; it is taken over when it is old.
         meddled.age().await;
-        place.store.delete(&audience()).await.unwrap();
+        place.writer.delete(&audience()).await.unwrap();
         assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, after {requests}");
         place.publish(&keys("member", 100)).await.unwrap();
         place.assert_serves(3, &keys("member", 100)).await;
@@ -199,14 +199,14 @@ fn whoever_is_at_work_at_once_the_audience_is_deleted_or_whole() {
             let (place, more) = (&place, &more);
             async move {
                 let done = match side {
-                    "delete" => place.store.delete(&audience()).await.map(|_| ()),
+                    "delete" => place.writer.delete(&audience()).await.map(|_| ()),
                     "publish" => place.publish(&keys("member", 100)).await.map(|_| ()),
                     // Not the same manifest to the last byte, which in one second nobody builds twice.
                     "another" => place.publish(more).await.map(|_| ()),
                     "gc" => {
                         // Without a minimum age it would take over the deletion's mark, which is for who is alone.
                         let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-                        place.store.collect(&audience(), retention, false).await.map(|_| ())
+                        place.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }
                     _ => append(place, &adding(keys("late", 3))).await,
                 };

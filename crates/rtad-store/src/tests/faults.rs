@@ -89,7 +89,7 @@ async fn without_current_nothing_is_live() {
     for place in Place::all() {
         place.publish(&keys("member", 20)).await.unwrap();
         place.delete("old_users/CURRENT").await;
-        assert!(place.store.live(&audience()).await.unwrap().is_none());
+        assert!(place.store().live(&audience()).await.unwrap().is_none());
         assert_eq!(
             place.publish(&keys("member", 20)).await.unwrap().0,
             2,
@@ -124,8 +124,8 @@ async fn a_chunk_of_several_blocks_is_read_block_by_block() {
     let (path, whole) = (chunk_path(&audience(), &chunk.entry), chunk.bytes.clone());
     assert!(whole.len() as u64 > 2 * BLOCK_BYTES);
     for place in Place::all() {
-        let base = place.store.base(&audience()).await.unwrap();
-        let publication = place.store.publish(base).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let publication = place.writer.publish(base).await.unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.001);
         builder.add(&chunk);
         let manifest = builder.finish(audience(), 1, 0, BuildReport::default());

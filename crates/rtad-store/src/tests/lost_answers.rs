@@ -27,8 +27,8 @@ async fn a_write_that_was_another_s_is_still_lost() {
     let (meddled, place) = Meddled::place();
     let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
     meddled.lose("CURRENT", Lost::Retried);
-    let base = place.store.base(&audience()).await.unwrap();
-    let late = place.store.publish(base).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let late = place.writer.publish(base).await.unwrap();
     place.publish(&first).await.unwrap();
     let before = place.files().await;
     let lost = late.commit(&build(1, &second).0).await.unwrap_err();

@@ -38,8 +38,8 @@ pub(super) struct Meddled {
 impl Meddled {
     pub(super) fn place() -> (Arc<Self>, Place) {
         let meddled = Arc::new(Self::default());
-        let store = Store::over(Arc::clone(&meddled) as Arc<dyn ObjectStore>, "memory");
-        (meddled, Place { store, folder: None })
+        let backend = Backend::over(Arc::clone(&meddled) as Arc<dyn ObjectStore>, "memory");
+        (meddled, Place::over(Store::new(backend)))
     }
 
     pub(super) fn lose(&self, suffix: &'static str, lost: Lost) {

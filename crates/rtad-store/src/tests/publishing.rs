@@ -21,9 +21,9 @@ async fn what_is_published_is_read_and_each_publish_is_a_generation() {
         assert_eq!(place.publish(&[]).await.unwrap(), (3, 0));
         place.assert_serves(3, &[]).await;
 
-        assert_eq!(place.store.generations(&audience()).await.unwrap(), [1, 2, 3]);
+        assert_eq!(place.store().generations(&audience()).await.unwrap(), [1, 2, 3]);
         assert_eq!((place.current().await.sequence, place.current().await.rolled_back_from), (3, None));
-        let (manifest, bytes) = place.store.manifest_of(&audience(), 1).await.unwrap();
+        let (manifest, bytes) = place.store().manifest_of(&audience(), 1).await.unwrap();
         assert_eq!((manifest.keys(), bytes), (300, manifest.to_bytes()));
     }
 }
@@ -45,7 +45,7 @@ async fn chunks_that_did_not_change_are_not_written_again() {
         place.assert_serves(4, &members).await;
 
         // Nor is one believed that has the right size: a file that has rotted is made good. Object stores look after that.
-        if !place.store.is_directory() {
+        if !place.store().backend.is_directory() {
             continue;
         }
         place.write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize]).await;
@@ -58,18 +58,18 @@ async fn chunks_that_did_not_change_are_not_written_again() {
 async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
     for place in Place::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
-        let late = place.store.base(&audience()).await.unwrap();
+        let late = place.writer.base(&audience()).await.unwrap();
         place.publish(&first).await.unwrap();
         let before = place.files().await;
-        let refused = place.store.publish(late).await;
+        let refused = place.writer.publish(late).await;
         assert_conflict(refused, "generation 1 was published since this work began at generation 0");
 
         // Not even when what is live has the same number as before.
         place.publish(&second).await.unwrap();
-        let late = place.store.base(&audience()).await.unwrap();
+        let late = place.writer.base(&audience()).await.unwrap();
         place.roll_back(1).await.unwrap();
         place.roll_back(2).await.unwrap();
-        let refused = place.store.publish(late).await;
+        let refused = place.writer.publish(late).await;
         assert_conflict(refused, "generation 2 was published since this work began at generation 2");
         let after = place.files().await;
         assert!(before.iter().filter(|(path, _)| !path.ends_with("CURRENT")).all(|(p, b)| after[p] == *b));
@@ -80,22 +80,22 @@ async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
 #[tokio::test]
 async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
     let place = Place::directory();
-    let base = place.store.base(&audience()).await.unwrap();
-    let publication = place.store.publish(base.clone()).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let publication = place.writer.publish(base.clone()).await.unwrap();
     let before = place.files().await;
-    assert_conflict(place.store.publish(base.clone()).await, "another loader is publishing this audience");
+    assert_conflict(place.writer.publish(base.clone()).await, "another loader is publishing this audience");
     // From another process it would be the same: the lock belongs to the open file, not to the store's value.
-    let other = Store::open(place.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
+    let other = StoreWriter::open(place.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
     assert_conflict(other.publish(base.clone()).await, "another loader is publishing this audience");
     assert_eq!(place.files().await, before);
 
     drop(publication);
-    place.store.publish(base).await.expect("the lock goes with the publication");
+    place.writer.publish(base).await.expect("the lock goes with the publication");
     let another: AudienceName = "others".parse().unwrap();
-    let base = place.store.base(&audience()).await.unwrap();
-    let publication = place.store.publish(base).await.unwrap();
-    let elsewhere = place.store.base(&another).await.unwrap();
-    place.store.publish(elsewhere).await.expect("each audience has a lock of its own");
+    let base = place.writer.base(&audience()).await.unwrap();
+    let publication = place.writer.publish(base).await.unwrap();
+    let elsewhere = place.writer.base(&another).await.unwrap();
+    place.writer.publish(elsewhere).await.expect("each audience has a lock of its own");
     assert_eq!(publication.generation(), 1);
 }
 
@@ -104,9 +104,9 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
     let place = Place::memory();
     let (first, second) = (keys("first", 100), keys("second", 100));
     for generation in 1..=2 {
-        let base = place.store.base(&audience()).await.unwrap();
-        let winner = place.store.publish(base.clone()).await.unwrap();
-        let loser = place.store.publish(base).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let winner = place.writer.publish(base.clone()).await.unwrap();
+        let loser = place.writer.publish(base).await.unwrap();
         assert_eq!((winner.generation(), loser.generation()), (generation, generation));
         put_chunks(&loser, &second).await.unwrap();
         put_chunks(&winner, &first).await.unwrap();
@@ -123,16 +123,16 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
 
     // A rollback meanwhile writes no manifest: there it is CURRENT that was replaced, and the new manifest
     // goes again.
-    let base = place.store.base(&audience()).await.unwrap();
-    let loser = place.store.publish(base).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let loser = place.writer.publish(base).await.unwrap();
     place.roll_back(1).await.unwrap();
     let before = place.files().await;
     let lost = loser.commit(&build(3, &[]).0).await;
     assert_conflict(lost, "generation 1 was published since this work began at generation 2");
     assert_eq!(place.files().await, before);
 
-    let base = place.store.base(&audience()).await.unwrap();
-    let loser = place.store.publish(base).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let loser = place.writer.publish(base).await.unwrap();
     place.roll_back(2).await.unwrap();
     let lost = loser.roll_back(1).await;
     assert_conflict(lost, "generation 2 was published since this work began at generation 1");
@@ -221,7 +221,7 @@ async fn only_names_that_the_format_allows_are_generations() {
         for name in names.iter().chain(&["99999999999999999999.json"]) {
             place.write(&format!("old_users/manifests/{name}"), b"{}".to_vec()).await;
         }
-        assert_eq!(place.store.generations(&audience()).await.unwrap(), [3, 10]);
+        assert_eq!(place.store().generations(&audience()).await.unwrap(), [3, 10]);
     }
 }
 
@@ -233,13 +233,13 @@ async fn numbers_at_their_end_do_not_start_again() {
         let manifest = build(1, &members).0.to_bytes();
         let last = Current::new(u64::MAX, 1, &manifest, Some(u64::MAX)).to_bytes();
         place.write("old_users/CURRENT", last).await;
-        let base = place.store.base(&audience()).await.unwrap();
-        let publication = place.store.publish(base).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let publication = place.writer.publish(base).await.unwrap();
         assert_eq!(publication.generation(), u64::MAX);
         publication.commit(&build(u64::MAX, &members).0).await.unwrap();
         place.assert_serves(u64::MAX, &members).await;
-        let base = place.store.base(&audience()).await.unwrap();
-        let publication = place.store.publish(base).await.unwrap();
+        let base = place.writer.base(&audience()).await.unwrap();
+        let publication = place.writer.publish(base).await.unwrap();
         assert!(publication.commit(&build(u64::MAX, &[]).0).await.is_err());
         place.assert_serves(u64::MAX, &members).await;
     }
@@ -249,7 +249,7 @@ async fn numbers_at_their_end_do_not_start_again() {
 #[should_panic(expected = "the manifest is of the publication's generation")]
 async fn a_manifest_of_another_generation_is_not_committed() {
     let place = Place::directory();
-    let base = place.store.base(&audience()).await.unwrap();
-    let publication = place.store.publish(base).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
+    let publication = place.writer.publish(base).await.unwrap();
     let _ = publication.commit(&build(2, &[]).0).await;
 }

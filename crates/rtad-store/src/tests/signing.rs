@@ -3,19 +3,25 @@
 use super::meddled::Meddled;
 use super::*;
 use crate::testing::Key;
+use crate::write::{Change, Retention, Sign as _, check_signer};
 
 impl Place {
     /// The same place, for whoever signs with a key and whoever trusts it.
     fn with_key(self, key: &Arc<Key>) -> Self {
-        let store = self.store.with_signer(Arc::clone(key) as _).with_public_keys([key.public.clone()]);
-        Self { store, folder: self.folder }
+        let store = self.store().clone().with_public_keys([key.public.clone()]);
+        Self { folder: self.folder, ..Self::over(store) }.signed_by(key)
+    }
+
+    /// The same place, with another signer.
+    fn signed_by(self, key: &Arc<Key>) -> Self {
+        Self { writer: self.writer.with_signer(Some(Arc::clone(key) as _)), ..self }
     }
 
     /// What a reader sees that trusts these keys.
     async fn read_by(&self, keys: &[&Arc<Key>]) -> Result<(), StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| key.public.clone()).collect();
-        let store = self.store.clone().with_public_keys(keys);
-        Place { store, folder: None }.read().await.map(drop)
+        let store = self.store().clone().with_public_keys(keys);
+        Place::over(store).read().await.map(drop)
     }
 
     async fn assert_refused_by(&self, keys: &[&Arc<Key>], expected: SignatureError) {
@@ -58,12 +64,12 @@ async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
         }
         // Rotated: the new key signs, pods know both.
         let both = [old.public.clone(), new.public.clone()];
-        let store = place.store.clone().with_signer(Arc::clone(&new) as _).with_public_keys(both);
-        let place = Place { store, ..place };
+        let store = place.store().clone().with_public_keys(both);
+        let place = Place { folder: place.folder, ..Place::over(store) }.signed_by(&new);
         place.publish(&members).await.unwrap();
         place.read_by(&[&new]).await.unwrap();
         place.assert_refused_by(&[&old], SignatureError::UnknownKey).await;
-        place.store.manifest_of(&audience(), 1).await.unwrap();
+        place.store().manifest_of(&audience(), 1).await.unwrap();
     }
 }
 
@@ -143,7 +149,7 @@ async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
         place.publish(&first).await.unwrap();
         place.write(&signature_of(SECOND), b"of a manifest that never came".to_vec()).await;
         place.assert_serves(1, &first).await;
-        assert_eq!(place.store.generations(&audience()).await.unwrap(), [1]);
+        assert_eq!(place.store().generations(&audience()).await.unwrap(), [1]);
 
         assert_eq!(place.publish(&second).await.unwrap().0, 3);
         place.assert_serves(3, &second).await;
@@ -151,7 +157,7 @@ async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
 
         // Once a later generation is live nobody can be about to write that manifest.
         let retention = Retention { keep: 5, min_age: Duration::ZERO };
-        let collected = place.store.collect(&audience(), retention, false).await.unwrap();
+        let collected = place.writer.collect(&audience(), retention, false).await.unwrap();
         assert_eq!((collected.kept_generations, collected.removed_generations), (vec![1, 3], vec![]));
         let files = place.files().await;
         assert!(!files.contains_key(&signature_of(SECOND)), "{}", place.name());
@@ -172,7 +178,7 @@ async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publis
         place.write(under_way, b"just written".to_vec()).await;
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
         for dry_run in [true, false] {
-            let collected = place.store.collect(&audience(), retention, dry_run).await.unwrap();
+            let collected = place.writer.collect(&audience(), retention, dry_run).await.unwrap();
             assert_eq!(collected.removed_generations, [1, 2]);
         }
         let files = place.files().await;
@@ -192,8 +198,8 @@ async fn a_rollback_keeps_the_signature_and_refuses_what_is_not_signed() {
         place.publish(&second).await.unwrap();
         place.roll_back(1).await.unwrap();
         place.assert_serves(1, &first).await;
-        // By who knows no key as well.
-        let unsigned = Place { store: place.store.clone().with_public_keys([]), folder: None };
+        // Also by a writer without public keys.
+        let unsigned = Place::over(place.store().clone().with_public_keys([])).signed_by(&key);
         unsigned.roll_back(2).await.unwrap();
         place.assert_serves(2, &second).await;
 
@@ -218,7 +224,7 @@ async fn after_a_rollback_gc_leaves_the_signature_too() {
     meddled.age().await;
     place.roll_back(1).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-    let collected = place.store.collect(&audience(), retention, false).await.unwrap();
+    let collected = place.writer.collect(&audience(), retention, false).await.unwrap();
     assert!(collected.removed_generations.is_empty());
     place.read_by(&[&key]).await.unwrap();
     assert!(place.files().await.contains_key(&signature_of(FIRST)));
@@ -230,14 +236,14 @@ async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
     let [ours, theirs] = [(), ()].map(|()| Key::new());
     let members = keys("member", 50);
     let open = async |key: &Arc<Key>| {
-        let place = Place { store: place.store.clone(), folder: None }.with_key(key);
-        let base = place.store.base(&audience()).await.unwrap();
+        let place = Place::over(place.store().clone()).with_key(key);
+        let base = place.writer.base(&audience()).await.unwrap();
         (place, base)
     };
     let (first, first_base) = open(&ours).await;
     let (second, second_base) = open(&theirs).await;
     let (first, second) =
-        (first.store.publish(first_base).await.unwrap(), second.store.publish(second_base).await.unwrap());
+        (first.writer.publish(first_base).await.unwrap(), second.writer.publish(second_base).await.unwrap());
     assert_eq!((first.generation(), second.generation()), (1, 1));
     put_chunks(&first, &members).await.unwrap();
     put_chunks(&second, &members).await.unwrap();
@@ -264,9 +270,9 @@ async fn a_lost_answer_to_the_signature_is_not_a_lost_signature() {
 async fn what_readers_would_refuse_is_not_published() {
     for place in Place::all() {
         let [signer, reader] = [(), ()].map(|()| Key::new());
-        let store = place.store.clone().with_signer(signer as _).with_public_keys([reader.public.clone()]);
-        assert_eq!(store.check_signer().unwrap_err().cause(), "signature");
-        let other = Place { store, folder: None };
+        let store = place.store().clone().with_public_keys([reader.public.clone()]);
+        assert_eq!(check_signer(&*signer, store.trust()).unwrap_err().cause(), "signature");
+        let other = Place::over(store).signed_by(&signer);
         assert_eq!(other.publish(&keys("member", 20)).await.unwrap_err().cause(), "signature");
         assert!(place.files().await.keys().all(|path| path.contains("/chunks/")));
     }
@@ -276,11 +282,12 @@ async fn what_readers_would_refuse_is_not_published() {
 fn no_secret_is_shown() {
     let key = Key::new();
     let place = Place::memory().with_key(&key);
-    assert_eq!(format!("{:?}", place.store), "Store { backend: memory }");
+    assert_eq!(format!("{:?}", place.store()), "Store { backend: memory }");
+    assert_eq!(format!("{:?}", place.writer), "StoreWriter { store: Store { backend: memory }, .. }");
 }
 
-fn changing(seed: &str, say: impl Fn(&mut crate::Change, DeviceKey)) -> crate::Change {
-    let mut change = crate::Change::default();
+fn changing(seed: &str, say: impl Fn(&mut Change, DeviceKey)) -> Change {
+    let mut change = Change::default();
     keys(seed, 5).iter().for_each(|key| say(&mut change, *key));
     change
 }
@@ -291,8 +298,8 @@ async fn deltas_are_signed_and_verified_like_manifests() {
         let key = Key::new();
         let place = place.with_key(&key);
         place.publish(&keys("member", 100)).await.unwrap();
-        let mut ledger = place.store.ledger(&audience()).await.unwrap();
-        ledger.append(changing("new", crate::Change::add)).await.unwrap();
+        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", Change::add)).await.unwrap();
         place.read_by(&[&key]).await.unwrap();
         let files = place.files().await;
         let signature = files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
@@ -309,11 +316,11 @@ async fn deltas_are_signed_and_verified_like_manifests() {
         place.write(signature, files[signature].clone()).await;
         place.read_by(&[&key]).await.unwrap();
 
-        // Who trusts keys and has none to sign with writes nothing that he would not believe.
+        // A writer with public keys and no signer writes no file that it would refuse.
         let before = place.files().await;
-        let store = Place { store: place.store.clone().without_signer(), folder: None };
-        let mut ledger = store.store.ledger(&audience()).await.unwrap();
-        let error = ledger.append(changing("newer", crate::Change::add)).await.unwrap_err();
+        let unsigned = place.writer.clone().with_signer(None);
+        let mut ledger = unsigned.ledger(&audience()).await.unwrap();
+        let error = ledger.append(changing("newer", Change::add)).await.unwrap_err();
         assert!(matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }), "{error:?}");
         assert_eq!(place.files().await, before);
     }
@@ -323,14 +330,13 @@ async fn deltas_are_signed_and_verified_like_manifests() {
 async fn the_first_signed_build_signs_what_goes_on_over_it() {
     for place in Place::all() {
         place.publish(&keys("member", 100)).await.unwrap();
-        let mut ledger = place.store.ledger(&audience()).await.unwrap();
-        ledger.append(changing("new", crate::Change::add)).await.unwrap();
-        ledger.append(changing("member", crate::Change::entomb)).await.unwrap();
+        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", Change::add)).await.unwrap();
+        ledger.append(changing("member", Change::entomb)).await.unwrap();
         let key = Key::new();
         place.assert_refused_by(&[&key], SignatureError::Missing).await;
         // By somebody who signs and does not yet demand it, as the deltas could not be read otherwise.
-        let signing = place.store.clone().with_signer(Arc::clone(&key) as _);
-        let signing = Place { store: signing, folder: None };
+        let signing = Place::over(place.store().clone()).signed_by(&key);
         signing.publish(&keys("member", 100)).await.unwrap();
         signing.read_by(&[&key]).await.unwrap();
     }

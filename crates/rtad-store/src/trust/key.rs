@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use minisign_verify::Signature;
 
-/// What is a public key, for messages.
+/// Accepted public keys, for messages.
 pub const ACCEPTED_KEYS: &str =
     "a minisign public key: 56 characters that begin with RW, the second line of its .pub file";
 
@@ -22,13 +22,13 @@ pub struct PublicKey {
 pub struct PublicKeyError;
 
 impl PublicKey {
-    /// All keys of a text: `.pub` files, one after the other, or keys alone, one a line. Empty lines, `#` and the comment lines of
-    /// minisign are left out.
+    /// All keys of a text: `.pub` files, one after the other, or keys alone, one a line. Empty
+    /// lines, `#` and the comment lines of minisign are left out.
     ///
     /// # Errors
     ///
-    /// [`PublicKeyError`] if a line is none of these, or there is no key: a file that holds none must not mean that nothing needs
-    /// to be signed.
+    /// [`PublicKeyError`] if a line is none of these, or there is no key: a file that holds none
+    /// must not mean that nothing needs to be signed.
     pub fn all_of(text: &str) -> Result<Vec<Self>, PublicKeyError> {
         let lines = text.lines().map(str::trim);
         let is_comment =

@@ -1,7 +1,8 @@
 //! Against keys and signatures of the reference implementation (`tests/minisign/`), and the other way round in the loader's tests.
 
-use super::testing::Key;
 use super::*;
+use crate::testing::Key;
+use crate::write::Sign as _;
 
 const MANIFEST: &[u8] = include_bytes!("../../../../tests/golden/v1/block512/golden/manifests/1.json");
 const SIGNATURE: &str = include_str!("../../../../tests/minisign/1.json.minisig");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
-use rtad_store::{Appended, Change, Ledger, Store, StoreError};
+use rtad_store::StoreError;
+use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
 use super::super::CommandError;
 
@@ -33,7 +34,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) async fn open(
-        store: &Store,
+        store: &StoreWriter,
         audience: &AudienceName,
         operation: Operation,
     ) -> Result<Self, CommandError> {

@@ -13,7 +13,8 @@ use serde::Serialize;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
 use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
-use rtad_store::{Base, Publication, Store, StoreError};
+use rtad_store::write::{Base, Publication, StoreWriter};
+use rtad_store::{Store, StoreError};
 
 use super::super::{CommandError, now_unix_seconds};
 use super::gate::{Gate, GateArgs};
@@ -43,14 +44,14 @@ struct Grown {
 }
 
 pub(super) async fn run(
-    store: &Store,
+    writer: &StoreWriter,
     base: Base,
     gate: &GateArgs,
     expires: Option<Duration>,
     dry_run: bool,
     progress: &Progress,
 ) -> Result<Compacted, CommandError> {
-    let audience = base.audience().clone();
+    let (store, audience) = (writer.store(), base.audience().clone());
     let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
         return Err(CommandError::NotPublished { audience });
     };
@@ -68,7 +69,7 @@ pub(super) async fn run(
         return Ok(Compacted::nothing(&old, dry_run));
     };
     progress.phase("growing chunks");
-    let publication = if dry_run { None } else { Some(store.publish(base).await?) };
+    let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
     // Who was erased is not set in a filter again.
     let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added = SortedKeys::sort(changes.added().iter().filter(|key| !is_erased(key)).copied().collect());

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::Manifest;
-use rtad_store::{Base, Store, StoreError};
+use rtad_store::write::Base;
+use rtad_store::{Store, StoreError};
 
 use super::parse_ratio;
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use rtad_core::snapshot::ChunkRecord;
-use rtad_store::Base;
+use rtad_store::write::Base;
 
 use super::super::CommandError;
 use super::resume::CHUNKS;

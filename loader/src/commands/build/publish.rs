@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
-use rtad_store::Publication;
+use rtad_store::write::Publication;
 
 use super::super::{CommandError, UsageError};
 use super::chunks::{Made, Making, Room};

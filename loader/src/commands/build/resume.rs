@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::DeviceKey;
-use rtad_store::{Base, StoreError};
+use rtad_store::StoreError;
+use rtad_store::write::Base;
 
 use super::super::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};

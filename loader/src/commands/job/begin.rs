@@ -10,6 +10,8 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::{CommandError, Output, Target, UsageError, runtime};
 use super::{ChangedKeys, Job};
+use rtad_store::write::StoreWriter;
+
 use crate::frames::{self, Content};
 use crate::merged_deltas::MergedDeltas;
 
@@ -36,11 +38,11 @@ pub(in super::super) struct BeginArgs {
 
 pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
-    let store = args.target.open()?;
+    let writer = StoreWriter::new(args.target.open()?)?;
     let (base, fold) = runtime()?.block_on(async {
-        let base = store.base(&args.target.audience).await?;
+        let base = writer.base(&args.target.audience).await?;
         // Now, as `build` does it: a merge and a gc may remove these files while the job runs.
-        let fold = MergedDeltas::read(&store, &base).await?;
+        let fold = MergedDeltas::read(writer.store(), &base).await?;
         Ok::<_, CommandError>((base, fold))
     })?;
     let written = write_changes(args, &fold);

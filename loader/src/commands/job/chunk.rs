@@ -10,7 +10,7 @@ use serde::Serialize;
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
-use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 use super::super::{CommandError, Output, runtime};
 use super::lines::{ChunkLine, Line};
@@ -65,13 +65,14 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
             writeln!(out)
         });
     };
-    let builder = Builder { store: Store::open(url)?, runtime: runtime()?, filter, shards_per_chunk, args };
+    let builder =
+        Builder { store: StoreWriter::open(url)?, runtime: runtime()?, filter, shards_per_chunk, args };
     if args.frames { builder.all() } else { builder.one() }
 }
 
 /// What keys become chunks with.
 struct Builder<'a> {
-    store: Store,
+    store: StoreWriter,
     runtime: tokio::runtime::Runtime,
     filter: FilterSpec,
     shards_per_chunk: u32,

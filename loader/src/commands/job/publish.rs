@@ -10,7 +10,8 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
-use rtad_store::{Publication, Store};
+use rtad_store::Store;
+use rtad_store::write::{Publication, StoreWriter};
 
 use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
 use super::super::trust_args::{SignArgs, TrustArgs};
@@ -86,13 +87,23 @@ struct Distinct {
 
 pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let job = &args.job;
-    let store = args.sign.signing(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
+    let store = args.trust.applied_to(Store::open(&args.store)?);
+    let signer = args.sign.signer(&store, &args.trust)?;
+    let is_signed = signer.is_some();
+    // A dry run also works over a store that is read-only.
+    let writer = match args.dry_run {
+        true => None,
+        false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
+    };
     let reported = Reported::read(args)?;
     reported.check(args)?;
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
         // First, as what follows compares with what was live.
-        let publication = if args.dry_run { None } else { Some(store.publish(base.clone()).await?) };
+        let publication = match &writer {
+            Some(writer) => Some(writer.publish(base.clone()).await?),
+            None => None,
+        };
         let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
         let manifest = reported.manifest(args, generation);
@@ -107,7 +118,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             }
             publication.commit(&manifest).await?;
         }
-        Ok::<_, CommandError>(Summary::new(&manifest, &reported, gate, args.dry_run, store.signs()))
+        Ok::<_, CommandError>(Summary::new(&manifest, &reported, gate, args.dry_run, is_signed))
     })?;
     output.report(&summary, Summary::write_text)
 }

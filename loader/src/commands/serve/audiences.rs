@@ -76,7 +76,7 @@ struct Done {
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let store = &app.writers.store;
+    let store = app.writers.store.store();
     let names = store.audiences().await.map_err(|error| failed(&error))?;
     let listed = names.into_iter().map(|audience| async move {
         match info_of(store, &audience).await {
@@ -94,7 +94,7 @@ pub(super) async fn info(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
-    let info = info_of(&app.writers.store, &audience).await;
+    let info = info_of(app.writers.store.store(), &audience).await;
     let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
     Ok(json_of(StatusCode::OK, &info))
 }

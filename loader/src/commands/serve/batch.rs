@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
-use rtad_store::Change;
+use rtad_store::write::Change;
 
 /// What is to be done with some devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,7 +57,7 @@ impl Session {
             Ok(Some(sequence)) => Ok(sequence),
             Ok(None) => Err(ApiError::Exists),
             // Created by another just then, or a build of it is under way.
-            Err(StoreError::Conflict { .. }) => match self.store.live(&self.audience).await {
+            Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
                 Ok(_) => Err(ApiError::Busy),
                 Err(error) => Err(self.failed("could not read CURRENT", &error)),

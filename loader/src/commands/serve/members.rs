@@ -11,7 +11,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinHandle;
 
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
-use rtad_store::{Ledger, Store, StoreError};
+use rtad_store::write::Ledger;
+use rtad_store::{Store, StoreError};
 
 /// Chunks read at a time.
 const PARALLEL_CHUNKS: usize = 2;

@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use rtad_core::snapshot::{AudienceName, State};
 use rtad_http::error_chain::error_chain;
-use rtad_store::{Ledger, Store, StoreError};
+use rtad_store::StoreError;
+use rtad_store::write::{Ledger, StoreWriter};
 
 use super::error::ApiError;
 use super::telemetry::Telemetry;
 
 /// An audience at the store.
 pub(super) struct Session {
-    pub(super) store: Store,
+    pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) ledger: Option<Ledger>,
 }
 
 impl Session {
-    pub(super) const fn new(store: Store, audience: AudienceName, telemetry: Arc<Telemetry>) -> Self {
+    pub(super) const fn new(store: StoreWriter, audience: AudienceName, telemetry: Arc<Telemetry>) -> Self {
         Self { store, audience, telemetry, ledger: None }
     }
 

@@ -4,7 +4,7 @@
 //! number of requests, and not more often than every so long. A request is answered when `CURRENT` names what it asked for; if
 //! the store fails before that, with the failure.
 //!
-//! Other processes may write the same audience. The store decides (`rtad_store`, `append.rs`): who was slower looks again, weighs
+//! Other processes may write the same audience. The store decides (`rtad_store`, `write/append.rs`): who was slower looks again, weighs
 //! its requests anew over what the other wrote, and tries again, so that an answer is always that of what was there when it was
 //! written. A batch that writes nothing is answered only after a look that nobody else has written.
 
@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use rtad_core::snapshot::{Delta, Snapshot, State};
-use rtad_store::{Ledger, StoreError};
+use rtad_store::StoreError;
+use rtad_store::write::Ledger;
 
 use super::batch::{Coalesced, Op, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
@@ -233,7 +234,7 @@ impl Writer {
             if self.members.are_of(ledger.current()) {
                 members = Some(self.members.over(ledger).await?);
             } else {
-                self.members.load(&self.session.store, &self.session.audience, ledger.current());
+                self.members.load(self.session.store.store(), &self.session.audience, ledger.current());
                 // The others need not wait for that.
                 self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
             }

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use rtad_core::snapshot::AudienceName;
-use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 
 use super::batch::{Asked, Op};
 use super::commands::{AudienceChange, Command, Write, Written};
@@ -24,7 +24,7 @@ const MAX_WAITING_KEYS: usize = 4 << 20;
 
 /// Where requests find the task that writes their audience.
 pub(super) struct Writers {
-    pub(super) store: Store,
+    pub(super) store: StoreWriter,
     pace: Pace,
     telemetry: Arc<Telemetry>,
     permits: Arc<Semaphore>,
@@ -34,7 +34,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn new(store: Store, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
+    pub(super) fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::super::*;
-use crate::{Appended, Change, Retention};
+use crate::write::{Appended, Change, Retention};
 use rtad_core::snapshot::{BuiltDelta, Folded};
 
 /// Keys that change; few, so that most changes meet others.
@@ -45,10 +45,10 @@ pub(super) fn device(number: usize) -> DeviceKey {
 
 /// A build as the loader makes it: what the input has, and over it what was appended before it began.
 pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64, StoreError> {
-    let base = place.store.base(&audience()).await?;
+    let base = place.writer.base(&audience()).await?;
     let mut members: BTreeSet<DeviceKey> = input.iter().copied().collect();
     if let Some(current) = base.current() {
-        let overlay = place.store.overlay(&audience(), current, &Overlay::default()).await?;
+        let overlay = place.store().overlay(&audience(), current, &Overlay::default()).await?;
         for delta in overlay.deltas().chain(overlay.tombstones()) {
             members.extend(delta.added().iter());
             members.retain(|key| !delta.removed().contains(key));
@@ -56,7 +56,7 @@ pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64
     }
     let members: Vec<_> = members.into_iter().collect();
     let folded = base.folded();
-    let publication = place.store.publish(base).await?;
+    let publication = place.writer.publish(base).await?;
     put_chunks(&publication, &members).await?;
     let manifest = build(publication.generation(), &members).0;
     publication
@@ -69,21 +69,21 @@ pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64
 
 /// A compaction as the loader makes it. `None` if there was nothing to do.
 pub(super) async fn compact(place: &Place) -> Option<u64> {
-    let base = place.store.base(&audience()).await.unwrap();
+    let base = place.writer.base(&audience()).await.unwrap();
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
-    let old = place.store.manifest(&audience(), &current).await.unwrap();
-    let overlay = place.store.overlay(&audience(), &current, &Overlay::default()).await.unwrap();
+    let old = place.store().manifest(&audience(), &current).await.unwrap();
+    let overlay = place.store().overlay(&audience(), &current, &Overlay::default()).await.unwrap();
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
     let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
-    let publication = place.store.publish(base).await.unwrap();
+    let publication = place.writer.publish(base).await.unwrap();
     let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
     let mut begin = 0;
     for (index, entry) in old.chunks().iter().enumerate() {
         let next = old.chunks().get(index + 1).map_or(65_536, |next| next.first_shard);
         let end = added.partition_point(|key| u32::from(key.shard()) < next);
-        let file = place.store.chunk_file(&old, entry).await.unwrap();
+        let file = place.store().chunk_file(&old, entry).await.unwrap();
         let chunk = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]).0;
         chunks.add(&chunk);
         publication.put_chunk(chunk).await.unwrap();
@@ -107,7 +107,7 @@ pub(super) async fn compact(place: &Place) -> Option<u64> {
 
 /// Appends, again and again if others were faster.
 pub(super) async fn append(place: &Place, change: &Change) -> Result<Appended, StoreError> {
-    let mut ledger = place.store.ledger(&audience()).await?;
+    let mut ledger = place.writer.ledger(&audience()).await?;
     loop {
         match ledger.append(change.clone()).await {
             Err(StoreError::Conflict { .. }) => drop(ledger.refresh().await?),
@@ -247,14 +247,14 @@ async fn take(place: &Place, model: &mut Model, step: &Step) {
             }
         }
         Step::RollBack(back) => {
-            let generations = place.store.generations(&audience()).await.unwrap();
+            let generations = place.store().generations(&audience()).await.unwrap();
             let Some(to) = generations.iter().rev().nth(*back) else { return };
             place.roll_back(*to).await.unwrap();
             model.live = *to;
         }
         Step::Collect(keep) => {
             let retention = Retention { keep: *keep, min_age: Duration::ZERO };
-            place.store.collect(&audience(), retention, false).await.unwrap();
+            place.writer.collect(&audience(), retention, false).await.unwrap();
         }
     }
 }

@@ -5,6 +5,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Overlay};
 
 use rtad_store::Store;
+use rtad_store::write::StoreWriter;
 use tokio::sync::oneshot;
 
 use super::super::batch::Asked;
@@ -29,7 +30,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(store: &Store, max_batch: usize) -> Self {
+    fn new(store: &StoreWriter, max_batch: usize) -> Self {
         let telemetry = Arc::new(Telemetry::default());
         let (sender, receiver) = mpsc::channel(1000);
         let pace = Pace { every: EVERY, max_batch };
@@ -54,8 +55,8 @@ impl Queue {
 
     /// Reads the filters first: who needs them waits for them, and is overtaken meanwhile.
     async fn warm(mut self) -> Self {
-        let live = self.writer.session.store.live(&audience()).await.unwrap().unwrap();
-        self.writer.members.load(&self.writer.session.store, &audience(), &live.current);
+        let live = self.writer.session.store.store().live(&audience()).await.unwrap().unwrap();
+        self.writer.members.load(self.writer.session.store.store(), &audience(), &live.current);
         self.writer.members.loaded().await.unwrap();
         self
     }
@@ -72,8 +73,8 @@ fn empty() -> AudienceChange {
 }
 
 /// A store with an audience without devices, whose filters so have no false positives.
-async fn store() -> Store {
-    let store = Store::in_memory();
+async fn store() -> StoreWriter {
+    let store = StoreWriter::new(Store::in_memory()).unwrap();
     let queue = Queue::new(&store, 1000);
     let created = queue.change(empty());
     queue.run().await;
@@ -81,16 +82,16 @@ async fn store() -> Store {
     store
 }
 
-async fn members(store: &Store, count: usize) -> Vec<bool> {
-    let live = store.live(&audience()).await.unwrap().unwrap();
-    let manifest = store.manifest(&audience(), &live.current).await.unwrap();
-    let overlay = store.overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
+async fn members(store: &StoreWriter, count: usize) -> Vec<bool> {
+    let live = store.store().live(&audience()).await.unwrap().unwrap();
+    let manifest = store.store().manifest(&audience(), &live.current).await.unwrap();
+    let overlay = store.store().overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
     let snapshot = Snapshot::assemble(manifest, Vec::new()).with_overlay(overlay);
     (0..count).map(|number| snapshot.contains(&device(number))).collect()
 }
 
-async fn sequence(store: &Store) -> u64 {
-    store.live(&audience()).await.unwrap().unwrap().current.sequence
+async fn sequence(store: &StoreWriter) -> u64 {
+    store.store().live(&audience()).await.unwrap().unwrap().current.sequence
 }
 
 #[tokio::test]
@@ -254,7 +255,7 @@ async fn orders_have_their_turn_and_decide_on_what_comes_after() {
 
 #[tokio::test]
 async fn of_what_was_never_published_nothing_is_kept() {
-    let store = Store::in_memory();
+    let store = StoreWriter::new(Store::in_memory()).unwrap();
     let queue = Queue::new(&store, 1000);
     let (write, order) = (queue.ask(Op::AddIfAbsent, &[1]), queue.change(AudienceChange::Delete));
     let sender = queue.sender.clone();

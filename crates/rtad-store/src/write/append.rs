@@ -1,19 +1,21 @@
 //! Appending: exact changes, live with one write of `CURRENT`.
 //!
 //! ```text
-//! read CURRENT ─▶ what to change ─▶ a delta, with the younger ones merged into it ─▶ put its file ─▶ replace CURRENT
+//! read CURRENT ─▶ change ─▶ delta, merged with younger ones ─▶ put its file ─▶ replace CURRENT
 //! ```
 //!
-//! `CURRENT` is replaced on the condition that it is what was read: of two writers one loses, looks again and appends to what
-//! the other wrote. So changes are applied in one order, the same for all, and none is lost; also not to a build, which takes
-//! up what it found when it began and leaves the rest in `CURRENT` (`store/publish.rs`).
+//! `CURRENT` is replaced on the condition that it is the one that was read: of two writers one
+//! loses, reads it again and appends to the other's. So changes are applied in one order, the same
+//! for all readers, and none is lost; also not to a build, which takes up the deltas of its base
+//! and leaves later ones in `CURRENT` (`write/live.rs`).
 //!
-//! A new delta is merged with those before it that are smaller than four times itself: then there are few of them whatever
-//! comes, and each key is written, and fetched by pods, a few times for each tenfold growth of them all.
+//! A new delta is merged with the earlier ones that are smaller than four times itself: then there
+//! are always few of them, and each key is written, and fetched by pods, a few times for each
+//! tenfold growth of them all.
 //!
-//! | killed | what readers see | what is left behind |
+//! | killed | visible to readers | left behind |
 //! |---|---|---|
-//! | before `CURRENT` is replaced | what was there | a delta that nothing names; gc removes it |
+//! | before `CURRENT` is replaced | the old state | a delta without a `CURRENT`; gc removes it |
 //! | after | the changes | nothing |
 
 use std::collections::HashMap;
@@ -21,7 +23,14 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Live, Store, StoreError, blocking};
+use super::deltas::put_delta;
+use super::lock::lock_current;
+use super::put::replace_current;
+use super::writer::StoreWriter;
+use crate::blocking::blocking;
+use crate::error::StoreError;
+use crate::layout::current_path;
+use crate::read::Live;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
     AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
@@ -31,7 +40,7 @@ use rtad_core::snapshot::{
 /// A delta is merged into a new one that is larger than its fourth part.
 const GROWTH: u64 = 4;
 
-/// What is to change. Of a key that is named several times the last counts.
+/// Changes to append. Of several entries for a key the last counts.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
     members: Vec<(DeviceKey, bool)>,
@@ -70,17 +79,17 @@ impl Change {
     }
 }
 
-/// Sorts by key and keeps what was said of each last. Returns the keys of either kind.
-fn settled(mut said: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<DeviceKey>) {
-    said.reverse();
-    said.sort_by_key(|(key, _)| *key);
-    said.dedup_by_key(|(key, _)| *key);
-    let (yes, no): (Vec<_>, Vec<_>) = said.into_iter().partition(|(_, is)| *is);
-    let keys = |said: Vec<(DeviceKey, bool)>| said.into_iter().map(|(key, _)| key).collect();
+/// Sorts by key and keeps the last entry of each. Returns the keys of either kind.
+fn last_by_key(mut entries: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<DeviceKey>) {
+    entries.reverse();
+    entries.sort_by_key(|(key, _)| *key);
+    entries.dedup_by_key(|(key, _)| *key);
+    let (yes, no): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, is)| *is);
+    let keys = |entries: Vec<(DeviceKey, bool)>| entries.into_iter().map(|(key, _)| key).collect();
     (keys(yes), keys(no))
 }
 
-/// What an append did.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
     /// Of the `CURRENT` that names the change; of the one that was there, if nothing changed.
@@ -103,30 +112,30 @@ pub struct Appended {
     pub written_bytes: u64,
 }
 
-/// What a writer knows of an audience: the `CURRENT` that it would replace, and deltas that it has read or written.
+/// A writer's view of an audience: the `CURRENT` that it would replace, and the deltas that it has
+/// read or written.
 #[derive(Debug)]
 pub struct Ledger {
-    store: Store,
+    writer: StoreWriter,
     audience: AudienceName,
     live: Live,
     held: HashMap<Digest, Arc<Delta>>,
 }
 
-impl Store {
+impl StoreWriter {
     /// Opens an audience for appending. One may be kept for any number of appends.
     ///
     /// # Errors
     ///
-    /// The store's own, [`StoreError::ReadOnly`], or [`StoreError::NotFound`] if nothing of the audience was ever published.
+    /// The store's own, or [`StoreError::NotFound`] if nothing of the audience was ever published.
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
-        self.writable()?;
-        let live = self.live(audience).await?.ok_or_else(|| not_published(audience))?;
-        Ok(Ledger { store: self.clone(), audience: audience.clone(), live, held: HashMap::new() })
+        let live = self.store().live(audience).await?.ok_or_else(|| not_published(audience))?;
+        Ok(Ledger { writer: self.clone(), audience: audience.clone(), live, held: HashMap::new() })
     }
 }
 
 fn not_published(audience: &AudienceName) -> StoreError {
-    StoreError::NotFound { path: super::current_path(audience).to_string() }
+    StoreError::NotFound { path: current_path(audience).to_string() }
 }
 
 impl Ledger {
@@ -135,17 +144,17 @@ impl Ledger {
         &self.live.current
     }
 
-    /// Looks at the store again. Returns whether anybody has written meanwhile.
+    /// Reads `CURRENT` again. Returns whether another writer has replaced it.
     ///
     /// # Errors
     ///
-    /// As of [`Store::ledger`].
+    /// As of [`StoreWriter::ledger`].
     pub async fn refresh(&mut self) -> Result<bool, StoreError> {
-        let live = self.store.live_since(&self.audience, Some(&self.live)).await?;
+        let live = self.writer.store().live_since(&self.audience, Some(&self.live)).await?;
         let live = live.ok_or_else(|| not_published(&self.audience))?;
         let is_new = live.current.sequence != self.live.current.sequence;
         self.live = live;
-        self.forget();
+        self.drop_unnamed();
         Ok(is_new)
     }
 
@@ -158,24 +167,25 @@ impl Ledger {
         if let Some(delta) = self.held.get(&entry.sha256).filter(|delta| delta.entry() == entry) {
             return Ok(Arc::clone(delta));
         }
-        let delta = Arc::new(self.store.delta(&self.audience, entry).await?);
+        let delta = Arc::new(self.writer.store().delta(&self.audience, entry).await?);
         self.held.insert(entry.sha256, Arc::clone(&delta));
         Ok(delta)
     }
 
-    /// Publishes a change over what this ledger has read. Nothing is written if nothing changes.
+    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if somebody else has written since: [`Ledger::refresh`], and think again.
-    /// [`StoreError::TooManyDeltas`] if a build is due first, [`StoreError::NotLive`] if the audience was disabled or deleted.
+    /// [`StoreError::Conflict`] if another writer was faster: [`Ledger::refresh`], and decide
+    /// again. [`StoreError::TooManyDeltas`] if a build is due first, [`StoreError::NotLive`] if the
+    /// audience was disabled or deleted.
     pub async fn append(&mut self, change: Change) -> Result<Appended, StoreError> {
         let current = self.live.current.clone();
         if current.state != State::Live {
             return Err(StoreError::NotLive { audience: self.audience.clone(), state: current.state });
         }
-        let (entomb, lift) = settled(change.tombstones);
-        let (mut add, remove) = settled(change.members);
+        let (entomb, lift) = last_by_key(change.tombstones);
+        let (mut add, remove) = last_by_key(change.members);
         let mut next = current.next();
         let mut files = Vec::new();
         if !entomb.is_empty() || !lift.is_empty() {
@@ -239,7 +249,8 @@ impl Ledger {
         self.publish(&next, Vec::new()).await
     }
 
-    /// The new delta, merged with the younger of those that are there, in `deltas` and as a file; `None` if nothing is new.
+    /// The new delta, merged with the younger ones of `deltas`, in `deltas` and as a file; `None`
+    /// if nothing is new.
     async fn merged(
         &mut self,
         sequence: u64,
@@ -251,7 +262,8 @@ impl Ledger {
             return Ok(None);
         };
         let keys = built.delta.entry().keys();
-        // Another generation may be gone back to without these; better merged all the same than not appended to.
+        // A rollback may leave these out, so they are not merged with later ones; but a full list
+        // is merged all the same, as an append would fail otherwise.
         let through = self.live.current.no_merge_through.unwrap_or(0);
         let apart = deltas.partition_point(|delta| delta.last <= through);
         let apart = if apart < MAX_DELTAS { apart } else { 0 };
@@ -279,32 +291,33 @@ impl Ledger {
 
     /// Files first, then `CURRENT`.
     async fn publish(&mut self, next: &Current, files: Vec<BuiltDelta>) -> Result<(), StoreError> {
-        let _lock = self.store.lock_current(&self.audience).await?;
-        if self.store.is_directory() {
+        let _lock = lock_current(self.writer.backend(), &self.audience).await?;
+        if self.writer.backend().is_directory() {
             // Under the lock, as a rename asks for nothing.
-            let live = self.store.live(&self.audience).await?;
+            let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
                 let reason = "another loader wrote meanwhile".to_owned();
                 return Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false });
             }
         }
         for built in &files {
-            // Its name has the sequence that only this writer is about to write, so no gc can be after it.
-            self.store.put_delta(&self.audience, built).await?;
+            // Its name has the sequence that only this writer is about to write: no gc removes it.
+            put_delta(&self.writer, &self.audience, built).await?;
         }
-        // After a conflict what lies there decides; what another wrote must not look like ours.
+        // After a conflict the content of `CURRENT` decides: another writer's must not equal ours.
         let mut next = next.clone();
-        next.owner = Some(unlike_any_other());
-        self.live = self.store.replace_current(&self.audience, Some(&self.live), &next).await?;
+        next.owner = Some(random_owner());
+        self.live = replace_current(self.writer.backend(), &self.audience, Some(&self.live), &next).await?;
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
         }
-        self.forget();
+        self.drop_unnamed();
         Ok(())
     }
 
-    /// Lets go of deltas that are named no longer: a ledger may be kept for months, and others merge too.
-    fn forget(&mut self) {
+    /// Drops deltas that `CURRENT` no longer names: a ledger may be kept for months, and other
+    /// writers merge too.
+    fn drop_unnamed(&mut self) {
         let current = &self.live.current;
         let is_named = |delta: &Delta| {
             current.deltas.iter().chain(&current.tombstones).any(|entry| entry == delta.entry())
@@ -313,11 +326,11 @@ impl Ledger {
     }
 }
 
-/// How many of the deltas stay as they are when one of `keys` keys comes: the others are merged with it, so that there are at
-/// most `most`.
+/// The number of deltas that stay as they are when one of `keys` keys comes. The others are merged
+/// with it, so that there are at most `most`.
 fn kept_beside(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
     let (mut kept, mut total) = (deltas.len(), keys);
-    while let Some(before) = kept.checked_sub(1).map(|place| deltas[place].keys()) {
+    while let Some(before) = kept.checked_sub(1).map(|index| deltas[index].keys()) {
         let is_due = before < GROWTH.saturating_mul(total) || kept >= most;
         if !is_due || before.saturating_add(total) > MAX_DELTA_KEYS {
             break;
@@ -328,7 +341,7 @@ fn kept_beside(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
 }
 
 /// A random number that every JSON reader can hold.
-fn unlike_any_other() -> u64 {
+fn random_owner() -> u64 {
     RandomState::new().build_hasher().finish() >> 11
 }
 

@@ -22,9 +22,9 @@ use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResultPayload, ObjectStore, ObjectStoreExt as _};
 
-use super::super::StoreError;
-use super::super::client::{self, Busy, RangeIgnored};
 use super::stall::StallTimer;
+use crate::client::{self, Busy, RangeIgnored};
+use crate::error::StoreError;
 use rtad_core::snapshot::ChunkError;
 
 /// Size of a block, and of a request unless the reader is told otherwise: large enough that a

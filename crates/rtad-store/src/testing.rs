@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use minisign::KeyPair;
 
-use super::{PublicKey, Sign};
+use crate::trust::PublicKey;
+use crate::write::Sign;
 
 /// A key pair.
 pub(crate) struct Key {

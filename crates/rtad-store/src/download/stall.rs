@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use object_store::path::Path;
 
-use super::super::StoreError;
+use crate::error::StoreError;
 
 /// A read without progress for this long fails.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,86 @@
+//! Layout of a store: the paths and names of an audience's files.
+//!
+//! ```text
+//! {store}/{audience}/CURRENT                      the live generation; always written last
+//! {store}/{audience}/manifests/{generation}.json  contents of a generation; written once
+//! {store}/{audience}/chunks/{digest}.chunk        filters; immutable, named by content
+//! {store}/{audience}/deltas/{last}-{digest}.delta exact changes; immutable; `last` is the sequence
+//!                                                 of the CURRENT that first named the delta
+//! {store}/{audience}/GC                           what a gc is about to remove; object stores only
+//! {file}.minisig                                  the signature of a manifest or a delta
+//! ```
+//!
+//! No path ever comes from a file's content: names are made here from digests and numbers.
+
+use object_store::path::Path;
+
+use rtad_core::snapshot::{AudienceName, ChunkEntry, DeltaEntry, Digest};
+
+pub(crate) fn audience_path(audience: &AudienceName) -> Path {
+    Path::from(audience.as_str())
+}
+
+pub(crate) fn current_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("CURRENT")
+}
+
+pub(crate) fn gc_mark_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("GC")
+}
+
+pub(crate) fn manifests_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("manifests")
+}
+
+pub(crate) fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
+    manifests_path(audience).join(format!("{generation}.json"))
+}
+
+/// The generation in a file's name as the format writes it: without the sign and the leading zeros
+/// that `parse` would take.
+pub(crate) fn generation_of(name: &str, suffix: &str) -> Option<u64> {
+    let plain = |digits: &&str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
+    name.strip_suffix(suffix).filter(plain)?.parse().ok()
+}
+
+pub(crate) fn chunks_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("chunks")
+}
+
+pub(crate) fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
+    chunks_path(audience).join(chunk_name(entry))
+}
+
+pub(crate) fn chunk_name(entry: &ChunkEntry) -> String {
+    format!("{}.chunk", entry.digest)
+}
+
+/// Whether a chunk may have this name. A gc removes no other file from the folder.
+pub(crate) fn is_chunk_name(name: &str) -> bool {
+    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.strip_suffix(".chunk").is_some_and(|digest| digest.len() == 64 && digest.bytes().all(hex))
+}
+
+pub(crate) fn deltas_path(audience: &AudienceName) -> Path {
+    audience_path(audience).join("deltas")
+}
+
+pub(crate) fn delta_path(audience: &AudienceName, entry: &DeltaEntry) -> Path {
+    deltas_path(audience).join(delta_name(entry))
+}
+
+pub(crate) fn delta_name(entry: &DeltaEntry) -> String {
+    format!("{}-{}.delta", entry.last, entry.sha256)
+}
+
+/// The sequence in a delta's name; `None` for any other name.
+pub(crate) fn delta_sequence(name: &str) -> Option<u64> {
+    let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
+    Digest::try_from(digest.to_owned()).ok()?;
+    last.parse().ok()
+}
+
+/// The path of a file's signature.
+pub(crate) fn signature_path(path: &Path) -> Path {
+    Path::from(format!("{path}.minisig"))
+}

@@ -1,0 +1,125 @@
+//! Chunks: read block by block, verified as they come.
+
+use futures_util::{StreamExt, stream};
+use object_store::ObjectStoreExt;
+
+use super::store::Store;
+use crate::blocking::blocking;
+use crate::download::RangeReader;
+use crate::error::StoreError;
+use crate::layout::chunk_path;
+use rtad_core::snapshot::{AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, Manifest};
+
+/// A receiver of a chunk's bytes as they come, before they are verified. Called on the blocking
+/// pool; must not fail.
+pub trait ByteSink: Send + 'static {
+    /// Takes the file's next bytes.
+    fn take(&mut self, bytes: &[u8]);
+}
+
+/// Keeps the bytes.
+impl ByteSink for Vec<u8> {
+    fn take(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Drops the bytes.
+impl ByteSink for () {
+    fn take(&mut self, _: &[u8]) {}
+}
+
+impl Store {
+    /// Reads one chunk of a manifest, block by block: its fields are checked before memory is taken
+    /// for it, its digest before it is returned. The hashing runs on the blocking pool, beside the
+    /// caller's other tasks.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a chunk that is refused.
+    pub async fn chunk(
+        &self,
+        audience: &AudienceName,
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+    ) -> Result<Chunk, StoreError> {
+        let decoder = ChunkDecoder::new(manifest.filter(), entry);
+        Ok(self.chunk_copied(audience, entry, decoder, ()).await?.0)
+    }
+
+    /// The file of one chunk, verified. Takes its size in memory twice.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::chunk`].
+    pub async fn chunk_file(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Vec<u8>, StoreError> {
+        let decoder = ChunkDecoder::new(manifest.filter(), entry);
+        Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
+    }
+
+    /// The same, by any reader of the chunk's file, with a copy of its bytes for `sink`, which
+    /// comes back once they are verified.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a chunk that is refused.
+    pub async fn chunk_copied<R: ChunkReader, C: ByteSink>(
+        &self,
+        audience: &AudienceName,
+        entry: &ChunkEntry,
+        reader: R,
+        sink: C,
+    ) -> Result<(R::Verified, C), StoreError> {
+        let path = chunk_path(audience, entry);
+        let objects = self.objects(&path)?;
+        let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
+        let mut file = RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
+        let mut work = (reader, sink);
+        while let Some(block) = file.next_block().await? {
+            work = blocking(move || {
+                work.1.take(&block);
+                work.0.feed(&block).map(|()| work)
+            })
+            .await
+            .map_err(refuse)?;
+        }
+        let (reader, sink) = work;
+        Ok((reader.finish().map_err(refuse)?, sink))
+    }
+
+    /// The object's size.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn chunk_size(&self, audience: &AudienceName, entry: &ChunkEntry) -> Result<u64, StoreError> {
+        let path = chunk_path(audience, entry);
+        let meta = self.objects(&path)?.head(&path).await;
+        Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
+    }
+
+    /// Reads chunks of a manifest, `parallel` at a time, and hands each over with its entry as it
+    /// arrives, in any order.
+    ///
+    /// # Errors
+    ///
+    /// The first that occurs; the others are then abandoned.
+    pub async fn chunks(
+        &self,
+        audience: &AudienceName,
+        manifest: &Manifest,
+        entries: &[ChunkEntry],
+        parallel: usize,
+        mut arrived: impl FnMut(&ChunkEntry, Chunk),
+    ) -> Result<(), StoreError> {
+        let reads = entries
+            .iter()
+            .map(|entry| async move { Ok((entry, self.chunk(audience, manifest, entry).await?)) });
+        let mut reads = stream::iter(reads).buffer_unordered(parallel.max(1));
+        while let Some(read) = reads.next().await {
+            let (entry, chunk) = read?;
+            arrived(entry, chunk);
+        }
+        Ok(())
+    }
+}

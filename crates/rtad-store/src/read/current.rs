@@ -1,0 +1,65 @@
+//! `CURRENT`: the live generation of an audience, and the version of the file that was read.
+
+use object_store::{GetOptions, UpdateVersion};
+
+use super::small::read_small_by;
+use super::store::Store;
+use crate::error::StoreError;
+use crate::layout::current_path;
+use rtad_core::snapshot::{AudienceName, Current, MAX_CURRENT_BYTES};
+
+/// `CURRENT`, with the version that a conditional put needs to replace exactly this one.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The file's content.
+    pub current: Current,
+    pub(crate) version: UpdateVersion,
+}
+
+impl Store {
+    /// The live `CURRENT`; `None` if nothing of this audience was ever published.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a `CURRENT` that is refused.
+    pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
+        self.live_since(audience, None).await
+    }
+
+    /// The same, requested on the condition that it changed; `last` again if it did not.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::live`].
+    pub async fn live_since(
+        &self,
+        audience: &AudienceName,
+        last: Option<&Live>,
+    ) -> Result<Option<Live>, StoreError> {
+        let path = current_path(audience);
+        let objects = match self.objects(&path) {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            objects => objects?,
+        };
+        // A file's tag is made of its inode, size and time, which two quick publishes may have in
+        // common. Reading it is cheap.
+        let last = last.filter(|_| self.is_remote());
+        let if_none_match = last.and_then(|live| live.version.e_tag.clone());
+        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let read =
+            read_small_by(&*objects, &path, MAX_CURRENT_BYTES, "CURRENT", options, self.stall_timeout).await;
+        let (bytes, version) = match read {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return if is_not_modified(&error) { Ok(last.cloned()) } else { Err(error) },
+            Ok(read) => read,
+        };
+        let current = Current::parse(&bytes)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        Ok(Some(Live { current, version }))
+    }
+}
+
+fn is_not_modified(error: &StoreError) -> bool {
+    let StoreError::Backend { source, .. } = error else { return false };
+    matches!(source.downcast_ref(), Some(object_store::Error::NotModified { .. }))
+}

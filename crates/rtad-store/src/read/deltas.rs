@@ -1,0 +1,80 @@
+//! Deltas: read and verified, and laid over a generation as `CURRENT` says.
+
+use std::sync::Arc;
+
+use super::store::Store;
+use crate::blocking::blocking;
+use crate::download::RangeReader;
+use crate::error::StoreError;
+use crate::layout::delta_path;
+use crate::trust::Signed;
+use rtad_core::snapshot::{AudienceName, Current, Delta, DeltaEntry, Overlay};
+
+impl Store {
+    /// Reads a delta, and verifies it. Takes its size in memory twice, for a moment.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn delta(&self, audience: &AudienceName, entry: &DeltaEntry) -> Result<Delta, StoreError> {
+        Ok(self.delta_and_file(audience, entry).await?.0)
+    }
+
+    /// The same, and its file.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn delta_and_file(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+    ) -> Result<(Delta, Signed), StoreError> {
+        let path = delta_path(audience, entry);
+        let objects = self.objects(&path)?;
+        let mut reader = RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
+        // Not allocated at once: only `CURRENT` vouches for the size.
+        let mut bytes = Vec::new();
+        while let Some(block) = reader.next_block().await? {
+            bytes.extend_from_slice(&block);
+        }
+        let (file, entry) = (self.with_signature(&path, bytes).await?, entry.clone());
+        blocking(move || Delta::parse(&file.bytes, &entry).map(|delta| (delta, file)))
+            .await
+            .map_err(|source| StoreError::Delta { path: path.to_string(), source })
+    }
+
+    /// The overlay of a `CURRENT` over its generation: deltas of `held`, the rest from the store.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a delta that is refused.
+    pub async fn overlay(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+        held: &Overlay,
+    ) -> Result<Overlay, StoreError> {
+        let mut deltas = Vec::with_capacity(current.deltas.len());
+        for entry in &current.deltas {
+            deltas.push(self.delta_or_held(audience, entry, held).await?);
+        }
+        let tombstones = match &current.tombstones {
+            Some(entry) => Some(self.delta_or_held(audience, entry, held).await?),
+            None => None,
+        };
+        Ok(Overlay::new(current, deltas, tombstones))
+    }
+
+    async fn delta_or_held(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        held: &Overlay,
+    ) -> Result<Arc<Delta>, StoreError> {
+        match held.held(entry) {
+            Some(delta) => Ok(Arc::clone(delta)),
+            None => self.delta(audience, entry).await.map(Arc::new),
+        }
+    }
+}

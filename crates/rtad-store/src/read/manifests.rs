@@ -1,0 +1,53 @@
+//! Manifests: of the generation that `CURRENT` names, or of any other.
+
+use super::store::Store;
+use crate::error::StoreError;
+use crate::layout::manifest_path;
+use crate::trust::Signed;
+use rtad_core::snapshot::{AudienceName, Current, MAX_MANIFEST_BYTES, Manifest};
+
+impl Store {
+    /// The manifest that a `CURRENT` names, verified against it.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a manifest that is refused.
+    pub async fn manifest(&self, audience: &AudienceName, current: &Current) -> Result<Manifest, StoreError> {
+        Ok(self.manifest_named(audience, current).await?.0)
+    }
+
+    /// The same, and its bytes and signature.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a manifest that is refused.
+    pub async fn manifest_named(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+    ) -> Result<(Manifest, Signed), StoreError> {
+        let path = manifest_path(audience, current.generation);
+        let file = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        let manifest = Manifest::parse_named(&file.bytes, audience, current)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        Ok((manifest, file))
+    }
+
+    /// The manifest of any generation, and its bytes. No digest is known for it: its fields are
+    /// checked, and its signature if there are public keys.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a manifest that is refused.
+    pub async fn manifest_of(
+        &self,
+        audience: &AudienceName,
+        generation: u64,
+    ) -> Result<(Manifest, Vec<u8>), StoreError> {
+        let path = manifest_path(audience, generation);
+        let Signed { bytes, .. } = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        let manifest = Manifest::parse(&bytes, audience, generation)
+            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        Ok((manifest, bytes))
+    }
+}

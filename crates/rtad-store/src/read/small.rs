@@ -1,0 +1,47 @@
+//! Small objects, read whole and never past a limit.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore, UpdateVersion};
+
+use crate::download::{STALL_TIMEOUT, StallTimer};
+use crate::error::StoreError;
+use rtad_core::snapshot::ManifestError;
+
+/// Reads a whole small object, never more than `limit` bytes of it.
+pub(crate) async fn read_small(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    limit: u64,
+    what: &'static str,
+) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
+    read_small_by(objects, path, limit, what, GetOptions::default(), STALL_TIMEOUT).await
+}
+
+pub(super) async fn read_small_by(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    limit: u64,
+    what: &'static str,
+    options: GetOptions,
+    stall_timeout: Duration,
+) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
+    let failed = |source| StoreError::backend("read", path, source);
+    let mut stall = StallTimer::new(stall_timeout);
+    let object = stall.wait(path, objects.get_opts(path, options)).await?.map_err(failed)?;
+    let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let mut bytes = Vec::new();
+    let mut body = object.into_stream();
+    while let Some(part) = stall.wait(path, body.next()).await? {
+        let part = part.map_err(failed)?;
+        stall.progress(part.len());
+        bytes.extend_from_slice(&part);
+        if bytes.len() as u64 > limit {
+            let source = ManifestError::TooLarge { what, found: bytes.len() as u64, limit };
+            return Err(StoreError::Manifest { path: path.to_string(), source });
+        }
+    }
+    Ok((bytes, version))
+}

@@ -1,0 +1,150 @@
+//! The read side of a store: opening it, and listing audiences and generations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+
+use crate::backend::Backend;
+use crate::download::STALL_TIMEOUT;
+use crate::error::StoreError;
+use crate::layout::{generation_of, manifests_path};
+use crate::trust::{PublicKey, Trust};
+use crate::url::{Location, UrlError};
+use rtad_core::snapshot::AudienceName;
+
+/// A store of snapshots, for reading. Cheap to clone; may be used from any number of tasks.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) backend: Backend,
+    pub(super) stall_timeout: Duration,
+    pub(super) trust: Trust,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("backend", &self.backend).finish()
+    }
+}
+
+impl Store {
+    /// Opens a store by its URL: one of [`crate::ACCEPTED_URLS`]. The client of a remote store is
+    /// made here, once, with the credentials in the environment; no request is sent. Connections
+    /// are kept, so open a store once and clone it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Url`] if the URL is not accepted, [`StoreError::Open`] if the environment does
+    /// not fit it.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        Backend::open(url).map(Self::new)
+    }
+
+    /// Whether [`Store::open`] accepts a URL. Reads no environment and makes no client.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`].
+    pub fn check_url(url: &str) -> Result<(), UrlError> {
+        Location::parse(url).map(|_| ())
+    }
+
+    /// A store in this process's memory: for tests of reading and of conditional puts.
+    pub fn in_memory() -> Self {
+        Self::new(Backend::over(Arc::new(InMemory::new()), "memory"))
+    }
+
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self { backend, stall_timeout: STALL_TIMEOUT, trust: Trust::default() }
+    }
+
+    /// The same store, with another limit on the time that a read makes no progress;
+    /// [`STALL_TIMEOUT`] otherwise.
+    #[must_use]
+    pub fn with_stall_timeout(self, stall_timeout: Duration) -> Self {
+        Self { stall_timeout, ..self }
+    }
+
+    /// The same store, whose manifests and deltas must be signed by one of these keys; with none,
+    /// signatures are not read.
+    #[must_use]
+    pub fn with_public_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Self {
+        Self { trust: Trust::new(keys), ..self }
+    }
+
+    /// The accepted signers.
+    pub const fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// Whether it is behind a network, where many pods share its capacity.
+    pub const fn is_remote(&self) -> bool {
+        !self.backend.is_directory()
+    }
+
+    /// The names of the audiences in the store, sorted. Folders with other names are not audiences.
+    ///
+    /// # Errors
+    ///
+    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
+    pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
+        self.backend.check_listable()?;
+        let root = Path::default();
+        let listing = match self.objects(&root) {
+            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            objects => objects?.list_with_delimiter(None).await,
+        };
+        let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
+        let names = listing.common_prefixes.iter().filter_map(|path| path.filename()?.parse().ok());
+        let mut names: Vec<AudienceName> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The generations that have a manifest, oldest first, live or not.
+    ///
+    /// # Errors
+    ///
+    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
+    pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
+        let ListedManifests { manifests, .. } = self.listed_manifests(audience).await?;
+        Ok(manifests.into_iter().map(|(generation, _)| generation).collect())
+    }
+
+    /// The files in `manifests/`.
+    pub(crate) async fn listed_manifests(
+        &self,
+        audience: &AudienceName,
+    ) -> Result<ListedManifests, StoreError> {
+        let listed = self.backend.list(&manifests_path(audience)).await?;
+        let of = |suffix| {
+            let number =
+                |object: ObjectMeta| Some((generation_of(object.location.filename()?, suffix)?, object));
+            let mut numbered: Vec<_> = listed.iter().cloned().filter_map(number).collect();
+            numbered.sort_unstable_by_key(|(generation, _)| *generation);
+            numbered
+        };
+        Ok(ListedManifests { manifests: of(".json"), signatures: of(".json.minisig") })
+    }
+
+    pub(crate) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        self.backend.objects(path)
+    }
+}
+
+/// Generations and the store's metadata of their files, oldest first.
+pub(crate) struct ListedManifests {
+    pub(crate) manifests: Vec<(u64, ObjectMeta)>,
+    /// A signature may have no manifest: of a publish that was killed, or is under way.
+    pub(crate) signatures: Vec<(u64, ObjectMeta)>,
+}
+
+impl ListedManifests {
+    /// The highest number that is taken, if only by a signature.
+    pub(crate) fn highest(&self) -> u64 {
+        let last = |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);
+        last(&self.manifests).max(last(&self.signatures))
+    }
+}

@@ -1,0 +1,60 @@
+//! Base of a publish: the `CURRENT` that was live when its work began.
+
+use super::writer::StoreWriter;
+use crate::error::StoreError;
+use crate::read::Live;
+use rtad_core::snapshot::{AudienceName, Current, Folded};
+
+/// The live `CURRENT` when the work began.
+#[derive(Debug, Clone)]
+pub struct Base {
+    audience: AudienceName,
+    current: Option<Current>,
+}
+
+impl Base {
+    /// A base that was noted in another process, with its `CURRENT` of then.
+    pub const fn noted(audience: AudienceName, current: Option<Current>) -> Self {
+        Self { audience, current }
+    }
+
+    /// The audience that is to be published.
+    pub const fn audience(&self) -> &AudienceName {
+        &self.audience
+    }
+
+    /// The live `CURRENT`, if there was one.
+    pub const fn current(&self) -> Option<&Current> {
+        self.current.as_ref()
+    }
+
+    /// The manifest's entry for a build that takes up these deltas; `None` if nothing was live.
+    pub fn folded(&self) -> Option<Folded> {
+        self.current().map(|current| Folded { through: current.sequence, ..Folded::default() })
+    }
+
+    /// Checks that no generation was published since. Deltas may have come: those are kept.
+    pub(super) fn check_is_live(&self, live: Option<&Live>) -> Result<(), StoreError> {
+        let published = |current: Option<&Current>| current.map_or(0, Current::published_sequence);
+        let live = live.map(|live| &live.current);
+        if published(live) == published(self.current()) {
+            return Ok(());
+        }
+        let now = live.map_or(0, |current| current.generation);
+        let then = self.current().map_or(0, |current| current.generation);
+        let reason = format!("generation {now} was published since this work began at generation {then}");
+        Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
+    }
+}
+
+impl StoreWriter {
+    /// Notes what is live, so that a publish can tell whether another loader published meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The store's own, or a `CURRENT` that is refused.
+    pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
+        let live = self.store().live(audience).await?;
+        Ok(Base::noted(audience.clone(), live.map(|live| live.current)))
+    }
+}

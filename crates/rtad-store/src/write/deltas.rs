@@ -1,0 +1,117 @@
+//! Deltas: writing them, and joining them when a `CURRENT` would name too many.
+
+use object_store::{ObjectStoreExt as _, PutMode};
+
+use super::writer::StoreWriter;
+use crate::blocking::blocking;
+use crate::error::StoreError;
+use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
+use crate::read::Store;
+use rtad_core::snapshot::{AudienceName, BuiltDelta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS};
+
+/// Groups of deltas as `CURRENT` number `sequence` may name them. If they are too many, each group
+/// is merged into one delta, whose file is written; if they are still too many, all of them are.
+///
+/// Each delta has all changes of its time, so in the order of their ends the newest change of a key
+/// comes last, however their times overlap.
+pub(super) async fn joined(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    sequence: u64,
+    groups: &[Vec<DeltaEntry>],
+) -> Result<Vec<DeltaEntry>, StoreError> {
+    let all = in_order(groups.iter().flatten().cloned());
+    if all.len() <= MAX_DELTAS {
+        return Ok(all);
+    }
+    let mut joined = Vec::new();
+    for group in groups.iter().filter(|group| !group.is_empty()) {
+        let group = in_order(group.iter().cloned());
+        let last = group.last().map_or(0, |delta| delta.last);
+        joined.push(merged(writer, audience, last, group).await?);
+    }
+    let joined = in_order(joined);
+    match joined.len() <= MAX_DELTAS {
+        true => Ok(joined),
+        false => Ok(vec![merged(writer, audience, sequence, joined).await?]),
+    }
+}
+
+/// Several deltas as one, written.
+async fn merged(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    last: u64,
+    entries: Vec<DeltaEntry>,
+) -> Result<DeltaEntry, StoreError> {
+    if let [entry] = &entries[..] {
+        return Ok(entry.clone());
+    }
+    let mut deltas = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        deltas.push(writer.store().delta(audience, entry).await?);
+    }
+    let built = blocking(move || BuiltDelta::merged(last, &deltas)).await.expect("deltas have keys");
+    let entry = built.delta.entry().clone();
+    if entry.keys() > MAX_DELTA_KEYS {
+        return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
+    }
+    put_delta(writer, audience, &built).await?;
+    Ok(entry)
+}
+
+/// Whether a delta has a signature, right or wrong.
+pub(super) async fn has_signature(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    entry: &DeltaEntry,
+) -> Result<bool, StoreError> {
+    let path = signature_path(&delta_path(audience, entry));
+    match writer.store().objects(&path)?.head(&path).await {
+        Ok(_) => Ok(true),
+        Err(object_store::Error::NotFound { .. }) => Ok(false),
+        Err(source) => Err(StoreError::backend("look up", &path, source)),
+    }
+}
+
+/// Writes a delta's file, durably. No reader knows it before a `CURRENT` names it.
+pub(super) async fn put_delta(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    built: &BuiltDelta,
+) -> Result<(), StoreError> {
+    put_delta_file(writer, audience, built.delta.entry(), built.bytes.clone()).await
+}
+
+/// The same, by its bytes.
+pub(super) async fn put_delta_file(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    entry: &DeltaEntry,
+    bytes: Vec<u8>,
+) -> Result<(), StoreError> {
+    writer.put_signed(audience, &delta_path(audience, entry), bytes, PutMode::Overwrite).await
+}
+
+/// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.
+pub(super) async fn highest_sequence(store: &Store, audience: &AudienceName) -> Result<u64, StoreError> {
+    let listed = store.backend.list(&deltas_path(audience)).await?;
+    let names = listed.iter().filter_map(|object| object.location.filename());
+    let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);
+    for generation in store.generations(audience).await? {
+        // An unreadable manifest tells nothing.
+        if let Ok((manifest, _)) = store.manifest_of(audience, generation).await {
+            highest = highest.max(manifest.folded().map_or(0, |folded| folded.through));
+        }
+    }
+    Ok(highest)
+}
+
+/// In the order of their ends. Of deltas with the same end, the one with the most keys contains the
+/// others.
+fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
+    let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
+    deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
+    deltas.dedup_by_key(|delta| delta.last);
+    deltas
+}

@@ -1,0 +1,147 @@
+//! Garbage collection: removing the files that no kept generation needs.
+//!
+//! Kept are the live generation, every one above it (a publish under way, or one that was rolled
+//! back from), the newest few, and all files younger than a minimum age; of a deleted audience
+//! (`write/delete.rs`) only higher generations and young files. A manifest goes before its
+//! signature and its chunks, so that a gc that is killed leaves chunks without a manifest, never a
+//! manifest without chunks. A signature without a manifest goes once a higher generation is live:
+//! the writer of that manifest has lost.
+//!
+//! In a directory the audience's lock keeps loaders out. An object store has no lock and deletes
+//! without a condition, so a publish could find an old chunk there, rely on it, and lose it. Both
+//! sides therefore write first and check after:
+//!
+//! | gc | publish |
+//! |---|---|
+//! | 1. plans, and writes the plan to `{audience}/GC` | 1. writes its manifest |
+//! | 2. *then* plans again from `CURRENT` and the manifests, and spares the files they name | 2. *then* reads `GC`: if it names a file that the manifest needs, the publish has lost |
+//! | 3. deletes, then removes `GC` | 3. *then* checks that every chunk is there; 4. puts `CURRENT` |
+//!
+//! Of two sides that write first and check after, at least one sees the other. If gc planned before
+//! the manifest was there, its `GC` was there before as well: the publish sees it at 2, or it is
+//! gone, and so are the chunks, which the publish sees at 3. No clock decides this. The minimum age
+//! only makes it rare that a publish loses; a rollback relies on it, as it writes no new manifest
+//! but its old one anew.
+//!
+//! A `GC` that a killed gc left behind holds up publishes that need its files, and no others, until
+//! the next gc takes it over.
+
+pub(super) mod guard;
+mod mark;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use super::lock::{lock, lock_current};
+use super::writer::StoreWriter;
+use crate::error::StoreError;
+use crate::layout::{chunks_path, current_path, deltas_path, manifest_path, signature_path};
+use crate::read::Store;
+use mark::GcMark;
+use plan::GcPlan;
+pub use plan::{Collected, Retention};
+use rtad_core::snapshot::AudienceName;
+
+/// Objects removed at a time.
+const PARALLEL_DELETES: usize = 16;
+
+impl StoreWriter {
+    /// Removes the files that no kept generation needs, or only reports them. Costs a listing and
+    /// the kept manifests, twice.
+    ///
+    /// # Errors
+    ///
+    /// The store's own; [`StoreError::NotFound`] if nothing is live; [`StoreError::Manifest`] if a
+    /// kept manifest is refused, as its needs are then unknown; [`StoreError::Conflict`] if a
+    /// loader or another gc is at work. After an error a gc may have removed a part.
+    pub async fn collect(
+        &self,
+        audience: &AudienceName,
+        retention: Retention,
+        dry_run: bool,
+    ) -> Result<Collected, StoreError> {
+        let store = self.store();
+        if dry_run {
+            return Ok(GcPlan::read(store, audience, retention, SystemTime::now()).await?.collected());
+        }
+        // Before the lock, which makes the folder.
+        if store.live(audience).await?.is_none() {
+            return Err(StoreError::NotFound { path: current_path(audience).to_string() });
+        }
+        let _locks = (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
+        collect_locked(store, audience, retention, retention.min_age).await
+    }
+}
+
+/// The same, by a caller that has the locks. A mark older than `mark_age` is of a gc that was
+/// killed.
+pub(super) async fn collect_locked(
+    store: &Store,
+    audience: &AudienceName,
+    retention: Retention,
+    mark_age: Duration,
+) -> Result<Collected, StoreError> {
+    let backend = &store.backend;
+    let plan = GcPlan::read(store, audience, retention, SystemTime::now()).await?;
+    if backend.is_directory() {
+        remove(store, audience, &plan, || true).await?;
+        return Ok(plan.collected());
+    }
+    if plan.is_empty() && GcMark::read(backend, audience).await?.is_none() {
+        return Ok(plan.collected());
+    }
+    let begun = Instant::now();
+    let (mark, marked_at) = GcMark::write(backend, audience, &plan, mark_age).await?;
+    // By the store's clock from here on: files that were there before the mark could be seen.
+    let mut confirmed = match GcPlan::read(store, audience, retention, marked_at).await {
+        Ok(confirmed) => confirmed,
+        Err(error) => {
+            // Nothing was removed, so the first error is the one to report.
+            let _ = mark.remove(backend, audience).await;
+            return Err(error);
+        }
+    };
+    confirmed.retain_those_of(&plan);
+    // Past its minimum age another gc may take the mark over and end it. Without a minimum age no
+    // other gc is at work.
+    let in_time = || mark_age.is_zero() || begun.elapsed() < mark_age / 2;
+    // After a failure the mark stays: a delete whose answer was lost may yet be done.
+    remove(store, audience, &confirmed, in_time).await?;
+    mark.remove(backend, audience).await?;
+    Ok(confirmed.collected())
+}
+
+async fn remove(
+    store: &Store,
+    audience: &AudienceName,
+    plan: &GcPlan,
+    in_time: impl Fn() -> bool,
+) -> Result<(), StoreError> {
+    let remove = async |path: Path| {
+        if !in_time() {
+            let reason = "gc took longer than half of --min-age; run it again".to_owned();
+            return Err(StoreError::Conflict { audience: audience.clone(), reason, passes: true });
+        }
+        match store.objects(&path)?.delete(&path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(StoreError::backend("remove", &path, source)),
+        }
+    };
+    for generation in &plan.generations {
+        remove(manifest_path(audience, *generation)).await?;
+    }
+    for generation in plan.generations.intersection(&plan.signed).chain(&plan.signatures_alone) {
+        remove(signature_path(&manifest_path(audience, *generation))).await?;
+    }
+    let paths = |folder: Path, files: &BTreeMap<String, u64>| -> Vec<Path> {
+        files.keys().map(|name| folder.clone().join(name.as_str())).collect()
+    };
+    let mut files = paths(chunks_path(audience), &plan.chunks);
+    files.extend(paths(deltas_path(audience), &plan.deltas));
+    stream::iter(files).map(remove).buffer_unordered(PARALLEL_DELETES).try_collect().await
+}

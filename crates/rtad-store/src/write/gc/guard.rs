@@ -1,0 +1,73 @@
+//! Guard of a publication against a gc in an object store: checked once its manifest is written.
+//!
+//! In a directory the audience's lock keeps the two apart, and nothing is checked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::mark::GcMark;
+use crate::backend::Backend;
+use crate::error::StoreError;
+use crate::layout::{chunk_name, chunks_path, delta_name, deltas_path};
+use rtad_core::snapshot::{AudienceName, DeltaEntry, Manifest};
+
+/// Checks that no gc has removed, or is about to remove, what the manifest needs.
+pub(in crate::write) async fn check_manifest(
+    backend: &Backend,
+    manifest: &Manifest,
+) -> Result<(), StoreError> {
+    if backend.is_directory() {
+        return Ok(());
+    }
+    let audience = manifest.audience();
+    check_mark(backend, manifest).await?;
+    check_deltas(backend, audience, manifest.folded_deltas()).await?;
+    let listed = backend.list(&chunks_path(audience)).await?;
+    let held: HashMap<&str, u64> =
+        listed.iter().filter_map(|object| Some((object.location.filename()?, object.size))).collect();
+    let is_held = |name: &str, size| held.get(name) == Some(&size);
+    match manifest.chunks().iter().all(|entry| is_held(&chunk_name(entry), entry.size_bytes)) {
+        true => Ok(()),
+        false => Err(conflict(audience, "a gc removed a chunk that this generation needs; run this again")),
+    }
+}
+
+/// Checks that no gc has removed, or is about to remove, one of these deltas. A manifest that names
+/// them, or is older than one that does, must be in the store.
+pub(in crate::write) async fn check_deltas(
+    backend: &Backend,
+    audience: &AudienceName,
+    deltas: impl IntoIterator<Item = &DeltaEntry>,
+) -> Result<(), StoreError> {
+    let names: BTreeSet<String> = deltas.into_iter().map(delta_name).collect();
+    if backend.is_directory() || names.is_empty() {
+        return Ok(());
+    }
+    let mark = GcMark::read(backend, audience).await?;
+    let listed = backend.list(&deltas_path(audience)).await?;
+    let held: BTreeSet<&str> = listed.iter().filter_map(|object| object.location.filename()).collect();
+    let is_safe = |name: &String| {
+        held.contains(&**name) && !mark.as_ref().is_some_and(|mark| mark.deltas.contains(name))
+    };
+    match names.iter().all(is_safe) {
+        true => Ok(()),
+        false => Err(conflict(audience, "a gc removed a delta that this generation needs; run this again")),
+    }
+}
+
+/// Checks that no gc is about to remove the generation, or a chunk of it.
+pub(in crate::write) async fn check_mark(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
+    let audience = manifest.audience();
+    let Some(mark) = GcMark::read(backend, audience).await? else { return Ok(()) };
+    let names_chunk = || manifest.chunks().iter().any(|entry| mark.chunks.contains(&chunk_name(entry)));
+    match mark.generations.contains(&manifest.generation()) || names_chunk() {
+        true => Err(conflict(
+            audience,
+            "a gc is removing what this generation needs, or was killed at it; run gc again, then this",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn conflict(audience: &AudienceName, reason: &str) -> StoreError {
+    StoreError::Conflict { audience: audience.clone(), reason: reason.to_owned(), passes: true }
+}

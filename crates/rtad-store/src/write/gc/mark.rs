@@ -1,0 +1,135 @@
+//! `{audience}/GC`: the files that a gc in an object store is about to remove, for publishes to
+//! see.
+//!
+//! Written and removed by gc only. Readers of snapshots never request it.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::{Duration, SystemTime};
+
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
+use serde::{Deserialize, Serialize};
+
+use super::plan::GcPlan;
+use crate::backend::Backend;
+use crate::error::StoreError;
+use crate::layout::gc_mark_path;
+use crate::read::read_small;
+use rtad_core::snapshot::AudienceName;
+
+/// Some 250,000 chunks, a thousand times what a generation usually has.
+const MAX_MARK_BYTES: u64 = 16 << 20;
+
+/// The files that are about to go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GcMark {
+    /// Tells marks apart that name the same files.
+    owner: u64,
+    pub(super) generations: BTreeSet<u64>,
+    /// Names of files.
+    pub(super) chunks: BTreeSet<String>,
+    #[serde(default)]
+    pub(super) deltas: BTreeSet<String>,
+}
+
+impl GcMark {
+    fn new(plan: &GcPlan) -> Self {
+        Self {
+            owner: RandomState::new().build_hasher().finish(),
+            generations: plan.generations.clone(),
+            chunks: plan.chunks.keys().cloned().collect(),
+            deltas: plan.deltas.keys().cloned().collect(),
+        }
+    }
+
+    /// The audience's mark, if there is one.
+    pub(super) async fn read(backend: &Backend, audience: &AudienceName) -> Result<Option<Self>, StoreError> {
+        let path = gc_mark_path(audience);
+        let bytes = match read_small(&*backend.objects(&path)?, &path, MAX_MARK_BYTES, "GC").await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            read => read?.0,
+        };
+        let broken = |source: serde_json::Error| StoreError::Backend {
+            action: "understand",
+            path: path.to_string(),
+            source: source.into(),
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(broken)
+    }
+
+    /// Writes a plan's mark, or takes over one that is older than `min_age`. Returns it, and the
+    /// time at which it was written by the store's clock.
+    pub(super) async fn write(
+        backend: &Backend,
+        audience: &AudienceName,
+        plan: &GcPlan,
+        min_age: Duration,
+    ) -> Result<(Self, SystemTime), StoreError> {
+        let path = gc_mark_path(audience);
+        let objects = backend.objects(&path)?;
+        let looked_up = |source| StoreError::backend("look up", &path, source);
+        let mut mark = Self::new(plan);
+        if !mark.put(backend, &path, PutMode::Create).await? {
+            let busy = || StoreError::Conflict {
+                audience: audience.clone(),
+                reason: "another gc is at work, or was killed less than --min-age ago".into(),
+                passes: true,
+            };
+            // Before it is read: a mark that is replaced in between is not taken over.
+            let meta = match objects.head(&path).await {
+                // Its gc has just ended.
+                Err(object_store::Error::NotFound { .. }) => return Err(busy()),
+                meta => meta.map_err(looked_up)?,
+            };
+            let found = Self::read(backend, audience).await?;
+            if found.as_ref() != Some(&mark) {
+                let age = SystemTime::now().duration_since(meta.last_modified.into()).unwrap_or_default();
+                if age < min_age {
+                    return Err(busy());
+                }
+                // Its deletes may still be under way.
+                mark.extend(found.ok_or_else(busy)?);
+                let version = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
+                if !mark.put(backend, &path, PutMode::Update(version)).await?
+                    && Self::read(backend, audience).await?.as_ref() != Some(&mark)
+                {
+                    return Err(busy());
+                }
+            }
+        }
+        let written = objects.head(&path).await.map_err(looked_up)?.last_modified;
+        Ok((mark, written.into()))
+    }
+
+    /// Removes the mark, if it is still this one.
+    pub(super) async fn remove(&self, backend: &Backend, audience: &AudienceName) -> Result<(), StoreError> {
+        let path = gc_mark_path(audience);
+        if Self::read(backend, audience).await?.as_ref() != Some(self) {
+            return Ok(());
+        }
+        match backend.objects(&path)?.delete(&path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(StoreError::backend("remove", &path, source)),
+        }
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.generations.extend(other.generations);
+        self.chunks.extend(other.chunks);
+        self.deltas.extend(other.deltas);
+    }
+
+    /// Whether it was written; `false` if the condition does not hold.
+    async fn put(&self, backend: &Backend, path: &Path, mode: PutMode) -> Result<bool, StoreError> {
+        let bytes = serde_json::to_vec(self).expect("plain fields");
+        let options = PutOptions { mode, ..PutOptions::default() };
+        match backend.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(false)
+            }
+            Err(source) => Err(StoreError::backend("write", path, source)),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Gc plan: the files that no kept generation needs, by what the store holds at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use object_store::ObjectMeta;
+
+use crate::error::StoreError;
+use crate::layout::{
+    chunk_name, chunks_path, current_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
+};
+use crate::read::{ListedManifests, Store};
+use rtad_core::snapshot::{AudienceName, Current, State};
+
+/// Files that a gc keeps besides the live ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// The newest so many generations.
+    pub keep: usize,
+    /// All files younger than this.
+    pub min_age: Duration,
+}
+
+/// Result of a gc, or of its dry run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Generations that are kept, oldest first.
+    pub kept_generations: Vec<u64>,
+    /// Removed generations, oldest first.
+    pub removed_generations: Vec<u64>,
+    /// Removed chunks.
+    pub removed_chunks: u64,
+    /// Removed deltas: merged into others, or taken up by generations that are kept.
+    pub removed_deltas: u64,
+    /// The bytes of both.
+    pub removed_bytes: u64,
+    /// Chunks that no kept generation needs, but too young to remove.
+    pub young_chunks: u64,
+}
+
+/// Files to remove. Chunks and deltas by the names of their files, with their sizes.
+#[derive(Debug, Default)]
+pub(super) struct GcPlan {
+    kept: Vec<u64>,
+    pub(super) generations: BTreeSet<u64>,
+    /// Generations that have a signature.
+    pub(super) signed: BTreeSet<u64>,
+    /// Generations with a signature that have no manifest, and will not get one.
+    pub(super) signatures_alone: BTreeSet<u64>,
+    pub(super) chunks: BTreeMap<String, u64>,
+    pub(super) deltas: BTreeMap<String, u64>,
+    young_chunks: u64,
+}
+
+impl GcPlan {
+    /// Plans by the store's content; `now` is the time by which files are young.
+    pub(super) async fn read(
+        store: &Store,
+        audience: &AudienceName,
+        retention: Retention,
+        now: SystemTime,
+    ) -> Result<Self, StoreError> {
+        let live = store.live(audience).await?;
+        let live = live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
+        let survey = Survey { store, audience, current: live.current, retention, now };
+        let mut plan = Self::default();
+        survey.add_generations(&mut plan).await?;
+        let needed = survey.needed_by(&plan.kept).await?;
+        survey.add_deltas(&mut plan, &needed.deltas).await?;
+        survey.add_chunks(&mut plan, &needed.chunks).await?;
+        Ok(plan)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.generations.is_empty()
+            && self.signatures_alone.is_empty()
+            && self.chunks.is_empty()
+            && self.deltas.is_empty()
+    }
+
+    /// Drops the files that another plan does not name.
+    pub(super) fn retain_those_of(&mut self, other: &Self) {
+        self.generations.retain(|generation| other.generations.contains(generation));
+        self.signatures_alone.retain(|generation| other.signatures_alone.contains(generation));
+        self.chunks.retain(|name, _| other.chunks.contains_key(name));
+        self.deltas.retain(|name, _| other.deltas.contains_key(name));
+    }
+
+    pub(super) fn collected(&self) -> Collected {
+        Collected {
+            kept_generations: self.kept.clone(),
+            removed_generations: self.generations.iter().copied().collect(),
+            removed_chunks: self.chunks.len() as u64,
+            removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count() as u64,
+            removed_bytes: self.chunks.values().chain(self.deltas.values()).sum(),
+            young_chunks: self.young_chunks,
+        }
+    }
+}
+
+/// Names of files that kept generations need.
+#[derive(Default)]
+struct Needed {
+    chunks: BTreeSet<String>,
+    deltas: BTreeSet<String>,
+}
+
+/// One look at a store.
+struct Survey<'a> {
+    store: &'a Store,
+    audience: &'a AudienceName,
+    current: Current,
+    retention: Retention,
+    now: SystemTime,
+}
+
+impl Survey<'_> {
+    fn is_young(&self, meta: &ObjectMeta) -> bool {
+        let written = SystemTime::from(meta.last_modified);
+        written > self.now || self.now.duration_since(written).is_ok_and(|age| age < self.retention.min_age)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.current.state == State::Deleted
+    }
+
+    /// Generations from this one on are kept: they may be of a publish under way.
+    fn kept_from(&self) -> u64 {
+        match self.is_deleted() {
+            // The audience's lock is held, so no publish is under way.
+            true if self.store.backend.is_directory() => u64::MAX,
+            true => self.current.highest_generation().saturating_add(1),
+            false => self.current.generation,
+        }
+    }
+
+    async fn add_generations(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
+        let (live, kept_from) = (self.current.generation, self.kept_from());
+        let ListedManifests { manifests, signatures } = self.store.listed_manifests(self.audience).await?;
+        let keep = if self.is_deleted() { 0 } else { self.retention.keep };
+        let newest = manifests.len().saturating_sub(keep);
+        for (index, (generation, meta)) in manifests.iter().enumerate() {
+            if *generation >= kept_from || index >= newest || self.is_young(meta) {
+                plan.kept.push(*generation);
+            } else {
+                plan.generations.insert(*generation);
+            }
+        }
+        // All generations between two kept ones are kept: a rollback to the older one needs the
+        // deltas that they took up.
+        if let Some(oldest) = plan.kept.first().copied() {
+            plan.kept.extend(plan.generations.split_off(&oldest));
+            plan.kept.sort_unstable();
+        }
+        let has_manifest: BTreeSet<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
+        for (generation, meta) in &signatures {
+            plan.signed.insert(*generation);
+            if *generation < live && !has_manifest.contains(generation) && !self.is_young(meta) {
+                plan.signatures_alone.insert(*generation);
+            }
+        }
+        Ok(())
+    }
+
+    async fn needed_by(&self, kept: &[u64]) -> Result<Needed, StoreError> {
+        let live = self.current.generation;
+        let named = self.current.deltas.iter().chain(&self.current.tombstones);
+        let mut needed = Needed { deltas: named.map(delta_name).collect(), ..Needed::default() };
+        for generation in kept {
+            let manifest = match self.store.manifest_of(self.audience, *generation).await {
+                // Removed since it was listed, by the loader that lost.
+                Err(StoreError::NotFound { .. }) if *generation != live || self.is_deleted() => continue,
+                Err(StoreError::NotFound { path }) => return Err(self.live_manifest_missing(path).await?),
+                manifest => manifest?.0,
+            };
+            needed.chunks.extend(manifest.chunks().iter().map(chunk_name));
+            needed.deltas.extend(manifest.folded_deltas().map(delta_name));
+        }
+        Ok(needed)
+    }
+
+    /// The reason that the live generation has no manifest.
+    async fn live_manifest_missing(&self, path: String) -> Result<StoreError, StoreError> {
+        let then = self.current.generation;
+        let now = self.store.live(self.audience).await?.map_or(0, |live| live.current.generation);
+        if now == then {
+            return Ok(StoreError::NotFound { path });
+        }
+        let reason = format!("generation {now} was published since this work began at generation {then}");
+        Ok(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
+    }
+
+    async fn add_deltas(&self, plan: &mut GcPlan, needed: &BTreeSet<String>) -> Result<(), StoreError> {
+        for object in self.store.backend.list(&deltas_path(self.audience)).await? {
+            let Some(name) = object.location.filename() else { continue };
+            // A delta that an append has written and not yet named is newer than any `CURRENT`.
+            let delta = name.strip_suffix(".minisig").unwrap_or(name);
+            let is_old = delta_sequence(delta).is_some_and(|last| last <= self.current.sequence);
+            if is_old && !needed.contains(delta) && !self.is_young(&object) {
+                plan.deltas.insert(name.to_owned(), object.size);
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_chunks(&self, plan: &mut GcPlan, needed: &BTreeSet<String>) -> Result<(), StoreError> {
+        for object in self.store.backend.list(&chunks_path(self.audience)).await? {
+            let Some(name) = object.location.filename().filter(|name| is_chunk_name(name)) else { continue };
+            if needed.contains(name) {
+                continue;
+            }
+            if self.is_young(&object) {
+                plan.young_chunks += 1;
+            } else {
+                plan.chunks.insert(name.to_owned(), object.size);
+            }
+        }
+        Ok(())
+    }
+}

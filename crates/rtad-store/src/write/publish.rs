@@ -1,0 +1,216 @@
+//! Publishing: chunks, then the manifest, then `CURRENT`; one publish at a time.
+//!
+//! A publish has three steps for its caller. [`StoreWriter::base`] notes what is live before the
+//! work begins; [`StoreWriter::publish`] opens the publication if that is still live;
+//! [`Publication::commit`] makes it live, in one write, if the base is *still* live.
+//!
+//! | killed | visible to readers | left behind |
+//! |---|---|---|
+//! | before `commit` writes `CURRENT` | the old generation | chunks and perhaps a signature or a manifest without a `CURRENT`; the next generation's number skips it |
+//! | after | the new generation | nothing |
+//!
+//! In a directory the lock file is held throughout (`write/lock.rs`), so that a second loader
+//! notices before it has written anything. In an object store `CURRENT` is put on the condition
+//! that it is the one of the base: the second loader loses there. Between the manifest and
+//! `CURRENT` the publication checks that no gc has removed its files (`write/gc/guard.rs`).
+
+use std::collections::HashSet;
+use std::fs::File;
+
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode};
+
+use super::base::Base;
+use super::chunks::{holds_chunk, put_unless_held, safe_chunks};
+use super::deltas::{has_signature, put_delta, put_delta_file};
+use super::gc::guard;
+use super::live::{Candidate, RetainedDeltas, go_live};
+use super::lock::{lock, lock_current};
+use super::writer::StoreWriter;
+use crate::error::StoreError;
+use crate::layout::{chunk_name, chunks_path, manifest_path, signature_path};
+use rtad_core::snapshot::{AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest};
+
+/// A publish under way. Dropping it changes nothing for readers.
+#[derive(Debug)]
+pub struct Publication<'w> {
+    pub(super) writer: &'w StoreWriter,
+    pub(super) base: Base,
+    generation: u64,
+    /// The live chunks, in an object store: no gc removes these while `CURRENT` does not change.
+    safe_chunks: HashSet<Digest>,
+    _lock: Option<File>,
+}
+
+impl StoreWriter {
+    /// Opens a publication over `base`. In a directory this makes the folders and takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another loader is publishing, or has published since `base`.
+    pub async fn publish(&self, base: Base) -> Result<Publication<'_>, StoreError> {
+        let (store, audience) = (self.store(), base.audience());
+        let lock = lock(self.backend(), audience).await?;
+        let live = store.live(audience).await?;
+        base.check_is_live(live.as_ref())?;
+        // Above every manifest and signature, those of killed publishes included, and above the
+        // generations that were rolled back from.
+        let published = store.listed_manifests(audience).await?.highest();
+        let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
+        // At u64::MAX (somebody tampered with `CURRENT`), commit finds the manifest taken.
+        let generation = published.max(named).saturating_add(1);
+        let safe_chunks = safe_chunks(store, audience, live.as_ref()).await?;
+        Ok(Publication { writer: self, base, generation, safe_chunks, _lock: lock })
+    }
+}
+
+impl Publication<'_> {
+    /// The audience that is published.
+    pub const fn audience(&self) -> &AudienceName {
+        self.base.audience()
+    }
+
+    /// The generation that this publication makes.
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Writes a chunk, durably, unless the store holds it already. Returns whether it was written.
+    /// May be called for several chunks at once; each is held in memory until it is written.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
+        put_unless_held(self.writer.backend(), self.audience(), chunk, &self.safe_chunks).await
+    }
+
+    /// Whether the store holds a chunk, by its name and size, and will for as long as this publish
+    /// takes. An old chunk in an object store that is not live does not count: a gc may be about to
+    /// remove it.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
+        holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
+    }
+
+    /// The chunks that are not in the store's listing: never put, or removed by a gc. In a
+    /// directory none goes while this publication is open; elsewhere [`Publication::commit`] checks
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn missing<'a>(&self, entries: &'a [ChunkEntry]) -> Result<Vec<&'a ChunkEntry>, StoreError> {
+        let listed = self.writer.backend().list(&chunks_path(self.audience())).await?;
+        let held: HashSet<(&str, u64)> =
+            listed.iter().filter_map(|object| Some((object.location.filename()?, object.size))).collect();
+        let is_missing =
+            |entry: &&ChunkEntry| !held.contains(&(chunk_name(entry).as_str(), entry.size_bytes));
+        Ok(entries.iter().filter(is_missing).collect())
+    }
+
+    /// Writes a delta that the manifest is to name as its residual.
+    ///
+    /// # Errors
+    ///
+    /// The store's own.
+    pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
+        // The holder of this lock sweeps half-written files in the folder.
+        let _lock = lock_current(self.writer.backend(), self.audience()).await?;
+        put_delta(self.writer, self.audience(), delta).await
+    }
+
+    /// Writes the manifest and makes it live.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another loader published meanwhile, or a gc removed a file that
+    /// this generation needs: the live generation is untouched.
+    ///
+    /// # Panics
+    ///
+    /// If the manifest is not of this publication's audience and generation.
+    pub async fn commit(self, manifest: &Manifest) -> Result<u64, StoreError> {
+        let generation = self.generation;
+        assert_eq!(manifest.audience(), self.audience(), "the manifest is of the publication's audience");
+        assert_eq!(manifest.generation(), generation, "the manifest is of the publication's generation");
+        let manifest = &self.with_taken_up(manifest).await?;
+        let bytes = manifest.to_bytes();
+        let path = manifest_path(self.audience(), generation);
+        // Written once: a second writer of the same generation loses here.
+        self.writer.put_signed(self.audience(), &path, bytes.clone(), PutMode::Create).await?;
+        let done = async {
+            self.sign_retained_deltas().await?;
+            guard::check_manifest(self.writer.backend(), manifest).await?;
+            let deltas = RetainedDeltas::over(manifest);
+            let candidate = Candidate { generation, manifest: &bytes, rolled_back_from: None, deltas };
+            go_live(self.writer, &self.base, &candidate).await
+        };
+        match done.await {
+            Ok(()) => Ok(generation),
+            Err(error) => {
+                if matches!(error, StoreError::Conflict { .. }) {
+                    self.withdraw(&path).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Signs the unsigned deltas that `CURRENT` will still name: they are older than the key.
+    async fn sign_retained_deltas(&self) -> Result<(), StoreError> {
+        let Some(current) = self.base.current().filter(|_| self.writer.signs()) else { return Ok(()) };
+        let unsigned = self.writer.store().clone().with_public_keys(Vec::new());
+        let audience = self.audience();
+        for entry in current.deltas.iter().chain(&current.tombstones) {
+            if has_signature(self.writer, audience, entry).await? {
+                continue;
+            }
+            match unsigned.delta_and_file(audience, entry).await {
+                Ok((_, file)) => {
+                    let _lock = lock_current(self.writer.backend(), audience).await?;
+                    put_delta_file(self.writer, audience, entry, file.bytes).await?;
+                }
+                // Merged since into another delta, which is signed, or will be by the next build.
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the deltas that the generation has taken up as they are live now: those that the build
+    /// read may have been merged since, and removed. Merged deltas may contain later changes, which
+    /// are applied again with them.
+    async fn with_taken_up(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
+        let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
+        let live = self.writer.store().live(self.audience()).await?;
+        self.base.check_is_live(live.as_ref())?;
+        let deltas = live.into_iter().flat_map(|live| live.current.deltas);
+        let deltas = deltas.filter(|delta| delta.first <= folded.through).collect();
+        Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
+    }
+
+    /// Removes the manifest, which is not live. Failures are ignored: the caller reports the
+    /// reason.
+    async fn withdraw(&self, path: &Path) {
+        let store = self.writer.store();
+        // Once so high a number was live, the manifest may be another loader's, with the same
+        // bytes.
+        if let Ok(Some(live)) = store.live(self.audience()).await
+            && live.current.highest_generation() >= self.generation
+        {
+            return;
+        }
+        if let Ok(objects) = store.objects(path) {
+            // Never a manifest without its signature.
+            let _ = objects.delete(path).await;
+            if self.writer.signs() {
+                let _ = objects.delete(&signature_path(path)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Writing one object, conditionally or not: the steps that all writers share.
+
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
+
+use crate::backend::Backend;
+use crate::error::StoreError;
+use crate::layout::current_path;
+use crate::read::Live;
+use rtad_core::snapshot::{AudienceName, Current};
+
+/// Compared at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes an object; [`StoreError::Conflict`] if the mode's condition does not hold.
+pub(super) async fn put(
+    backend: &Backend,
+    audience: &AudienceName,
+    path: &Path,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> Result<UpdateVersion, StoreError> {
+    let options = PutOptions { mode, ..PutOptions::default() };
+    let put = backend.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await;
+    put.map(UpdateVersion::from).map_err(|source| match source {
+        object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
+            let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
+            let reason = format!("{} was written by another loader meanwhile", path.join("/"));
+            StoreError::Conflict { audience: audience.clone(), reason, passes: true }
+        }
+        source => StoreError::backend("write", path, source),
+    })
+}
+
+/// Writes on a condition. The answer to a put that succeeded may be lost, and the client's own
+/// retry is then refused: so after any failure the object's content decides.
+pub(super) async fn put_if(
+    backend: &Backend,
+    audience: &AudienceName,
+    path: &Path,
+    bytes: Vec<u8>,
+    mode: PutMode,
+) -> Result<UpdateVersion, StoreError> {
+    let written = put(backend, audience, path, bytes.clone(), mode).await;
+    match written {
+        Err(error) if !backend.is_directory() => {
+            let held = version_of(backend, path, &bytes).await;
+            held.ok().flatten().ok_or(error)
+        }
+        written => written,
+    }
+}
+
+/// Whether an object of the same length has these bytes. Takes little memory besides.
+pub(super) async fn holds_bytes(backend: &Backend, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+    let objects = backend.objects(path)?;
+    for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        let start = (index * PIECE_BYTES) as u64;
+        let held = objects.get_range(path, start..start + piece.len() as u64).await;
+        if held.map_err(|source| StoreError::backend("read", path, source))? != piece {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The object's version, if it has these bytes.
+async fn version_of(
+    backend: &Backend,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Option<UpdateVersion>, StoreError> {
+    let failed = |source| StoreError::backend("read", path, source);
+    let object = backend.objects(path)?.get(path).await.map_err(failed)?;
+    let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let held = object.bytes().await.map_err(failed)?;
+    Ok((held == bytes).then_some(version))
+}
+
+/// Replaces exactly the `CURRENT` that `live` is, and returns the new one. In a directory the
+/// caller holds its lock and has read `live` under it.
+pub(super) async fn replace_current(
+    backend: &Backend,
+    audience: &AudienceName,
+    live: Option<&Live>,
+    current: &Current,
+) -> Result<Live, StoreError> {
+    let mode = match live {
+        // The rename cannot overwrite another's: the lock is held.
+        _ if backend.is_directory() => PutMode::Overwrite,
+        None => PutMode::Create,
+        Some(live) => PutMode::Update(live.version.clone()),
+    };
+    let bytes = current.to_bytes();
+    // Validate before writing: an unreadable `CURRENT` would block every later write.
+    Current::parse(&bytes)
+        .map_err(|source| StoreError::Manifest { path: current_path(audience).to_string(), source })?;
+    let version = put_if(backend, audience, &current_path(audience), bytes, mode).await?;
+    Ok(Live { current: current.clone(), version })
+}

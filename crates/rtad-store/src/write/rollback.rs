@@ -1,0 +1,156 @@
+//! Rollback: an older generation, with every change that was made since.
+
+use std::collections::HashSet;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::PutMode;
+
+use super::gc::guard;
+use super::live::{Candidate, RetainedDeltas, go_live};
+use super::publish::Publication;
+use super::put::put;
+use crate::error::StoreError;
+use crate::layout::{chunk_path, manifest_path};
+use crate::read::Store;
+use rtad_core::snapshot::{ChunkError, Current, DeltaEntry, Manifest, State};
+
+/// Chunk sizes looked up at a time.
+const PARALLEL_LOOKUPS: usize = 16;
+
+impl Publication<'_> {
+    /// Makes an older generation live again, after checking that every chunk of it is there. Later
+    /// deltas apply to it, also those that later generations have taken up, and tombstones stay.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole,
+    /// [`StoreError::Conflict`] if another loader published meanwhile, or a gc is removing it,
+    /// [`StoreError::NotLive`] if the audience was deleted.
+    pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
+        self.roll_back_to(generation, true).await
+    }
+
+    /// The same without the deltas that later generations have taken up: changes appended before
+    /// those were built are lost. For when their manifests cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Publication::roll_back`].
+    pub async fn roll_back_without_deltas(self, generation: u64) -> Result<(), StoreError> {
+        self.roll_back_to(generation, false).await
+    }
+
+    async fn roll_back_to(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
+        let (store, audience, current) = (self.writer.store(), self.audience(), self.base.current());
+        // The files of a deleted audience are going, if they are not gone.
+        if let Some(state) = current.map(|current| current.state).filter(|state| *state == State::Deleted) {
+            return Err(StoreError::NotLive { audience: audience.clone(), state });
+        }
+        let (manifest, bytes) = store.manifest_of(audience, generation).await?;
+        if store.is_remote() {
+            self.rewrite(&manifest, &bytes).await?;
+        }
+        check_chunks(store, &manifest).await?;
+        // A reader may still hold the generation that was live before an earlier rollback, so that
+        // stays the mark. Only a return to that generation is no rollback.
+        let from = current.map(Current::highest_generation).filter(|from| *from > generation);
+        let deltas = self.retained_deltas(&manifest, takes_deltas, from.is_some()).await?;
+        guard::check_deltas(self.writer.backend(), audience, deltas.older.iter().flatten()).await?;
+        let candidate = Candidate { generation, manifest: &bytes, rolled_back_from: from, deltas };
+        go_live(self.writer, &self.base, &candidate).await
+    }
+
+    /// Writes the manifest again as it is: it is then young, and a gc keeps young manifests and
+    /// their chunks.
+    async fn rewrite(&self, manifest: &Manifest, bytes: &[u8]) -> Result<(), StoreError> {
+        let (backend, audience) = (self.writer.backend(), self.audience());
+        let path = manifest_path(audience, manifest.generation());
+        self.writer.refresh_signature(audience, &path).await?;
+        put(backend, audience, &path, bytes.to_vec(), PutMode::Overwrite).await?;
+        guard::check_mark(backend, manifest).await
+    }
+
+    async fn retained_deltas(
+        &self,
+        manifest: &Manifest,
+        takes_deltas: bool,
+        is_rollback: bool,
+    ) -> Result<RetainedDeltas, StoreError> {
+        let current = self.base.current();
+        let mut retained = RetainedDeltas::over(manifest);
+        let unmerged = current.and_then(|current| current.no_merge_through);
+        let mut through = retained.no_merge_through.max(unmerged);
+        if takes_deltas {
+            let later = LaterDeltas::read(self.writer.store(), manifest, current).await?;
+            retained.older.extend(later.groups);
+            retained.left_out = later.residuals;
+            through = through.max(Some(later.through));
+        } else if let Some(current) = current.filter(|live| live.rolled_back_from.is_none()) {
+            // Its residual is the only unmerged delta: it restates a part of the lost changes.
+            let residual = current.deltas.iter().filter(|delta| Some(delta.last) <= unmerged);
+            retained.left_out = residual.cloned().collect();
+        }
+        if is_rollback {
+            retained.no_merge_through = through;
+        }
+        Ok(retained)
+    }
+}
+
+/// Checks that every chunk is there, by its size.
+async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreError> {
+    let audience = manifest.audience();
+    let mut lookups = Vec::new();
+    for entry in manifest.chunks() {
+        lookups.push(async move { Ok::<_, StoreError>((entry, store.chunk_size(audience, entry).await?)) });
+    }
+    let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
+    while let Some((entry, found)) = sizes.try_next().await? {
+        if found != entry.size_bytes {
+            let source = ChunkError::Length { found, expected: entry.size_bytes };
+            return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
+        }
+    }
+    Ok(())
+}
+
+/// Deltas that were published after an older generation was built.
+struct LaterDeltas {
+    /// By the generation that has taken them up, oldest first.
+    groups: Vec<Vec<DeltaEntry>>,
+    /// Residuals of those generations: they restate older deltas, which may be in the older
+    /// generation itself.
+    residuals: HashSet<DeltaEntry>,
+    /// The highest sequence that any of them has taken up.
+    through: u64,
+}
+
+impl LaterDeltas {
+    /// Those that were published after `target` was built and that later generations have taken up.
+    async fn read(store: &Store, target: &Manifest, live: Option<&Current>) -> Result<Self, StoreError> {
+        let audience = target.audience();
+        let built_through = target.folded().map_or(0, |folded| folded.through);
+        let mut since = Self { groups: Vec::new(), residuals: HashSet::new(), through: built_through };
+        let later = store.generations(audience).await?;
+        let mut later: Vec<u64> = later.into_iter().filter(|later| *later > target.generation()).collect();
+        // Listed or not: without the live manifest its deltas would be lost silently.
+        let live = live.map(|current| current.generation).filter(|live| *live > target.generation());
+        later.extend(live.filter(|live| !later.contains(live)));
+        for generation in later {
+            let manifest = match store.manifest_of(audience, generation).await {
+                // Removed since it was listed, by the loader that lost: it was never live.
+                Err(StoreError::NotFound { .. }) if live != Some(generation) => continue,
+                manifest => manifest?.0,
+            };
+            let Some(folded) = manifest.folded() else { continue };
+            let newer = folded.deltas.iter().filter(|delta| delta.last > built_through);
+            // Residuals of earlier generations only: a delta of removals alone equals its own
+            // residual.
+            let newer = newer.filter(|delta| !since.residuals.contains(delta)).cloned().collect();
+            since.groups.push(newer);
+            since.residuals.extend(folded.residual.clone());
+            since.through = since.through.max(folded.through);
+        }
+        Ok(since)
+    }
+}
