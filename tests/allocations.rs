@@ -9,8 +9,8 @@ use rtad::platform::{IdReader, Keys};
 use rtad::strategy::{Outcome, Strategy};
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
-use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+use rtad_core::snapshot::Snapshot;
+use testkit::store::{Spec, snapshot};
 
 const MEMBERS: [(IdKind, &str); 3] = [
     (IdKind::Md5, "5f93f983524def3dca464469d2cf9f3e"),
@@ -18,18 +18,11 @@ const MEMBERS: [(IdKind, &str); 3] = [
     (IdKind::Oaid, "1fE9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
 ];
 
-/// All of these devices, in one chunk.
-fn snapshot() -> Snapshot {
+/// All of these devices.
+fn members() -> Snapshot {
     let mut keys = MEMBERS.map(|(kind, id)| KeyMaker::default().key(kind, id.as_bytes()).unwrap());
     keys.sort_unstable();
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).unwrap();
-    let chunk = BuiltChunk::build(&spec, &keys);
-    let mut manifest = ManifestBuilder::new(spec, 1e-4);
-    manifest.add(&chunk);
-    let manifest = manifest.finish("old_users".parse().unwrap(), 1, 0, BuildReport::default());
-    let mut decoder = ChunkDecoder::new(manifest.filter(), &chunk.entry);
-    decoder.feed(&chunk.bytes).unwrap();
-    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().unwrap())])
+    snapshot("old_users", 1, &keys, &Spec::small())
 }
 
 #[test]
@@ -37,7 +30,7 @@ fn deciding_allocates_nothing() {
     let telemetry = Telemetry::default();
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let name = "old_users".parse().unwrap();
-    let audience = Audience { snapshot: Some(Arc::new(snapshot())), ..Audience::unloaded(name, true, None) };
+    let audience = Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],

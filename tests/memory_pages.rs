@@ -5,13 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rtad_core::memory::{Pages, Region};
-
-/// Bytes of anonymous memory that are resident.
-fn anonymous_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
-}
+use testkit::process::anonymous_bytes;
 
 #[test]
 fn a_region_does_not_take_a_whole_large_page_for_its_rest() {
@@ -26,7 +20,7 @@ fn a_region_does_not_take_a_whole_large_page_for_its_rest() {
         })
         .collect();
     let taken = anonymous_bytes() - before;
-    let needed = regions.len() * LEN;
+    let needed = (regions.len() * LEN) as u64;
     assert!(taken >= needed && taken < needed + needed / 10, "{taken} bytes for {needed}");
     drop(regions);
     assert!(anonymous_bytes() < before + needed / 10, "given back to the kernel");

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod sync_support;
-
 use std::time::Duration;
 
 use rtad::telemetry::{Route, Telemetry};
-use sync_support::anonymous_bytes;
+use testkit::process::anonymous_bytes;
 
 const ROUNDS: u64 = 6;
 const PER_ROUND: u64 = 800_000;

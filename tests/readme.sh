@@ -14,7 +14,7 @@ block() {
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 fail() { echo "readme: $*" >&2; exit 1; }
 
-# `make test` runs this script, so it is only looked at; `make demo` is built and run with fewer devices in tests/cli.rs.
+# `make test` runs this script, so it is only looked at; `make demo` is built and run with fewer devices in tests/service/cli.
 [ "$(block '## Two commands' | cut -d'#' -f1 | sed 's/ *$//')" = $'make demo\nmake test' ] || fail "the two commands are not what they were"
 
 work=$(mktemp -d)

@@ -3,18 +3,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod sync_support;
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use rtad::catalog::Catalog;
+use rtad::config::Config;
+use rtad::serve::{Running, start};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::Snapshot;
-use sync_support::server::{NEVER, config, places};
-use sync_support::{Client, Depot, Server, Spec, anonymous_bytes, keys, wait_until};
+use testkit::client::Client;
+use testkit::process::anonymous_bytes;
+use testkit::store::{Depot, Spec, keys};
+use testkit::wait_until;
+use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
 const GENERATIONS: u64 = 20;
@@ -133,6 +136,40 @@ fn ask(address: SocketAddr, people: &Population, seed: usize, stop: &AtomicBool,
     }
 }
 
+/// The service in this process.
+struct Server {
+    running: Running,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Over a store that it polls when told to, and not within an hour by itself.
+    fn start(store: &str) -> Self {
+        let server = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 2";
+        let text = format!("{server}\n[store]\nurl = {store:?}\npoll_interval = \"1h\"\n{CONFIG}");
+        let config = Config::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
+        // One thread besides the test's, for the acceptor.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let reread = Box::new(|| Err("the config is not reloaded".to_owned()));
+        let running = runtime.block_on(start(config, reread)).unwrap();
+        Self { running, runtime }
+    }
+
+    fn look(&self) {
+        self.runtime.block_on(self.running.poll());
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.running.serving().load_full()
+    }
+}
+
+/// The snapshot of the only audience.
+fn snapshot(catalog: &Catalog) -> Arc<Snapshot> {
+    catalog.audiences()[0].snapshot.clone().unwrap()
+}
+
 /// Generations that have been served, watched without being kept.
 #[derive(Default)]
 struct Watch {
@@ -143,8 +180,7 @@ struct Watch {
 impl Watch {
     fn add(&mut self, catalog: &Arc<Catalog>) {
         self.catalogs.push(Arc::downgrade(catalog));
-        let snapshot = catalog.audiences()[0].snapshot.as_ref();
-        self.snapshots.push(Arc::downgrade(snapshot.unwrap()));
+        self.snapshots.push(Arc::downgrade(&snapshot(catalog)));
     }
 
     /// How many are still in memory.
@@ -163,15 +199,15 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
     depot.publish(AUDIENCE, &members.of(1), &spec());
     let before = anonymous_bytes();
 
-    let server = Server::start(config(depot.url(), CONFIG, NEVER));
-    let filter_bytes = server.snapshot(AUDIENCE).unwrap().filter_bytes();
+    let server = Server::start(depot.url());
+    let filter_bytes = snapshot(&server.catalog()).filter_bytes();
     assert!(filter_bytes > 30 << 20, "{filter_bytes} bytes of filters are too few to be told from noise");
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     // Two keep two cores nearly busy; what loads has what they leave.
     let clients: Vec<_> = (0..2)
         .map(|seed| {
             let (people, stop, rounds) = (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
-            let address = server.address();
+            let address = server.running.decision_address;
             std::thread::spawn(move || ask(address, &people, seed, &stop, &rounds))
         })
         .collect();
@@ -189,7 +225,7 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
         assert_eq!(depot.publish(AUDIENCE, &members.of(generation), &spec()), generation);
         server.look();
         let new = server.catalog();
-        assert_eq!(server.generation(AUDIENCE), generation);
+        assert_eq!(snapshot(&new).manifest().generation(), generation);
         shares_only_what_is_unchanged(&old, &new);
         if generation == GENERATIONS {
             // Two generations are held, and this way of measuring sees it.
@@ -209,12 +245,11 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
 
 /// The last chunk has the same keys in all generations and lies where it lay; every other was read anew.
 fn shares_only_what_is_unchanged(old: &Catalog, new: &Catalog) {
-    let [old, new] = [old, new].map(|catalog| catalog.audiences()[0].snapshot.clone().unwrap());
-    let (old_places, new_places) = (places(&old), places(&new));
-    assert_eq!((old_places.len(), new_places.len()), (64, 64));
-    for (index, (old_place, new_place)) in old_places.iter().zip(&new_places).enumerate() {
+    let [old, new] = [old, new].map(snapshot);
+    assert_eq!((old.chunks().len(), new.chunks().len()), (64, 64));
+    for (index, (old_chunk, new_chunk)) in old.chunks().iter().zip(new.chunks()).enumerate() {
         let is_same = old.manifest().chunks()[index].digest == new.manifest().chunks()[index].digest;
         assert_eq!(is_same, index == 63, "chunk {index}");
-        assert_eq!(old_place == new_place, is_same, "chunk {index}");
+        assert_eq!(old_chunk.filters().as_ptr() == new_chunk.filters().as_ptr(), is_same, "chunk {index}");
     }
 }

@@ -14,7 +14,8 @@ use crate::platform::{MAX_IDS, ocean};
 use crate::telemetry::Telemetry;
 use rtad_core::device::KeyMaker;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+use rtad_core::snapshot::Snapshot;
+use testkit::store::Spec;
 
 const OAID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 const OAID_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
@@ -59,17 +60,13 @@ path = "/oc"
 strategies = { 1 = "new", 2 = "vips", 3 = "any" }
 "#;
 
-fn snapshot(audience: &str, ids: &[&str], created: u64) -> Snapshot {
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-7).unwrap();
+fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot {
+    let target_fpr = 1e-7;
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, target_fpr).unwrap();
     let mut keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
     keys.sort_unstable();
-    let built = BuiltChunk::build(&spec, &keys);
-    let mut manifest = ManifestBuilder::new(spec, 1e-7);
-    manifest.add(&built);
-    let manifest = manifest.finish(audience.parse().unwrap(), 7, created, BuildReport::default());
-    let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
-    decoder.feed(&built.bytes).unwrap();
-    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().unwrap())])
+    let spec = Spec { filter, target_fpr, created_unix_seconds, ..Spec::small() };
+    testkit::store::snapshot(audience, 7, &keys, &spec)
 }
 
 /// `old` holds the OAID, `vip` somebody else, `gone` nothing was published of, and `stale` is three hours old.

@@ -109,4 +109,4 @@ rm -r "$work/md5"
 build $((most / 3)) idfa idfa --memory 1GiB
 rm -r "$work/idfa"
 
-cargo test --release --quiet --test sync_deltas -- --ignored --nocapture
+cargo test --release --quiet --test service sync_deltas -- --ignored --nocapture

@@ -8,8 +8,9 @@
 mod memory;
 mod message;
 mod mutate;
+mod platform_properties;
 #[path = "../../fuzz/properties.rs"]
-#[allow(dead_code, missing_docs, unreachable_pub, reason = "a library to the fuzz targets")]
+#[allow(unreachable_pub, reason = "a library to the fuzz targets")]
 mod properties;
 
 use std::path::Path;

@@ -77,7 +77,7 @@ run() {
 }
 # Of the whole workspace, as `make test` has built it: of one package alone, dependencies would be built anew for its features.
 run cargo test --quiet --workspace --lib store::tests
-run cargo test --quiet --workspace --test remote
-run cargo test --quiet --workspace --test appending
-run cargo test --quiet --workspace --test serve on_s3
-run cargo test --quiet --workspace --test remote_stores
+run cargo test --quiet --workspace --test cli remote::
+run cargo test --quiet --workspace --test cli appending::
+run cargo test --quiet --workspace --test cli on_s3
+run cargo test --quiet --workspace --test service remote_stores::

@@ -1,7 +1,6 @@
 use super::*;
 use rtad_core::device::DeviceKey;
-use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, chunk_runs};
+use testkit::store::{Spec, snapshot};
 
 /// A generation of equally many keys in each of these shards.
 fn generation(number: u64, seed: u64, shards: Range<u16>, shards_per_chunk: u32) -> (Manifest, Chunks) {
@@ -13,19 +12,9 @@ fn generation(number: u64, seed: u64, shards: Range<u16>, shards_per_chunk: u32)
     };
     let mut keys: Vec<_> = shards.flat_map(|shard| (0..100).map(move |index| key(shard, index))).collect();
     keys.sort_unstable();
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
-    let mut builder = ManifestBuilder::new(spec, 0.0001);
-    let mut chunks = Chunks::new();
-    let built: Vec<_> =
-        chunk_runs(&keys, shards_per_chunk).map(|run| BuiltChunk::build(&spec, run)).collect();
-    built.iter().for_each(|chunk| builder.add(chunk));
-    for chunk in built {
-        let mut decoder = ChunkDecoder::new(&spec, &chunk.entry);
-        decoder.feed(&chunk.bytes).unwrap();
-        chunks.insert(chunk.entry.digest, Arc::new(decoder.finish().unwrap()));
-    }
-    let manifest = builder.finish("old_users".parse().unwrap(), number, 1, BuildReport::default());
-    (manifest, chunks)
+    let snapshot = snapshot("old_users", number, &keys, &Spec { shards_per_chunk, ..Spec::small() });
+    let chunks = snapshot.chunks().iter().map(|chunk| (*chunk.digest(), Arc::clone(chunk)));
+    (snapshot.manifest().clone(), chunks.collect())
 }
 
 fn shards(way: &Way) -> Vec<Range<usize>> {

@@ -1,0 +1,425 @@
+//! A small HTTP server over a directory: GET and HEAD, ranges, entity tags, keep-alive. On command
+//! it misbehaves, for all paths that contain a word.
+//!
+//! Below `/moved/` it redirects to the same path without it, on this host; below `/away/` to the
+//! host it was given.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Misbehavior instead of an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    /// The connection ends without an answer.
+    Dead,
+    /// No answer ever comes.
+    Mute,
+    /// No answer comes until the server is given another order.
+    Gate,
+    /// An answer with this status line, these fields and a word of HTML.
+    Status(&'static str, &'static str),
+    /// HTML with 200, with its length.
+    Html,
+    /// Half of the body, then a reset.
+    Reset,
+    /// Half of the body, then the connection ends as if that were all.
+    Short,
+    /// Half of the body, once; the rest if it is asked for. Then the same again.
+    Hiccup,
+    /// The same, ended as `Short` ends.
+    ShortOnce,
+    /// The same, with silence after the half.
+    StallOnce,
+    /// A chunked body that never ends.
+    EndlessChunked,
+    /// A body of an absurd length that never ends.
+    EndlessLength,
+    /// An error whose body never ends.
+    EndlessError,
+    /// The right body, a byte every 20 ms.
+    Drip,
+    /// 200 with all of it, whatever range was asked for.
+    RangeIgnored,
+    /// The same, but only half of it the first time that no range is asked for.
+    RangeIgnoredShortOnce,
+    /// After its first piece the file is another.
+    Replaced,
+    /// The same, by a server that does not know `If-Match`.
+    ReplacedUnnoticed,
+    /// Redirects to another server.
+    Elsewhere(SocketAddr),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// With the word that a path must contain.
+    fault: Option<(Fault, &'static str)>,
+    /// Of each request: its path, and the status of a good answer.
+    log: Vec<(String, String)>,
+    /// Bytes of all good answers, heads included.
+    sent_bytes: u64,
+    /// Of each GET: its path, and its range.
+    gets: Vec<(String, Option<String>)>,
+    hiccups: u32,
+    hides_tags: bool,
+}
+
+impl State {
+    /// The fault for every other request, the first of them included.
+    const fn alternate(&mut self, fault: Fault) -> Option<Fault> {
+        self.hiccups += 1;
+        if self.hiccups % 2 == 1 { Some(fault) } else { None }
+    }
+
+    fn fault_on(&self, path: &str) -> Option<Fault> {
+        self.fault.filter(|(_, word)| path.contains(word)).map(|(fault, _)| fault)
+    }
+}
+
+/// The server; its threads end with the test's process.
+pub struct FileServer {
+    /// Its address.
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+/// The directory, and the host of `/away/`.
+#[derive(Clone)]
+struct Site {
+    root: PathBuf,
+    away: Option<SocketAddr>,
+}
+
+impl FileServer {
+    /// Serves `root`.
+    pub fn serve(root: &Path) -> Self {
+        Self::start(Site { root: root.to_owned(), away: None })
+    }
+
+    /// Serves `root`; `/away/…` leads to `away`.
+    pub fn serve_with_redirects(root: &Path, away: SocketAddr) -> Self {
+        Self::start(Site { root: root.to_owned(), away: Some(away) })
+    }
+
+    fn start(site: Site) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (site, state) = (site.clone(), Arc::clone(&shared));
+                // A client that is gone ends its thread, no more.
+                std::thread::spawn(move || drop(answer_all(&stream, &site, &state)));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Its URL, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Misbehaves from now on, for paths that contain `word`.
+    pub fn misbehave(&self, fault: Fault, word: &'static str) {
+        self.state.lock().unwrap().fault = Some((fault, word));
+    }
+
+    /// Behaves from now on.
+    pub fn behave(&self) {
+        self.state.lock().unwrap().fault = None;
+    }
+
+    /// Number of requests for paths that contain `word`.
+    pub fn requests(&self, word: &str) -> usize {
+        self.state.lock().unwrap().log.iter().filter(|(path, _)| path.contains(word)).count()
+    }
+
+    /// Sends no entity tags from now on.
+    pub fn hide_tags(&self) {
+        self.state.lock().unwrap().hides_tags = true;
+    }
+
+    /// Ranges of all GETs of paths that contain `word`, which are forgotten.
+    pub fn take_ranges(&self, word: &str) -> Vec<Option<String>> {
+        let mut state = self.state.lock().unwrap();
+        let taken = state.gets.extract_if(.., |(path, _)| path.contains(word));
+        taken.map(|(_, range)| range).collect()
+    }
+
+    /// Number of good answers with this status to paths that contain `word`.
+    pub fn answers(&self, word: &str, status: &str) -> usize {
+        let state = self.state.lock().unwrap();
+        state.log.iter().filter(|(path, found)| path.contains(word) && found == status).count()
+    }
+
+    /// Bytes of all good answers, heads included.
+    pub fn sent_bytes(&self) -> u64 {
+        self.state.lock().unwrap().sent_bytes
+    }
+}
+
+/// A request, of which only what matters here is read.
+#[derive(Clone, Default)]
+pub struct Request {
+    /// Method.
+    pub method: String,
+    /// Target.
+    pub path: String,
+    range: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+}
+
+impl Request {
+    /// Reads the next request of a connection; `None` at its end.
+    pub fn read(stream: &mut impl BufRead) -> Option<Self> {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let mut words = line.split_whitespace().map(str::to_owned);
+        let mut request = Self { method: words.next()?, path: words.next()?, ..Self::default() };
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).ok()?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                return Some(request);
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "range" => request.range = Some(value.to_owned()),
+                "if-match" => request.if_match = Some(value.to_owned()),
+                "if-none-match" => request.if_none_match = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Head and body of the good answer, by the files under `root`. `HEAD` gets the body too: the
+    /// caller leaves it out.
+    pub fn answer(&self, root: &Path) -> (String, Vec<u8>) {
+        self.answer_at(&Site { root: root.to_owned(), away: None })
+    }
+
+    fn answer_at(&self, site: &Site) -> (String, Vec<u8>) {
+        let path = self.path.as_str();
+        if let Some(rest) = path.strip_prefix("/moved/") {
+            return redirect(&format!("/{rest}"));
+        }
+        if let (Some(rest), Some(away)) = (path.strip_prefix("/away/"), site.away) {
+            return redirect(&format!("http://{away}/{rest}"));
+        }
+        if !matches!(self.method.as_str(), "GET" | "HEAD") {
+            return empty("405 Method Not Allowed");
+        }
+        let file = site.root.join(path.trim_start_matches('/'));
+        let (Ok(bytes), Ok(meta)) = (std::fs::read(&file), std::fs::metadata(&file)) else {
+            return empty("404 Not Found");
+        };
+        let modified = meta.modified().ok();
+        let modified = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let tag = format!("\"{:x}-{:x}\"", bytes.len(), modified.unwrap_or_default().as_nanos());
+        if self.if_none_match.as_deref() == Some(&tag) {
+            return empty("304 Not Modified");
+        }
+        let all = bytes.len();
+        let range = self.range.as_deref().and_then(|range| parse_range(range, all));
+        let Some((first, last)) = range else {
+            return match self.range {
+                Some(_) => empty("416 Range Not Satisfiable"),
+                None => (head("200 OK", all, &format!("ETag: {tag}\r\n")), bytes),
+            };
+        };
+        let mut fields = format!("ETag: {tag}\r\n");
+        let _ = write!(fields, "Content-Range: bytes {first}-{last}/{all}\r\n");
+        (head("206 Partial Content", last - first + 1, &fields), bytes[first..=last].to_vec())
+    }
+}
+
+fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream.try_clone()?;
+    while let Some(request) = Request::read(&mut reader) {
+        let (mut head, body) = request.answer_at(site);
+        if state.lock().unwrap().hides_tags {
+            head = head.replace("ETag: ", "X-No-ETag: ");
+        }
+        while matches!(state.lock().unwrap().fault_on(&request.path), Some(Fault::Gate)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        let fault = take_fault(&mut state.lock().unwrap(), &request, status);
+        match fault {
+            None => {
+                let body = if request.method == "GET" { &body[..] } else { &[] };
+                state.lock().unwrap().sent_bytes += (head.len() + body.len()) as u64;
+                writer.write_all(head.as_bytes())?;
+                writer.write_all(body)?;
+            }
+            Some(fault) => {
+                if !misbehave(&mut writer, fault, &request, site, (&head, &body))? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Logs a request, and says which fault it meets.
+fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Fault> {
+    use Fault::{Hiccup, RangeIgnored, RangeIgnoredShortOnce, Reset, Short, ShortOnce, StallOnce};
+    if request.method == "GET" {
+        state.gets.push((request.path.clone(), request.range.clone()));
+    }
+    // An answer to HEAD has no body to be wrong.
+    let is_of_body = |fault: &Fault| {
+        let once = matches!(fault, Hiccup | ShortOnce | StallOnce | RangeIgnoredShortOnce);
+        once || matches!(fault, Reset | Short | RangeIgnored)
+    };
+    let fault = state.fault_on(&request.path);
+    let fault = fault.filter(|fault| request.method == "GET" || !is_of_body(fault));
+    let logged = if fault.is_some() { String::new() } else { status.to_owned() };
+    state.log.push((request.path.clone(), logged));
+    match fault {
+        Some(Hiccup) => state.alternate(Reset),
+        Some(ShortOnce) => state.alternate(Short),
+        Some(StallOnce) => state.alternate(StallOnce),
+        Some(RangeIgnoredShortOnce) if request.range.is_some() => Some(RangeIgnored),
+        Some(RangeIgnoredShortOnce) => state.alternate(Short),
+        fault => fault,
+    }
+}
+
+/// Whether the connection goes on.
+fn misbehave(
+    stream: &mut TcpStream,
+    fault: Fault,
+    request: &Request,
+    site: &Site,
+    (head, body): (&str, &[u8]),
+) -> std::io::Result<bool> {
+    const HTML: &str = "<html><body>It works!</body></html>";
+    let half = body.len() / 2;
+    match fault {
+        Fault::Dead => Ok(false),
+        // A gate is gone by now, or was put up again.
+        Fault::Mute | Fault::Gate => {
+            std::thread::sleep(Duration::from_secs(120));
+            Ok(false)
+        }
+        Fault::Status(status, fields) => {
+            let length = HTML.len();
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{HTML}")?;
+            Ok(true)
+        }
+        Fault::Html => {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{HTML}", HTML.len())?;
+            Ok(true)
+        }
+        Fault::Reset => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body[..half])?;
+            stream.flush()?;
+            // So that the half arrives before the reset throws away what was not read.
+            std::thread::sleep(Duration::from_millis(20));
+            socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
+            Ok(false)
+        }
+        Fault::Short => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body[..half])?;
+            Ok(false)
+        }
+        Fault::StallOnce => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body[..half])?;
+            std::thread::sleep(Duration::from_secs(120));
+            Ok(false)
+        }
+        Fault::Hiccup | Fault::ShortOnce | Fault::RangeIgnoredShortOnce => {
+            unreachable!("each request meets another fault")
+        }
+        Fault::EndlessChunked => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            endless(stream, b"10\r\n0123456789abcdef\r\n")
+        }
+        Fault::EndlessLength => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000000000\r\n\r\n")?;
+            endless(stream, b"0123456789abcdef")
+        }
+        Fault::EndlessError => {
+            stream.write_all(b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            endless(stream, b"10\r\n0123456789abcdef\r\n")
+        }
+        Fault::Drip => {
+            stream.write_all(head.as_bytes())?;
+            for byte in body {
+                stream.write_all(&[*byte])?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(true)
+        }
+        Fault::RangeIgnored => {
+            let whole = Request { range: None, ..request.clone() };
+            let (head, body) = whole.answer_at(site);
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body)?;
+            Ok(true)
+        }
+        Fault::Replaced | Fault::ReplacedUnnoticed => {
+            let range = request.range.as_deref();
+            let is_first = range.is_none_or(|range| range.starts_with("bytes=0-"));
+            if is_first {
+                stream.write_all(head.as_bytes())?;
+                stream.write_all(body)?;
+            } else if request.if_match.is_some() && matches!(fault, Fault::Replaced) {
+                stream.write_all(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")?;
+            } else {
+                let head = head.replace("ETag: \"", "ETag: \"another-");
+                stream.write_all(head.as_bytes())?;
+                stream.write_all(&vec![0; body.len()])?;
+            }
+            Ok(true)
+        }
+        Fault::Elsewhere(address) => {
+            let (head, _) = redirect(&format!("http://{address}{}", request.path));
+            stream.write_all(head.as_bytes())?;
+            Ok(true)
+        }
+    }
+}
+
+/// Sends until the other side closes.
+fn endless(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<bool> {
+    let many = bytes.repeat(256);
+    loop {
+        stream.write_all(&many)?;
+    }
+}
+
+/// The first and the last byte of `bytes=A-B`.
+fn parse_range(range: &str, all: usize) -> Option<(usize, usize)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let first: usize = first.parse().ok()?;
+    let last = last.parse::<usize>().unwrap_or(usize::MAX).min(all.checked_sub(1)?);
+    (first <= last).then_some((first, last))
+}
+
+fn redirect(to: &str) -> (String, Vec<u8>) {
+    (head("302 Found", 0, &format!("Location: {to}\r\n")), Vec::new())
+}
+
+fn empty(status: &str) -> (String, Vec<u8>) {
+    (head(status, 0, ""), Vec::new())
+}
+
+fn head(status: &str, length: usize, fields: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nAccept-Ranges: bytes\r\n{fields}\r\n")
+}

@@ -1,0 +1,373 @@
+//! Stores: keys, signatures, and a store of the test's own to publish into and to spoil file by
+//! file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use minisign::{KeyPair, SecretKey, SecretKeyBox};
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, Current, Manifest, ManifestBuilder,
+    Overlay, Snapshot, State, chunk_runs,
+};
+use rtad_store::write::{Appended, Base, Change, Collected, Retention, Sign, StoreWriter};
+use rtad_store::{PublicKey, Store, StoreError};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Seconds since 1970.
+pub fn now_unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// The key as an id of kind `md5`.
+pub fn hex(key: &DeviceKey) -> String {
+    const_hex::encode(key.as_bytes())
+}
+
+/// `count` distinct keys, sorted, the same ones each time for a `seed`; `narrow` maps the shards
+/// of random keys to those that are wanted.
+pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceKey> {
+    let mut state = (seed + 1).wrapping_mul(0xd134_2543_de82_ef95);
+    let mut random = || {
+        // splitmix64: an md5 for each of millions of keys would cost more than the test itself.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let mut key = || {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&random().to_le_bytes());
+        bytes[8..].copy_from_slice(&random().to_le_bytes());
+        let shard = narrow(u16::from_be_bytes([bytes[0], bytes[1]]));
+        bytes[..2].copy_from_slice(&shard.to_be_bytes());
+        DeviceKey::from_bytes(bytes)
+    };
+    let mut keys: Vec<DeviceKey> = (0..count).map(|_| key()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "keys of 14 random bytes are distinct");
+    keys
+}
+
+/// A URL in the bucket of `RTAD_TEST_S3` that no other test uses; `None` without that variable.
+/// `tests/stores/run.sh` sets it, and reads the lines that are printed here.
+#[allow(clippy::print_stdout, reason = "tests/stores/run.sh checks that no test was skipped")]
+pub fn s3(part: &str) -> Option<String> {
+    let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
+        println!("skipped: RTAD_TEST_S3 names no bucket");
+        return None;
+    };
+    let url = format!("{bucket}/{}-{part}", std::process::id());
+    println!("on {url}");
+    Some(url)
+}
+
+/// A key pair that signs manifests.
+pub struct Key {
+    /// The public half.
+    pub public: PublicKey,
+    secret: SecretKey,
+}
+
+impl Key {
+    /// A new one.
+    #[allow(clippy::new_ret_no_self, reason = "a store shares its signer")]
+    pub fn new() -> Arc<Self> {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        Arc::new(Self { public: pair.pk.to_base64().parse().unwrap(), secret: pair.sk })
+    }
+
+    /// The key pair of two files, for processes that have nothing else in common.
+    pub fn read(secret: &str, public: &str) -> Arc<Self> {
+        let secret = SecretKeyBox::from(secret.to_owned()).into_unencrypted_secret_key().unwrap();
+        Arc::new(Self { public: PublicKey::all_of(public).unwrap().remove(0), secret })
+    }
+
+    /// The signature file for bytes at this path in the store.
+    pub fn signature(&self, bytes: &[u8], path: &str) -> Vec<u8> {
+        self.sign(bytes, &format!("rtad {path}")).unwrap().into_bytes()
+    }
+}
+
+impl Sign for Key {
+    fn sign(
+        &self,
+        bytes: &[u8],
+        trusted_comment: &str,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        let signed = minisign::sign(None, &self.secret, bytes, Some(trusted_comment), Some("a test"))?;
+        Ok(signed.into_string())
+    }
+}
+
+/// Files by their path below a folder.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// All files under a folder but the locks.
+pub fn files(folder: &Path) -> Files {
+    let mut found = Files::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(current) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&current) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !name.ends_with("LOCK") {
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapshot, StoreError> {
+    let live = store.live(audience).await?.expect("the audience was published");
+    let manifest = store.manifest(audience, &live.current).await?;
+    let mut chunks = BTreeMap::new();
+    let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
+    store.chunks(audience, &manifest, manifest.chunks(), 2, arrived).await?;
+    let overlay = store.overlay(audience, &live.current, &Overlay::default()).await?;
+    Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
+}
+
+/// Properties of a snapshot to be built.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Filters.
+    pub filter: FilterSpec,
+    /// False-positive rate that the manifest names.
+    pub target_fpr: f64,
+    /// Size of a chunk.
+    pub shards_per_chunk: u32,
+    /// When it was built.
+    pub created_unix_seconds: u64,
+    /// When it is no longer served.
+    pub expires_unix_seconds: Option<u64>,
+    /// Kept in the manifest; a test may tell generations by it.
+    pub rows: u64,
+}
+
+impl Spec {
+    /// Ordinary filters in chunks of 4,096 shards, built just now.
+    pub fn small() -> Self {
+        Self {
+            filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
+            target_fpr: 0.0001,
+            shards_per_chunk: 4096,
+            created_unix_seconds: now_unix_seconds(),
+            expires_unix_seconds: None,
+            rows: 0,
+        }
+    }
+
+    fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
+        let build = BuildReport { tool: "test".to_owned(), rows: self.rows, ..BuildReport::default() };
+        let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
+        match self.expires_unix_seconds {
+            Some(expires) => manifest.expiring_at(expires),
+            None => manifest,
+        }
+    }
+}
+
+/// A snapshot of sorted keys, built in memory.
+pub fn snapshot(audience: &str, generation: u64, keys: &[DeviceKey], spec: &Spec) -> Snapshot {
+    let mut builder = ManifestBuilder::new(spec.filter, spec.target_fpr);
+    let mut chunks = Vec::new();
+    for run in chunk_runs(keys, spec.shards_per_chunk) {
+        let built = BuiltChunk::build(&spec.filter, run);
+        builder.add(&built);
+        let mut decoder = ChunkDecoder::new(&spec.filter, &built.entry);
+        decoder.feed(&built.bytes).unwrap();
+        chunks.push(Arc::new(decoder.finish().unwrap()));
+    }
+    Snapshot::assemble(spec.manifest(builder, audience, generation), chunks)
+}
+
+/// A store, most often in a directory of its own.
+pub struct Depot {
+    /// The store, for reading.
+    pub store: Store,
+    /// Signs what is published, if there is one.
+    pub signer: Option<Arc<dyn Sign>>,
+    /// Its directory.
+    pub root: PathBuf,
+    runtime: Runtime,
+    _folder: Option<TempDir>,
+}
+
+impl Depot {
+    /// In a new directory, which is removed in the end.
+    #[allow(clippy::new_without_default, reason = "it creates a directory")]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut depot = Self::at(folder.path().join("store"));
+        depot._folder = Some(folder);
+        depot
+    }
+
+    /// In a directory of the caller's, created if it is not there.
+    pub fn at(root: PathBuf) -> Self {
+        std::fs::create_dir_all(&root).unwrap();
+        Self::over(root.to_str().unwrap())
+    }
+
+    /// Over a store of any kind; only a directory has files to see and to spoil.
+    pub fn over(url: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = Store::open(url).unwrap();
+        Self { store, signer: None, root: url.into(), runtime, _folder: None }
+    }
+
+    /// The store, for writing.
+    pub fn writer(&self) -> StoreWriter {
+        StoreWriter::new(self.store.clone()).unwrap().with_signer(self.signer.clone())
+    }
+
+    /// The same store, with signed publishes and only this key trusted.
+    pub fn trusting(self, key: &Arc<Key>) -> Self {
+        let depot = self.signed_by(key);
+        Self { store: depot.store.with_public_keys([key.public.clone()]), ..depot }
+    }
+
+    /// The same store, with signed publishes.
+    pub fn signed_by(self, key: &Arc<Key>) -> Self {
+        Self { signer: Some(Arc::clone(key) as _), ..self }
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        self.root.to_str().unwrap()
+    }
+
+    /// Base of the next publish.
+    pub fn base(&self, audience: &str) -> Base {
+        self.runtime.block_on(self.writer().base(&name(audience))).unwrap()
+    }
+
+    /// Publishes sorted keys; returns the generation.
+    pub fn publish(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
+        self.publish_over(self.base(audience), audience, keys, spec).unwrap()
+    }
+
+    /// Publishes sorted keys over `base`.
+    pub fn publish_over(
+        &self,
+        base: Base,
+        audience: &str,
+        keys: &[DeviceKey],
+        spec: &Spec,
+    ) -> Result<u64, StoreError> {
+        self.runtime.block_on(async {
+            let writer = self.writer();
+            let publication = writer.publish(base).await?;
+            let mut builder = ManifestBuilder::new(spec.filter, spec.target_fpr);
+            for run in chunk_runs(keys, spec.shards_per_chunk) {
+                let chunk = BuiltChunk::build(&spec.filter, run);
+                builder.add(&chunk);
+                publication.put_chunk(chunk).await?;
+            }
+            let manifest = spec.manifest(builder, audience, publication.generation());
+            publication.commit(&manifest).await
+        })
+    }
+
+    /// Publishes changes over the live generation.
+    pub fn append(&self, audience: &str, change: Change) -> Appended {
+        self.runtime.block_on(async {
+            self.writer().ledger(&name(audience)).await.unwrap().append(change).await.unwrap()
+        })
+    }
+
+    /// Sets whether the audience may be served, and until when.
+    pub fn set(&self, audience: &str, state: State, expires_unix_seconds: Option<u64>) {
+        self.runtime.block_on(async {
+            let mut ledger = self.writer().ledger(&name(audience)).await.unwrap();
+            ledger.set(state, expires_unix_seconds).await.unwrap();
+        });
+    }
+
+    /// Deletes the audience.
+    pub fn delete(&self, audience: &str) {
+        self.runtime.block_on(self.writer().delete(&name(audience))).unwrap();
+    }
+
+    /// Makes an earlier generation live.
+    pub fn roll_back(&self, audience: &str, generation: u64) {
+        let base = self.base(audience);
+        self.runtime.block_on(async {
+            self.writer().publish(base).await.unwrap().roll_back(generation).await.unwrap();
+        });
+    }
+
+    /// Removes all generations but the newest `keep`, whatever their age.
+    pub fn collect(&self, audience: &str, keep: usize) -> Result<Collected, StoreError> {
+        let retention = Retention { keep, min_age: Duration::ZERO };
+        self.runtime.block_on(self.writer().collect(&name(audience), retention, false))
+    }
+
+    /// Reads every chunk of a generation, verified.
+    pub fn read_generation(&self, audience: &str, generation: u64) -> Result<(), StoreError> {
+        let audience = name(audience);
+        self.runtime.block_on(async {
+            let (manifest, _) = self.store.manifest_of(&audience, generation).await?;
+            self.store.chunks(&audience, &manifest, manifest.chunks(), 2, |_, _| {}).await
+        })
+    }
+
+    /// `CURRENT`, if there is one.
+    pub fn current(&self, audience: &str) -> Option<Current> {
+        self.base(audience).current().cloned()
+    }
+
+    /// The live manifest.
+    pub fn manifest(&self, audience: &str) -> Manifest {
+        let current = self.current(audience).unwrap();
+        self.runtime.block_on(self.store.manifest(&name(audience), &current)).unwrap()
+    }
+
+    /// The live snapshot with its deltas, every file verified, as a pod reads it.
+    pub fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
+        self.runtime.block_on(read_snapshot(&self.store, &name(audience)))
+    }
+
+    /// Generations that have a manifest.
+    pub fn generations(&self, audience: &str) -> Vec<u64> {
+        self.runtime.block_on(self.store.generations(&name(audience))).unwrap()
+    }
+
+    /// Path of a file of the audience.
+    pub fn path(&self, audience: &str, file: &str) -> PathBuf {
+        self.root.join(audience).join(file)
+    }
+
+    /// All of the audience's files but the locks.
+    pub fn files(&self, audience: &str) -> Files {
+        files(&self.root.join(audience))
+    }
+
+    /// Replaces a file, or removes it, in one step: a reader sees either the old one or the new
+    /// one.
+    pub fn put(&self, audience: &str, file: &str, bytes: Option<&[u8]>) {
+        let path = self.path(audience, file);
+        match bytes {
+            Some(bytes) => {
+                let staged = self.root.join("staged#");
+                std::fs::write(&staged, bytes).unwrap();
+                std::fs::rename(&staged, path).unwrap();
+            }
+            None => std::fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+fn name(audience: &str) -> AudienceName {
+    audience.parse().unwrap()
+}

@@ -1,0 +1,206 @@
+//! `dedup`, by the real binary: what is written first, and how many there are; and the picture of `inspect --plot`.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::process::Stdio;
+
+use rtad_core::device::IdKind;
+use serde_json::Value;
+use testkit::process::{outcome, spawn};
+
+use crate::support::{Sandbox, command, gzip, ids, lines};
+
+/// What it writes, and its report.
+#[track_caller]
+fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
+    // By way of a file: what is fed to a command that writes as it reads must be fed by another thread.
+    let stdin = sandbox.file("stdin", stdin);
+    let mut command = command(sandbox.path(), &format!("dedup --json {arguments}"));
+    let child =
+        command.stdin(std::fs::File::open(stdin).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let outcome = outcome(child.spawn().unwrap());
+    assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(0), 1), "{outcome:?}");
+    (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
+}
+
+/// Nothing more is read once nobody takes what is written: the input may have no end.
+#[test]
+fn who_stops_listening_ends_the_reading() {
+    const MOST_BYTES: usize = 256 << 20;
+    for arguments in [
+        "dedup -",
+        "dedup --format csv --column id=md5 -",
+        "keys --threads 2 --format csv --column id=md5 -",
+        "keys --threads 2 --frames -",
+    ] {
+        let sandbox = Sandbox::new();
+        let mut child = spawn(&mut command(sandbox.path(), arguments));
+        drop(child.stdout.take());
+        let mut pipe = child.stdin.take().unwrap();
+        let (mut fed, mut row) = (0, 0_u128);
+        let mut block = b"id\n".to_vec();
+        while fed < MOST_BYTES && pipe.write_all(&block).is_ok() {
+            fed += block.len();
+            block.clear();
+            for _ in 0..4096 {
+                row += 1;
+                writeln!(block, "{:032x}", row.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+                    .unwrap();
+            }
+        }
+        drop(pipe);
+        let outcome = outcome(child);
+        assert!(fed < MOST_BYTES, "{arguments}: read it all, {outcome:?}");
+        assert_eq!(outcome.stdout, "", "{arguments}");
+    }
+}
+
+#[test]
+fn of_any_text_each_byte_counts() {
+    let sandbox = Sandbox::new();
+    let (written, report) = dedup(&sandbox, "--text -", b"a\r\na\na\r\n\xef\xbb\xbfa\n");
+    assert_eq!((written.as_str(), &report["first_seen"]), ("a\r\na\n\u{feff}a\n", &3.into()));
+    let id = "0123456789abcdef0123456789abcdef";
+    let (written, _) = dedup(&sandbox, "-", format!("{id}\r\n{id}\n").as_bytes());
+    assert_eq!(written, format!("{id}\n"));
+}
+
+/// Lower-case words of 4 to 12 letters, the same ones each time: the short ones come up again and again.
+fn words(count: usize) -> String {
+    let mut state = 7_u64;
+    let mut next = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let mut text = String::new();
+    for _ in 0..count {
+        let mut random = next();
+        for _ in 0..4 + random % 9 {
+            random = if random < 26 { next() } else { random / 26 };
+            text.push(char::from(b'a' + (random % 26) as u8));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn each_word_is_written_when_it_is_first_seen() {
+    let sandbox = Sandbox::new();
+    let text = words(300_000);
+    let mut seen = HashSet::new();
+    let expected: String =
+        text.lines().filter(|word| seen.insert(*word)).flat_map(|word| [word, "\n"]).collect();
+    assert!(seen.len() < 299_000, "some come up again: {}", seen.len());
+    for how in ["", "--bloom --expected 300000 --bits-per-key 429 --hashes 8"] {
+        let (written, report) = dedup(&sandbox, &format!("--text {how} -"), text.as_bytes());
+        assert!(written == expected, "{how}");
+        assert_eq!((&report["rows"], &report["first_seen"]), (&300_000.into(), &seen.len().into()));
+        assert_eq!(report["duplicates"], 300_000 - seen.len());
+        assert_eq!(report["exact"], how.is_empty());
+        assert!(report["expected_false_positives"].as_f64().unwrap() < 1e-3);
+    }
+    // A filter that is far too small takes some for seen, and says about how many.
+    let (_, report) =
+        dedup(&sandbox, "--text --bloom --expected 300000 --bits-per-key 8 --hashes 4 -", text.as_bytes());
+    let missed = seen.len() as f64 - report["first_seen"].as_f64().unwrap();
+    let expected = report["expected_false_positives"].as_f64().unwrap();
+    assert!(missed > 500.0 && (missed - expected).abs() < 5.0 * expected.sqrt(), "{missed} for {expected}");
+}
+
+#[test]
+fn an_id_is_the_same_in_every_spelling() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Idfa, 0..500);
+    let text = [
+        lines(&all[..300]),
+        lines(&all).to_lowercase(),
+        "00000000-0000-0000-0000-000000000000\njunk\n\n".into(),
+    ];
+    let packed = sandbox.file("ids.gz", gzip(text.concat().as_bytes()));
+    let (written, report) = dedup(&sandbox, "--id-kind idfa {}/ids.gz", b"");
+    assert_eq!(written, lines(&all[..300]) + &lines(&all[300..]).to_lowercase());
+    assert_eq!((&report["rows"], &report["duplicates"]), (&803.into(), &300.into()));
+    assert_eq!((&report["blank"], &report["malformed"]), (&2.into(), &1.into()));
+
+    // Columns have no line of their own: what is written is the md5.
+    let row = |id: &String| format!("{id},x\n");
+    let table = format!("id,note\n{}", all.iter().chain(&all[..9]).map(row).collect::<String>());
+    let (written, report) = dedup(&sandbox, "--id-kind idfa --format csv --column id -", table.as_bytes());
+    assert_eq!(written, lines(&ids(IdKind::Md5, 0..500)));
+    assert_eq!(report["duplicates"], 9);
+
+    // Only counted.
+    let counted = sandbox.run("dedup --id-kind idfa --count --json {}/ids.gz").json();
+    assert_eq!(counted["first_seen"], 500);
+    let text = sandbox.run("dedup --id-kind idfa --count {}/ids.gz");
+    assert!(text.stdout.contains("first seen  500\n") && text.stderr.is_empty(), "{text:?}");
+    let quiet = sandbox.run("dedup --id-kind idfa --quiet --report {}/report {}/ids.gz");
+    assert!(quiet.stderr.is_empty() && quiet.stdout.lines().count() == 500);
+    assert!(std::fs::read_to_string(sandbox.path().join("report")).unwrap().contains("\"first_seen\":500"));
+    assert!(packed.exists());
+}
+
+#[test]
+fn odd_lines_have_their_place() {
+    let sandbox = Sandbox::new();
+    let long = "x".repeat(70_000);
+    let text = format!("{long}\nb\r\n\nb\n \n\u{feff}b\nb\nlast");
+    let (written, report) = dedup(&sandbox, "--text -", text.as_bytes());
+    assert_eq!(written, "b\r\n\nb\n \n\u{feff}b\nlast\n");
+    assert_eq!(
+        (&report["rows"], &report["malformed"], &report["duplicates"]),
+        (&8.into(), &1.into(), &1.into())
+    );
+    let (written, report) = dedup(&sandbox, "--text -", b"");
+    assert_eq!((written.as_str(), &report["rows"]), ("", &0.into()));
+    for (arguments, text) in [
+        ("--bloom -", "--expected"),
+        ("--expected 5 -", "--bloom"),
+        ("--bloom --expected 5 --hashes 3 -", "--bits-per-key"),
+        ("--bloom --expected 5 --hashes 99 --bits-per-key 9 -", "99 hashes"),
+        ("--text --id-kind idfa -", "--text"),
+        ("", "INPUT"),
+    ] {
+        let refused = sandbox.run(&format!("dedup {arguments}"));
+        assert!(refused.status == Some(2) && refused.stderr.contains(text), "{arguments}: {refused:?}");
+    }
+    sandbox.run("dedup {}/nowhere").fails(3, "there is no such file");
+}
+
+#[test]
+fn the_table_of_false_positives() {
+    let sandbox = Sandbox::new();
+    let table = sandbox.run("plan --table --json").json();
+    let rows: Vec<_> =
+        table["rows"].as_array().unwrap().iter().map(|row| row["fpr"].as_f64().unwrap()).collect();
+    // Of a thousand million keys and of seven million the rates are the same.
+    for (rate, expected) in rows.iter().zip([9.011e-6, 7.264e-7, 2.284e-7, 1.001e-9].repeat(2)) {
+        assert!((rate / expected - 1.0).abs() < 0.001, "{rate} {expected}");
+    }
+    assert_eq!(sandbox.run("plan").status, Some(2));
+    assert_eq!(sandbox.run("plan --table --keys 5").status, Some(2));
+}
+
+#[test]
+fn a_generation_is_drawn() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..3000)));
+    sandbox.build("{}/ids");
+    sandbox.file("none", "");
+    sandbox.run("build --store {}/s --audience none --allow-empty --quiet {}/none");
+    let mut pictures = HashSet::new();
+    for (audience, figure) in [("a", "keys"), ("a", "fill"), ("a", "fpr"), ("none", "keys")] {
+        let drawn = format!(
+            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.png --plot-of {figure}"
+        );
+        sandbox.run(&drawn).json();
+        let png = std::fs::read(sandbox.path().join("it.png")).unwrap();
+        assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"), "{figure}");
+        assert!(pictures.insert(png), "{audience} {figure} is a picture of its own");
+    }
+    sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.png").fails(1, "--plot ");
+    assert_eq!(sandbox.run("inspect --store {}/s --audience a --plot-of fill").status, Some(2));
+}

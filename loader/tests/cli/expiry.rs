@@ -1,0 +1,60 @@
+//! Generations that are not to be served for ever.
+
+use crate::support::{Sandbox, ids, lines};
+use rtad_core::device::IdKind;
+
+const BUILD: &str = "build --store {}/s --audience a";
+
+#[test]
+fn a_build_says_when_it_expires_and_so_does_whoever_looks_into_it() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
+    assert!(sandbox.build("{}/ids")["expires_unix_seconds"].is_null());
+    let built = sandbox.build("--expires 72h {}/ids");
+    let expires = built["expires_unix_seconds"].as_u64().expect("a number");
+    let inspect = |rest: &str| sandbox.run(&format!("inspect --store {{}}/s --audience a {rest}"));
+    let inspected = inspect("--json").json();
+    assert_eq!(inspected["created_unix_seconds"].as_u64().expect("a number") + 72 * 3600, expires);
+    assert_eq!((&inspected["expires_unix_seconds"], &inspected["expired"]), (&expires.into(), &false.into()));
+    assert!(inspect("").stdout.contains(&format!("  expires     {expires}\n")));
+    assert!(inspect("--generation 1 --json").json()["expires_unix_seconds"].is_null());
+    let listed = sandbox.run("list --store {}/s --json").json();
+    let generations = &listed["audiences"][0]["generations"];
+    assert_eq!(
+        (&generations[1]["expires_unix_seconds"], &generations[1]["expired"]),
+        (&expires.into(), &false.into())
+    );
+    assert_eq!(generations[0].get("expires_unix_seconds"), None);
+    assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expires in "));
+    assert!(sandbox.run(&format!("{BUILD} --expires 1h {{}}/ids")).stdout.contains("  expires     "));
+    for wrong in ["0s", "500ms", "3651d", "tomorrow"] {
+        let failed = sandbox.run(&format!("{BUILD} --expires {wrong} {{}}/ids"));
+        assert!(
+            failed.status == Some(2) && failed.stderr.contains("accepted: a duration from 1s to 3650d"),
+            "{failed:?}"
+        );
+    }
+}
+
+#[test]
+fn what_has_expired_is_shown_so_and_not_gone_back_to() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
+    sandbox.build("--expires 1s {}/ids");
+    sandbox.build("{}/ids");
+    let expired =
+        || sandbox.run("inspect --store {}/s --audience a --generation 1 --json").json()["expired"] == true;
+    while !expired() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expired\n"));
+    assert!(sandbox.run("inspect --store {}/s --audience a --generation 1").stdout.contains(", expired\n"));
+    sandbox
+        .run("rollback --store {}/s --audience a")
+        .fails(4, "generation 1 of a has expired: no pod would load it");
+    sandbox.run("verify --store {}/s --audience a --generation 1 --probes 1000 --json").json();
+    // What is live may have expired: it is still what a build is compared with.
+    sandbox.build("--expires 1s {}/ids");
+    sandbox.file("few", lines(&ids(IdKind::Md5, 0..10)));
+    sandbox.run(&format!("{BUILD} {{}}/few")).fails(3, "10 keys, and generation 3, which is live, has 100");
+}

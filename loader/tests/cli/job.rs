@@ -1,0 +1,322 @@
+//! A build in steps, by the real binary: what comes of it is what `build` makes of the same ids, whatever was tried twice, and nothing
+//! that does not add up is published.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use rtad_core::device::IdKind;
+use serde_json::Value;
+use testkit::process::{Outcome, spawn};
+use testkit::store::files;
+
+use crate::support::{Sandbox, chunks, command, ids, lines};
+
+/// The steps of one job over a store.
+struct Steps<'a> {
+    sandbox: &'a Sandbox,
+    job: String,
+    /// What the steps reported.
+    lines: Vec<String>,
+    changes: Vec<u8>,
+}
+
+/// Runs a command with bytes on stdin and out.
+#[track_caller]
+fn pipe(mut command: Command, stdin: &[u8]) -> (Vec<u8>, String, Option<i32>) {
+    use std::io::Write;
+    let mut child = spawn(&mut command);
+    let mut pipe = child.stdin.take().unwrap();
+    let stdin = stdin.to_vec();
+    let feeder = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    (output.stdout, String::from_utf8(output.stderr).unwrap(), output.status.code())
+}
+
+impl<'a> Steps<'a> {
+    #[track_caller]
+    fn begin(sandbox: &'a Sandbox) -> Self {
+        let begun = sandbox.run("begin --store {}/s --audience a --changes {}/changes").json();
+        let changes = std::fs::read(sandbox.path().join("changes")).unwrap();
+        Self { sandbox, job: begun.to_string(), lines: Vec::new(), changes }
+    }
+
+    /// A step whose data and report are kept apart.
+    #[track_caller]
+    fn step(&mut self, arguments: &str, stdin: &[u8]) -> Vec<u8> {
+        let (data, report, status) = pipe(command(self.sandbox.path(), arguments), stdin);
+        assert_eq!((status, report.lines().count()), (Some(0), 1), "{report}");
+        self.lines.push(report.trim_end().to_owned());
+        data
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = command(self.sandbox.path(), arguments);
+        command.args(["--job", &self.job]);
+        command
+    }
+
+    /// The distinct keys of these files of ids, read by several, in several parts.
+    #[track_caller]
+    fn distinct(&mut self, inputs: &[&str], parts: u32) -> Vec<Vec<u8>> {
+        let mut frames = self.changes.clone();
+        for input in inputs {
+            frames.extend(self.step(&format!("keys --frames {input}"), b""));
+        }
+        (0..parts).map(|part| self.step(&format!("distinct --part {part}/{parts}"), &frames)).collect()
+    }
+
+    fn total(&self) -> u64 {
+        let lines = self.lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["what"] == "distinct").map(|line| line["keys"].as_u64().unwrap()).sum()
+    }
+
+    #[track_caller]
+    fn chunks(&self, total: u64, frames: &[u8]) -> Vec<String> {
+        let command = self.command(&format!("chunk --store {{}}/s --frames --keys {total}"));
+        let (out, errors, status) = pipe(command, frames);
+        assert_eq!((status, errors.as_str()), (Some(0), ""));
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn publish(&self, arguments: &str, lines: &[String]) -> Outcome {
+        let command = self.command(&format!("publish --store {{}}/s --json {arguments} -"));
+        let (stdout, stderr, status) = pipe(command, lines.join("\n").as_bytes());
+        Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
+    }
+}
+
+fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
+    let files = files(&sandbox.path().join(store));
+    chunks(&files).into_iter().map(|name| (name.clone(), files[name].clone())).collect()
+}
+
+/// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and tombstones.
+#[test]
+fn the_chunks_are_those_of_a_build() {
+    let (idfas, imeis) = (ids(IdKind::Idfa, 0..4000), ids(IdKind::Imei, 0..4000));
+    let mut table = String::from("idfa,imei\n");
+    for (row, (idfa, imei)) in idfas.iter().zip(&imeis).enumerate() {
+        let imei = if row % 100 == 0 { "not an imei" } else { imei };
+        let idfa = if row % 7 == 0 { "" } else { idfa };
+        table += &format!("{idfa},{imei}\n{},\n", idfa.to_lowercase());
+    }
+    let columns = "--format csv --column idfa=idfa --column imei=imei";
+    let (mut built, mut stepped) = (Sandbox::new(), Sandbox::new());
+    for sandbox in [&mut built, &mut stepped] {
+        sandbox.file("table", &table);
+        sandbox.file("first", lines(&ids(IdKind::Md5, 9000..9500)));
+        sandbox.file("added", lines(&ids(IdKind::Oaid, 0..300)));
+        sandbox.file("gone", lines(&idfas[500..900]));
+        sandbox.file("erased", lines(&imeis[500..600]));
+        sandbox.build("{}/first");
+        for change in [
+            "append --id-kind oaid {}/added",
+            "remove --id-kind idfa {}/gone",
+            "remove --tombstone --id-kind imei {}/erased",
+            "append --id-kind imei --max-reject-ratio 1 {}/erased",
+        ] {
+            let (name, rest) = change.split_once(' ').unwrap();
+            sandbox.run(&format!("{name} --store {{}}/s --audience a --json {rest}")).json();
+        }
+    }
+    let expected = built.build(&format!("--max-reject-ratio 0.1 --max-shrink 1 {columns} {{}}/table"));
+
+    let mut steps = Steps::begin(&stepped);
+    // What comes now is over the new generation.
+    stepped.file("late", lines(&ids(IdKind::Md5, 9990..9995)));
+    stepped.run("append --store {}/s --audience a --json {}/late").json();
+    let parts = steps.distinct(&[&format!("{columns} {{}}/table")], 4);
+    let total = steps.total();
+    assert_eq!(expected["keys"], total);
+    let chunks = steps.chunks(total, &parts.concat());
+    // Once more, as a task that was thought dead, and one alone, from keys in any order.
+    let (mut all, again) = (steps.lines.clone(), steps.chunks(total, &parts[1]));
+    all.extend(again.into_iter().rev().chain(chunks));
+    let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1", &all).json();
+
+    assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
+    for field in ["generation", "keys", "rows", "values", "duplicates", "expected_fpr", "size_bytes"] {
+        assert_eq!(published[field], expected[field], "{field}");
+    }
+    assert_eq!(published["removed"], expected["deltas"]["removed"]);
+    assert_eq!(published["rejected"]["malformed"], 40);
+    let manifest = |sandbox: &Sandbox| sandbox.run("inspect --store {}/s --audience a --json").json();
+    let (one, other) = (manifest(&built), manifest(&stepped));
+    for field in ["chunks", "fill_ratio", "build", "folded", "survey", "keys"] {
+        assert_eq!(one[field], other[field], "{field}");
+    }
+    // Nobody is lost, and nobody is back.
+    let query = |ids: &[String], kind| {
+        let asked = format!("query --store {{}}/s --audience a --json --id-kind {kind} {}", ids.join(" "));
+        let answers = stepped.run(&asked).json();
+        answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
+    };
+    assert_eq!(query(&ids(IdKind::Oaid, 0..300), "oaid"), 300);
+    assert_eq!(query(&ids(IdKind::Md5, 9990..9995), "md5"), 5);
+    assert_eq!((query(&idfas[500..900], "idfa"), query(&imeis[500..600], "imei")), (0, 0));
+    assert_eq!(stepped.run("list --store {}/s --json").json()["audiences"][0]["over"]["added"], 5);
+}
+
+#[test]
+fn what_does_not_add_up_is_not_published() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    sandbox.file("fewer", lines(&ids(IdKind::Md5, 0..1999)));
+    let mut steps = Steps::begin(&sandbox);
+    let frames = steps.distinct(&["{}/ids"], 1).concat();
+    let counts = steps.lines.clone();
+    let chunks = steps.chunks(2000, &frames);
+    assert_eq!(chunks.len(), 16);
+    let with = |some: &[String]| [&counts[..], some].concat();
+    let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
+
+    steps.publish("", &with(&chunks[1..])).fails(3, "and there are 2000 in all: some chunk is missing");
+    steps.publish("", &counts).fails(3, "the chunks have 0 keys, and there are 2000 in all");
+    steps.publish("", &[]).fails(3, "made buckets 0 to 4095 distinct: is that part still at work?");
+    sandbox.file("none", "");
+    let mut none = Steps::begin(&sandbox);
+    none.distinct(&["{}/none"], 1);
+    none.publish("", &none.lines).fails(3, "no usable id in 0 rows");
+    steps.publish("", &with(&["{}".into()])).fails(3, "-, line 3: is not what");
+    let other = steps.chunks(2001, &frames);
+    steps
+        .publish("", &with(&[&chunks[..15], &other[15..]].concat()))
+        .fails(3, "was cut for 2001 keys, another for 2000");
+    let mut fewer = Steps::begin(&sandbox);
+    let fewer_frames = fewer.distinct(&["{}/fewer"], 1).concat();
+    let fewer = fewer.chunks(2000, &fewer_frames);
+    steps.publish("", &with(&[&chunks[..], &fewer[..]].concat())).fails(3, "came twice and differs");
+    sandbox.file("one", "0".repeat(31) + "1\n");
+    sandbox.run("build --store {}/s --audience b --json {}/one").json();
+    let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
+    let job = std::mem::replace(&mut steps.job, begun.to_string());
+    steps.publish("", &with(&chunks)).fails(3, "is of another job");
+    steps.job = job;
+    let line: Value = serde_json::from_str(&chunks[3]).unwrap();
+    let name = format!("s/a/chunks/{}.chunk", line["entry"]["digest"].as_str().unwrap());
+    let gone = sandbox.path().join(name);
+    let bytes = std::fs::read(&gone).unwrap();
+    let held = bytes.len();
+    std::fs::remove_file(&gone).unwrap();
+    steps.publish("", &with(&chunks)).fails(5, "1 of 16 chunks are not in the store");
+    std::fs::write(&gone, vec![0; held]).unwrap();
+    nothing_is_live();
+
+    // A file that has rotted is made good by whoever tries again.
+    let again = steps.chunks(2000, &frames);
+    assert_eq!(std::fs::read(&gone).unwrap(), bytes);
+    let dry = steps.publish("--dry-run", &with(&again)).json();
+    assert_eq!((&dry["generation"], &dry["keys"]), (&Value::Null, &2000.into()));
+    nothing_is_live();
+    assert_eq!(steps.publish("--expires 1h", &with(&again)).json()["generation"], 1);
+    // Once.
+    steps
+        .publish("", &with(&again))
+        .fails(6, "generation 1 was published since this work began at generation 0");
+    let against = "verify --store {}/s --audience a --probes 1000 --json --against {}/ids";
+    assert_eq!(sandbox.run(against).json()["keys"], 2000);
+    // The gate is that of a build.
+    let mut halved = Steps::begin(&sandbox);
+    sandbox.file("half", lines(&ids(IdKind::Md5, 0..900)));
+    let half = halved.distinct(&["{}/half"], 2).concat();
+    let all = [halved.lines.clone(), halved.chunks(900, &half)].concat();
+    halved.publish("", &all).fails(3, "--max-shrink 0.5 allows no fewer than 1000");
+}
+
+/// A worker that is not finished is not seen by the others: what they count agrees without it.
+#[test]
+fn a_part_that_is_not_there_is_missed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let mut steps = Steps::begin(&sandbox);
+    let mut parts = steps.distinct(&["{}/ids"], 16);
+    let all = steps.lines.clone();
+    // One line is that of `keys`.
+    let absent: Value = serde_json::from_str(&steps.lines.remove(4)).unwrap();
+    assert_eq!((&absent["first_bucket"], &absent["buckets"]), (&768.into(), &256.into()));
+    parts.remove(3);
+    let total = steps.total();
+    let chunks = steps.chunks(total, &parts.concat());
+    let with = |lines: &[String]| [lines, &chunks[..]].concat();
+    steps.publish("", &with(&steps.lines)).fails(3, "made buckets 768 to 1023 distinct: is that part still");
+    steps.publish("", &with(&all[..16])).fails(3, "made buckets 3840 to 4095 distinct");
+    steps.publish("", &with(&[&all[..], &all[2..3]].concat())).fails(3, "bucket 256 is in two lines");
+    // As after a job of fewer parts in the same folder.
+    let whole = absent.to_string().replace("256", "512");
+    steps.publish("", &with(&[&steps.lines[..], &[whole]].concat())).fails(3, "bucket 1024 is in two lines");
+    let beyond = absent.to_string().replace("256", "4096");
+    steps.publish("", &with(&[beyond])).fails(3, "has 4096 buckets from 768 on, and there are 4096 in all");
+    assert!(!sandbox.path().join("s/a/CURRENT").exists());
+}
+
+/// The manifest would say that they were taken up, and they would be removed from what is live.
+#[test]
+fn changes_that_a_part_was_not_given_are_missed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    sandbox.file("added", lines(&ids(IdKind::Md5, 5000..5007)));
+    sandbox.file("gone", lines(&ids(IdKind::Md5, 0..5)));
+    sandbox.build("{}/ids");
+    sandbox.run("append --store {}/s --audience a --json {}/added").json();
+    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
+    for (given, says) in [
+        ("none", "was given 0 keys that deltas added, and `begin` wrote 7"),
+        ("added", "was given 0 keys that deltas removed, and `begin` wrote 5"),
+        ("all", ""),
+    ] {
+        let mut steps = Steps::begin(&sandbox);
+        let mut changes = &steps.changes[..];
+        let (mut kept, added) = (Vec::new(), 1);
+        while let [_, _, what, _, count, _, _, _, ..] = changes {
+            let (frame, rest) = changes.split_at(8 + 16 * usize::from(*count));
+            if given == "all" || (given == "added" && *what == added) {
+                kept.extend_from_slice(frame);
+            }
+            changes = rest;
+        }
+        // Twice is as good as once.
+        steps.changes = kept.repeat(2);
+        let frames = steps.distinct(&["{}/ids"], 2).concat();
+        let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
+        let outcome = steps.publish("", &lines);
+        match says {
+            "" => assert_eq!(outcome.json()["keys"], 2002),
+            says => drop(outcome.fails(3, says)),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_chunk_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let mut steps = Steps::begin(&sandbox);
+    let keys = steps.step("keys {}/ids", b"");
+    assert_eq!(keys.len(), 2000 * 16);
+    let chunk = |stdin: &[u8], arguments: &str| {
+        let (stdout, stderr, status) = pipe(steps.command(&format!("chunk {arguments}")), stdin);
+        Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
+    };
+    let to = "--store {}/s --keys 2000";
+    chunk(&keys, to).fails(3, "stdin: has keys of chunk 0 and of chunk 15");
+    chunk(&keys[..39], to).fails(3, "stdin: has 39 bytes, and a key has 16");
+    chunk(&keys[..32], "--store {}/s --keys 1").fails(3, "of chunk");
+    let none = chunk(b"", to);
+    assert_eq!((none.status, none.stdout.as_str(), none.stderr.as_str()), (Some(0), "", ""));
+    let cut = chunk(b"", "--keys 2000 --cut").json();
+    assert_eq!((&cut["shards_per_chunk"], &cut["chunks"]), (&4096.into(), &16.into()));
+    chunk(&keys, "--store {}/s --keys 2000 --frames").fails(3, "stdin: ");
+    chunk(b"", "--store {}/s --keys 2000 --frames --cut").status.filter(|code| *code == 2).unwrap();
+    // One chunk of keys in any order, some twice.
+    let mut first: Vec<&[u8]> = keys.chunks(16).filter(|key| key[0] < 16).collect();
+    first.reverse();
+    let twice = [first.concat(), first.concat()].concat();
+    let line: Value = serde_json::from_str(&chunk(&twice, to).stdout).unwrap();
+    assert_eq!((&line["entry"]["keys"], &line["written"]), (&first.len().into(), &true.into()));
+    let line: Value = serde_json::from_str(&chunk(&first.concat(), to).stdout).unwrap();
+    assert_eq!(line["written"], false);
+
+    let (_, errors, status) = pipe(command(sandbox.path(), "distinct"), &keys);
+    assert_eq!((status, errors.starts_with("error: stdin: ")), (Some(3), true), "{errors}");
+}

@@ -1,0 +1,135 @@
+//! `build --memory`: what does not fit is spilled, and nothing else changes.
+
+use std::io::Write;
+
+use crate::support::{Sandbox, chunks};
+use rtad_core::device::IdKind;
+use rtad_core::synth::Synth;
+use serde_json::Value;
+
+/// More keys than 64 MiB hold.
+const MANY: u64 = 2_500_000;
+
+fn write_ids(sandbox: &Sandbox, name: &str, ids: impl Iterator<Item = u64>) {
+    let file = std::fs::File::create(sandbox.path().join(name)).expect("a writable folder");
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
+    let synth = Synth::new(IdKind::Md5, 1);
+    for index in ids {
+        out.write_all(synth.id(index).as_bytes()).expect("a writable file");
+        out.write_all(b"\n").expect("a writable file");
+    }
+    out.flush().expect("a writable file");
+}
+
+fn stage(built: &Value, name: &str) -> u64 {
+    built["stages"][name].as_u64().expect("a number")
+}
+
+/// Whole pages: the last of each thread and each partition is filled up.
+#[track_caller]
+fn check_spilled(built: &Value, keys: u64) {
+    let (spilled, threads) = (stage(built, "spilled_bytes"), stage(built, "threads"));
+    let most = if keys > 0 { keys * 16 + threads * 256 * 4096 } else { 0 };
+    assert!((keys * 16..=most).contains(&spilled), "{spilled} for {keys} keys");
+}
+
+/// With and without spilling, with 1, 2 and 8 threads, in order and backwards.
+#[test]
+fn the_same_bytes_with_any_memory() {
+    let sandbox = Sandbox::new();
+    write_ids(&sandbox, "ids", 0..MANY);
+    // Backwards, a third of them twice.
+    write_ids(&sandbox, "backwards", (0..MANY).rev().chain((0..MANY).step_by(3)));
+    let mut expected: Option<Vec<String>> = None;
+    for (how, spills) in [
+        ("--memory 1GiB --threads 2 {}/ids", false),
+        ("--memory 64MiB --threads 1 {}/ids", true),
+        ("--memory 64MiB --threads 2 {}/backwards", true),
+        ("--memory 160MiB --threads 8 {}/backwards {}/ids", true),
+    ] {
+        let built = sandbox.build(how);
+        assert_eq!(built["keys"], MANY, "{how}");
+        let read = built["usable"].as_u64().unwrap();
+        assert_eq!(built["duplicates"], read - MANY, "{how}");
+        check_spilled(&built, if spills { read } else { 0 });
+        let names: Vec<String> = chunks(&sandbox.store()).into_iter().cloned().collect();
+        assert_eq!(&names, expected.get_or_insert_with(|| names.clone()), "{how}");
+        let memory = stage(&built, "memory_bytes");
+        let peak = stage(&built, "peak_memory_bytes");
+        assert!(peak <= memory + memory / 10, "{how}: {peak} of {memory}");
+    }
+}
+
+#[test]
+fn too_little_memory_is_told() {
+    let sandbox = Sandbox::new();
+    write_ids(&sandbox, "ids", 0..10);
+    let build = "build --store {}/s --audience a {}/ids";
+    sandbox
+        .run(&format!("{build} --memory 63MiB --threads 2"))
+        .fails(2, "--memory 63MiB is too little for 2 threads: accepted from 64MiB on");
+    sandbox
+        .run(&format!("{build} --memory 64MiB --threads 8"))
+        .fails(2, "from 152MiB on, or with fewer --threads");
+    for size in ["lots", "16EiB"] {
+        let bad = sandbox.run(&format!("{build} --memory {size}"));
+        assert!(bad.status == Some(2) && bad.stderr.contains("up to 16TiB, such as 256MiB"), "{bad:?}");
+    }
+    // As many threads as it is enough for.
+    assert!(stage(&sandbox.build("--memory 64MiB {}/ids"), "threads") <= 2);
+}
+
+/// What lies on one place of the key space takes no more memory than what is spread.
+#[test]
+fn one_prefix_and_one_id_many_times() {
+    let sandbox = Sandbox::new();
+    let mut text = String::new();
+    let synth = Synth::new(IdKind::Md5, 1);
+    for index in 0..1_800_000_u64 {
+        text.push_str("a7");
+        text.push_str(&synth.id(index)[2..]);
+        text.push('\n');
+    }
+    sandbox.file("prefix", &text);
+    let one = format!("{}\n", synth.id(7)).repeat(2_500_000);
+    sandbox.file("one", one);
+    for (input, keys) in [("prefix", 1_800_000), ("one", 1)] {
+        let small = sandbox.build(&format!("--memory 64MiB --threads 2 --max-shrink 1 {{}}/{input}"));
+        assert_eq!(small["keys"], keys, "{input}");
+        assert!(stage(&small, "spilled_bytes") > 0, "{input}");
+        let peak = stage(&small, "peak_memory_bytes");
+        assert!(peak <= (64 << 20) * 11 / 10, "{input}: {peak}");
+        let large = sandbox.build(&format!("--memory 1GiB {{}}/{input}"));
+        assert_eq!((&large["keys"], &large["chunks_written"]), (&keys.into(), &0.into()), "the same chunks");
+    }
+}
+
+/// Ten million, which would be 160 MB.
+#[test]
+fn the_peak_stays_within_the_memory() {
+    let sandbox = Sandbox::new();
+    let file = std::fs::File::create(sandbox.path().join("ids")).unwrap();
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
+    for n in 1..=10_000_000_u128 {
+        // Spread evenly and each once: by an odd number.
+        writeln!(out, "{:032x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).unwrap();
+    }
+    drop(out);
+    let built = sandbox.build("--memory 96MiB --threads 2 {}/ids");
+    assert_eq!(built["keys"], 10_000_000);
+    check_spilled(&built, 10_000_000);
+    let peak = stage(&built, "peak_memory_bytes");
+    assert!(peak <= (96 << 20) * 11 / 10, "{peak}");
+}
+
+/// A file with a hole stands for one that no disk has room for.
+#[test]
+fn a_disk_without_room_is_told_before_anything_is_read() {
+    let sandbox = Sandbox::new();
+    write_ids(&sandbox, "ids", 0..10_000);
+    let file = std::fs::OpenOptions::new().append(true).open(sandbox.path().join("ids")).unwrap();
+    file.set_len(1 << 43).unwrap();
+    let full = sandbox.run("build --store {}/s --audience a {}/ids");
+    full.fails(1, "bytes free, and the keys of these inputs take about 4");
+    assert!(!sandbox.path().join("s").exists());
+}

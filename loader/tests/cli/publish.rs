@@ -1,0 +1,352 @@
+//! What a publish promises: the same bytes for the same set, all or nothing, and never two at once.
+
+use std::io::Write;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use rtad_core::device::IdKind;
+use testkit::process::{Outcome, outcome, run, spawn};
+use testkit::store::{Files, files};
+use testkit::wait_until;
+
+use crate::support::{LOADER, Sandbox, chunks, command, gzip, ids, lines};
+
+#[test]
+fn the_same_set_gives_the_same_chunks() {
+    let all = ids(IdKind::Md5, 0..60_000);
+    let sandbox = Sandbox::new();
+    let plain = lines(&all);
+    let backwards = lines(&all.iter().rev().cloned().collect::<Vec<_>>());
+    // Every id thrice, in another order: a count of rows instead of keys would cut chunks elsewhere.
+    let thrice = [&plain, &backwards, &plain].map(String::as_str).concat();
+    sandbox.file("plain", &plain);
+    sandbox.file("backwards", &backwards);
+    sandbox.file("thrice", &thrice);
+    sandbox.file("packed", gzip(plain.to_uppercase().as_bytes()));
+    sandbox.file("half1", lines(&all[..30_000]));
+    sandbox.file("half2", lines(&all[30_000..]));
+    sandbox.file("table", format!("id\n{plain}"));
+    let mut expected = None;
+    for how in [
+        "--threads 1 {}/plain",
+        "--threads 2 {}/plain",
+        "--threads 8 {}/plain",
+        "--threads 8 {}/backwards",
+        "--threads 2 {}/thrice",
+        "--threads 3 {}/packed",
+        "--threads 4 {}/half2 {}/half1",
+        "--threads 2 --format csv --column id {}/table",
+    ] {
+        let built = sandbox.run(&format!("build --store {{}}/s --audience a --json {how}")).json();
+        let store = files(&sandbox.path().join("s"));
+        let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
+        assert_eq!(built["keys"], 60_000, "{how}");
+        match &expected {
+            None => assert_eq!(built["chunks_written"], names.len()),
+            Some(expected) => {
+                assert_eq!(built["chunks_written"], 0, "{how}");
+                assert_eq!(&names, expected, "{how}");
+            }
+        }
+        expected = Some(names);
+    }
+}
+
+#[test]
+fn a_filter_that_cannot_keep_its_rate_is_not_built() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
+    let build = "build --store {}/s --audience a --filter classic {}/ids";
+    sandbox.run(build).fails(2, "from 327680000 keys on and there are 1000");
+    assert!(files(&sandbox.path().join("s")).is_empty(), "nothing was published");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
+    let built = sandbox.build("--dry-run {}/ids");
+    assert_eq!((&built["keys"], &built["generation"]), (&1000.into(), &serde_json::Value::Null));
+    assert!(!sandbox.path().join("s").exists());
+    sandbox.build("{}/ids");
+    let before = sandbox.store();
+    let text = sandbox.run("build --store {}/s --audience a --dry-run {}/ids");
+    assert_eq!((text.status, text.stderr.as_str()), (Some(0), ""));
+    assert!(text.stdout.starts_with("dry run of a: nothing was written"), "{text:?}");
+    assert_eq!(sandbox.store(), before);
+    let quiet = sandbox.run("build --store {}/s --audience a --quiet {}/ids");
+    assert_eq!((quiet.status, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn a_rollback_and_the_generation_after_it() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..4);
+    for (n, id) in all.iter().take(3).enumerate() {
+        sandbox.file("ids", format!("{id}\n"));
+        assert_eq!(sandbox.build("{}/ids")["generation"], n + 1);
+    }
+    let answers =
+        || sandbox.run(&format!("query --store {{}}/s --audience a --json {}", all.join(" "))).json();
+    assert_eq!(answers()["answers"], serde_json::json!(["not_member", "not_member", "member", "not_member"]));
+
+    let back = sandbox.run("rollback --store {}/s --audience a --json").json();
+    assert_eq!((&back["generation"], &back["previous_generation"]), (&2.into(), &3.into()));
+    assert_eq!(answers()["answers"][1], "member");
+    let back = sandbox.run("rollback --store {}/s --audience a --to 1");
+    assert_eq!(back.stdout, "a: generation 1 is live, it was 2\n");
+    assert_eq!(answers()["answers"][0], "member");
+    let before = sandbox.store();
+    sandbox.run("rollback --store {}/s --audience a").fails(5, "no generation older than 1");
+    sandbox.run("rollback --store {}/s --audience a --to 1").fails(2, "generation 1 of a is live already");
+    sandbox.run("rollback --store {}/s --audience a --to 9").fails(5, "9.json does not exist");
+    sandbox.run("rollback --store {}/s --audience b").fails(5, "nothing is published for audience b");
+    assert_eq!(sandbox.store(), before);
+
+    sandbox.file("ids", format!("{}\n", all[3]));
+    assert_eq!(sandbox.build("{}/ids")["generation"], 4, "above all that ever were");
+    let list = sandbox.run("list --store {}/s --json").json();
+    let live: Vec<_> = list["audiences"][0]["generations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| (g["generation"].as_u64().unwrap(), g["live"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(live, [(1, false), (2, false), (3, false), (4, true)]);
+}
+
+/// Verifies the live generation, every file of it, and returns its number and keys.
+#[track_caller]
+fn verified(sandbox: &Sandbox, against: &str) -> (u64, u64) {
+    let arguments =
+        format!("verify --store {{}}/s --audience a --probes 1000 --json --against {{}}/{against}");
+    let verified = sandbox.run(&arguments).json();
+    let number = |field: &str| verified[field].as_u64().expect("a number");
+    (number("generation"), number("keys"))
+}
+
+#[test]
+fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
+    let sandbox = Sandbox::new();
+    for n in 0..4_u64 {
+        sandbox.file(&format!("ids{n}"), lines(&ids(IdKind::Md5, n * 3000..n * 3000 + 2000 + n)));
+    }
+    let (mut published, mut conflicts) = (0, 0);
+    for round in 0..25 {
+        let before = sandbox.store();
+        // Every other round all have read what is live before any has read an id: then exactly one can win.
+        let together = round % 2 == 1;
+        let input =
+            |n: u64| if together { format!("--rejects {{}}/r{round}-{n} -") } else { format!("{{}}/ids{n}") };
+        let start = |n| {
+            let arguments = format!("build --store {{}}/s --audience a --json {}", input(n));
+            spawn(&mut command(sandbox.path(), &arguments))
+        };
+        let mut children: Vec<Child> = (0..4).map(start).collect();
+        if together {
+            for n in 0..4 {
+                let rejects = sandbox.path().join(format!("r{round}-{n}"));
+                wait_until("it has read what is live", || rejects.exists());
+            }
+            for (n, child) in children.iter_mut().enumerate() {
+                let text = std::fs::read(sandbox.path().join(format!("ids{n}"))).unwrap();
+                child.stdin.take().unwrap().write_all(&text).unwrap();
+            }
+        }
+        let published_before = published;
+        let mut live = 0;
+        for child in children {
+            let outcome = outcome(child);
+            match outcome.status {
+                Some(0) => {
+                    published += 1;
+                    live = live.max(outcome.json()["generation"].as_u64().unwrap());
+                }
+                _ => {
+                    conflicts += 1;
+                    outcome.fails(6, "nothing was changed");
+                }
+            }
+        }
+        assert!(live > 0, "round {round}: somebody wins");
+        assert!(!together || published == published_before + 1, "round {round}: one wins");
+        let after = sandbox.store();
+        let manifests = after.keys().filter(|name| name.contains("manifests/")).count();
+        assert_eq!(
+            manifests, published,
+            "round {round}: one manifest for each that won, none for the others"
+        );
+        assert!(
+            before.iter().all(|(name, bytes)| name.ends_with("CURRENT") || after.get(name) == Some(bytes))
+        );
+        assert!(after.keys().all(|name| !name.contains('#')), "nothing half-written is left");
+        let keys = sandbox.run("inspect --store {}/s --audience a --json").json()["keys"].as_u64().unwrap();
+        assert_eq!(verified(&sandbox, &format!("ids{}", keys - 2000)), (live, keys), "round {round}");
+    }
+    assert!(conflicts >= 12 * 3);
+    // Every chunk is of a generation that was published: a loser left none.
+    let mut named = std::collections::BTreeSet::new();
+    for generation in 1..=published {
+        let inspect = format!("inspect --store {{}}/s --audience a --json --generation {generation}");
+        let inspected = sandbox.run(&inspect).json();
+        for chunk in inspected["chunks"].as_array().unwrap() {
+            named.insert(format!("a/chunks/{}.chunk", chunk["digest"].as_str().unwrap()));
+        }
+    }
+    assert_eq!(chunks(&sandbox.store()).len(), named.len());
+}
+
+/// The base is read before the input: who publishes while another still reads makes that one a loser, every
+/// time.
+#[test]
+fn a_publish_during_a_build_makes_that_build_fail() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2);
+    sandbox.file("ids", format!("{}\n", all[0]));
+    sandbox.build("{}/ids");
+    let mut slow = spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
+    // The rejects file is made after the base was read.
+    wait_until("the base is read", || sandbox.path().join("r").exists());
+    sandbox.build("{}/ids");
+    let before = sandbox.store();
+    let mut pipe = slow.stdin.take().unwrap();
+    pipe.write_all(all[1].as_bytes()).unwrap();
+    drop(pipe);
+    outcome(slow).fails(6, "generation 2 was published since this work began at generation 1");
+    assert_eq!(sandbox.store(), before);
+}
+
+#[test]
+fn a_build_killed_while_reading_has_changed_nothing() {
+    let sandbox = Sandbox::new();
+    let text = lines(&ids(IdKind::Md5, 0..100_000));
+    sandbox.file("ids", &text);
+    sandbox.build("{}/ids");
+    let before = sandbox.store();
+    let mut child = spawn(&mut command(sandbox.path(), "build --store {}/s --audience a -"));
+    child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(sandbox.store(), before);
+}
+
+/// `kill -9` all over a build and its publish: readers see the old generation or the new one, and each is
+/// whole.
+#[test]
+fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
+    let sandbox = Sandbox::new();
+    let sets = [("even", 0..40_000), ("odd", 50_000..90_001)];
+    for (name, range) in sets.clone() {
+        sandbox.file(name, lines(&ids(IdKind::Md5, range)));
+    }
+    // How long a whole run takes here decides where the kills fall.
+    let started = std::time::Instant::now();
+    sandbox.build("{}/even");
+    let whole = started.elapsed().max(Duration::from_millis(5));
+    let keys_of = |name: &str| if name == "even" { 40_000 } else { 40_001 };
+    let (mut live, mut generation) = ("even", 1);
+    let (mut kills, mut survivors) = (0_u32, 0_u32);
+    while kills < 40 {
+        let next = if live == "even" { "odd" } else { "even" };
+        let arguments = format!("build --store {{}}/s --audience a {{}}/{next}");
+        let mut child = spawn(&mut command(sandbox.path(), &arguments));
+        // Steps of a fortieth, in an order that spreads them; beyond the whole run if it takes longer each
+        // time.
+        std::thread::sleep(whole * ((kills + survivors) * 17 % 50) / 40);
+        let survived = child.try_wait().unwrap().is_some();
+        let _ = child.kill();
+        let ended = child.wait().unwrap();
+        if survived {
+            survivors += 1
+        } else {
+            kills += 1
+        }
+        let list = sandbox.run("list --store {}/s --audience a --json").json();
+        let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
+        if now == generation {
+            assert!(!ended.success(), "a build that ended well is live");
+        } else {
+            assert!(now > generation);
+            (live, generation) = (next, now);
+        }
+        assert_eq!(verified(&sandbox, live), (generation, keys_of(live)));
+        if survivors > 200 {
+            panic!("the builds end before they are killed");
+        }
+    }
+    // What the killed left behind is in nobody's way.
+    let built = sandbox.build("{}/even");
+    assert!(built["generation"].as_u64().unwrap() > generation);
+    assert!(sandbox.store().keys().all(|name| !name.contains('#')), "half-written files are swept");
+    assert_eq!(verified(&sandbox, "even").1, 40_000);
+}
+
+/// The same at chosen moments: as soon as the first chunk lies there, the second, … the manifest, `CURRENT`.
+#[test]
+fn a_loader_killed_between_its_files_leaves_a_whole_generation() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path().join("s/a");
+    let count = |part: &str| std::fs::read_dir(folder.join(part)).map_or(0, Iterator::count);
+    let mut keys = 100_000_u64;
+    let write = |keys: u64| sandbox.file("ids", lines(&ids(IdKind::Md5, 0..keys)));
+    write(keys);
+    sandbox.build("{}/ids");
+    std::fs::copy(sandbox.path().join("ids"), sandbox.path().join("live")).unwrap();
+    let (mut generation, mut live_keys, mut interrupted) = (1, keys, 0);
+    for moment in 1..=17 {
+        // 64 more ids change most of the 16 chunks.
+        keys += 64;
+        write(keys);
+        let (chunks_before, manifests_before) = (count("chunks"), count("manifests"));
+        let mut child =
+            spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --threads 1 {}/ids"));
+        while child.try_wait().unwrap().is_none() {
+            let reached = match moment {
+                17 => count("manifests") > manifests_before,
+                chunks => count("chunks") >= chunks_before + chunks,
+            };
+            if reached {
+                child.kill().unwrap();
+            }
+        }
+        let list = sandbox.run("list --store {}/s --audience a --json").json();
+        let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
+        if now == generation {
+            interrupted += usize::from(count("chunks") > chunks_before);
+        } else {
+            (generation, live_keys) = (now, keys);
+            std::fs::copy(sandbox.path().join("ids"), sandbox.path().join("live")).unwrap();
+        }
+        assert_eq!(verified(&sandbox, "live"), (generation, live_keys), "moment {moment}");
+    }
+    assert!(interrupted > 0, "some were killed with chunks written and nothing published");
+}
+
+/// A file that may not grow stands for a disk that is full: the write fails just so, in the middle of a chunk.
+#[test]
+fn a_full_disk_is_told_and_leaves_the_old_generation() {
+    let sandbox = Sandbox::new();
+    sandbox.file("old", lines(&ids(IdKind::Md5, 0..1000)));
+    sandbox.file("new", lines(&ids(IdKind::Md5, 0..200_000)));
+    sandbox.run("build --store {}/s --audience a {}/old --json").json();
+    let before = files(&sandbox.path().join("s"));
+    let build = format!(
+        "trap '' XFSZ; ulimit -f 40; exec {} build --store {dir}/s --audience a {dir}/new",
+        LOADER,
+        dir = sandbox.path().display()
+    );
+    let Outcome { status, stderr, .. } = run(Command::new("sh").args(["-c", &build]), b"");
+    assert_eq!(status, Some(5), "{stderr}");
+    assert!(
+        stderr.starts_with("error: could not write a/chunks/") && stderr.contains("File too large"),
+        "{stderr}"
+    );
+    let names =
+        |files: &Files| files.keys().filter(|name| !name.contains("chunks/")).cloned().collect::<Vec<_>>();
+    let after = files(&sandbox.path().join("s"));
+    assert_eq!(names(&after), names(&before), "no manifest, and the same CURRENT");
+    sandbox.run("verify --store {}/s --audience a --against {}/old --probes 1000 --json").json();
+    sandbox.run("build --store {}/s --audience a {}/new --json").json();
+    let swept = files(&sandbox.path().join("s"));
+    assert!(swept.keys().all(|name| !name.contains('#')), "what was half-written is swept");
+}

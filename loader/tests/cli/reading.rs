@@ -1,0 +1,228 @@
+//! The commands that look into a store, and those that need none.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+
+use rtad_core::device::IdKind;
+use serde_json::Value;
+use testkit::process::{outcome, spawn};
+
+use crate::support::{Sandbox, chunks, command, ids, lines};
+
+fn published() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..50_000)));
+    sandbox.build("--fpr 0.01 {}/ids");
+    sandbox
+}
+
+const VERIFY: &str = "verify --store {}/s --audience a --probes 1000";
+
+#[test]
+fn verify_finds_every_fault_of_a_file() {
+    let sandbox = published();
+    let store = sandbox.store();
+    let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
+    let (one, other) = (&names[0], &names[1]);
+    let manifest = "a/manifests/1.json".to_owned();
+    let text = |name: &String| String::from_utf8(store[name].clone()).unwrap();
+    let flipped = |name: &String, place: usize| {
+        let mut bytes = store[name].clone();
+        bytes[place] ^= 1;
+        bytes
+    };
+    let chunk = &store[one];
+    let faults: Vec<(&str, &String, Option<Vec<u8>>, &str)> = vec![
+        ("a byte of the body", one, Some(flipped(one, chunk.len() - 1)), "digest is"),
+        ("a byte of the header", one, Some(flipped(one, 24)), "first shard at byte 24"),
+        ("the magic", one, Some(flipped(one, 0)), "is not a chunk"),
+        ("the version", one, Some(flipped(one, 8)), "upgrade rtad"),
+        ("cut short", one, Some(chunk[..chunk.len() - 1].to_vec()), "expected"),
+        ("empty", one, Some(vec![]), "has 0 bytes"),
+        ("too long", one, Some([&chunk[..], b"\0"].concat()), "expected"),
+        ("another chunk", one, Some(store[other].clone()), "expected"),
+        ("missing", one, None, "does not exist"),
+        (
+            "a manifest's number",
+            &manifest,
+            Some(text(&manifest).replacen("50000", "50001", 1).into()),
+            "digest is",
+        ),
+        ("a manifest cut short", &manifest, Some(store[&manifest][..100].to_vec()), "has 100 bytes"),
+        ("no manifest", &manifest, None, "does not exist"),
+    ];
+    for (what, name, bytes, says) in faults {
+        let path = sandbox.path().join("s").join(name);
+        match bytes {
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        let outcome = sandbox.run(VERIFY);
+        assert!(outcome.stderr.contains("verification failed"), "{what}: {outcome:?}");
+        outcome.fails(4, says);
+        assert!(outcome.stderr.contains(name.as_str()), "{what}: the file is named: {outcome:?}");
+        sandbox.run(&format!("{VERIFY} --json")).fails(4, says);
+        std::fs::write(&path, &store[name]).unwrap();
+    }
+    let current = sandbox.path().join("s/a/CURRENT");
+    std::fs::write(&current, "{}").unwrap();
+    sandbox.run(VERIFY).fails(4, "a/CURRENT");
+    sandbox.run("inspect --store {}/s --audience a").fails(5, "a/CURRENT");
+    std::fs::write(&current, &store["a/CURRENT"]).unwrap();
+    let whole = sandbox.run(VERIFY);
+    assert_eq!((whole.status, whole.stderr.as_str()), (Some(0), ""), "{whole:?}");
+    assert!(whole.stdout.starts_with("a generation 1 is whole\n"), "{whole:?}");
+}
+
+#[test]
+fn verify_compares_what_the_manifest_claims() {
+    let sandbox = published();
+    let path = sandbox.path().join("s/a/manifests/1.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    manifest["filter"]["expected_fpr"] = 0.001.into();
+    // No digest guards a generation that is not live: only its own fields do.
+    manifest["generation"] = 2.into();
+    sandbox.file("s/a/manifests/2.json", manifest.to_string());
+    sandbox.run(&format!("{VERIFY} --generation 2")).fails(4, "filter.expected_fpr is");
+    sandbox.run(&format!("{VERIFY} --generation 1")).succeeds();
+}
+
+#[test]
+fn verify_counts_what_is_missing_and_measures_the_rate() {
+    let sandbox = published();
+    let strangers = ids(IdKind::Md5, 50_000..50_100);
+    sandbox.file("others", lines(&strangers));
+    let outcome = sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others"));
+    outcome.fails(4, " of 50100 ids are not members");
+    assert!(strangers.iter().all(|id| !outcome.stderr.contains(id.as_str())));
+    let measured =
+        sandbox.run("verify --store {}/s --audience a --probes 2000000 --json --against {}/ids").json();
+    let number = |name: &str| measured[name].as_f64().unwrap();
+    assert_eq!((number("probes"), &measured["against"]["false_negatives"]), (2e6, &0.into()));
+    assert!(number("low") <= number("measured_fpr") && number("measured_fpr") <= number("high"));
+    assert!(number("expected_fpr") <= number("target_fpr"));
+    assert_eq!(number("measured_fpr"), number("false_positives") / 2e6);
+}
+
+#[test]
+fn a_query_reads_only_the_chunks_it_needs() {
+    let sandbox = published();
+    let member = &ids(IdKind::Md5, 0..1)[0];
+    let shard = u64::from_str_radix(&member[..4], 16).unwrap();
+    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    for chunk in inspected["chunks"].as_array().unwrap() {
+        let first = chunk["first_shard"].as_u64().unwrap();
+        let holds = (first..first + chunk["shard_count"].as_u64().unwrap()).contains(&shard);
+        if !holds {
+            let name = format!("s/a/chunks/{}.chunk", chunk["digest"].as_str().unwrap());
+            std::fs::remove_file(sandbox.path().join(name)).unwrap();
+        }
+    }
+    let upper = member.to_uppercase();
+    let query = format!("query --store {{}}/s --audience a {member} null nonsense {upper} -1");
+    let text = sandbox.run(&query);
+    assert_eq!(text.stdout, "1\tmember\n2\tblank\n3\tmalformed\n4\tmember\n5\tblank\n", "{text:?}");
+    let json = sandbox.run(&format!("{query} --json")).json();
+    assert_eq!(json["answers"], serde_json::json!(["member", "blank", "malformed", "member", "blank"]));
+    let gone =
+        sandbox.run(&format!("query --store {{}}/s --audience a {}", ids(IdKind::Md5, 1..40).join(" ")));
+    gone.fails(5, "does not exist");
+}
+
+#[test]
+fn inspect_and_list_say_what_there_is() {
+    let sandbox = published();
+    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    assert_eq!((&inspected["keys"], &inspected["build"]["rows"]), (&50_000.into(), &50_000.into()));
+    let overall = inspected["survey"]["expected_fpr"]["mean"].as_f64().unwrap()
+        * inspected["survey"]["shards"].as_f64().unwrap()
+        / 65_536.0;
+    let stated = inspected["expected_fpr"].as_f64().unwrap();
+    assert!((overall - stated).abs() < stated * 1e-9, "{overall} {stated}");
+    assert!(sandbox.run("inspect --store {}/s --audience a").stdout.starts_with("a generation 1\n"));
+
+    sandbox.run("build --store {}/s --audience b-2 --quiet {}/ids").succeeds();
+    std::fs::create_dir(sandbox.path().join("s/not an audience")).unwrap();
+    sandbox.file("s/a/manifests/7.json", "{}");
+    let list = sandbox.run("list --store {}/s --json").json();
+    assert_eq!(list["audiences"][0]["live_generation"], 1);
+    assert_eq!(list["audiences"][0]["generations"][1]["fault"], "format");
+    assert_eq!(list["audiences"][1]["audience"], "b-2");
+    let text = sandbox.run("list --store {}/s").stdout;
+    assert!(text.contains("1 live") && text.contains("unreadable: format"), "{text}");
+
+    assert_eq!(sandbox.run("list --store {}/nowhere").stdout, "no audiences\n");
+    for arguments in ["list", "inspect", "verify", "query", "rollback"] {
+        let ids = if arguments == "query" { "0123" } else { "" };
+        let outcome = sandbox.run(&format!("{arguments} --store {{}}/s --audience none {ids}"));
+        outcome.fails(5, "nothing is published for audience none");
+    }
+    sandbox.run("list --store ftp://bucket/rtad").fails(2, "there is no such kind of store");
+}
+
+#[test]
+fn plan_gives_both_kinds_of_filter() {
+    let sandbox = Sandbox::new();
+    let plan = sandbox.run("plan --keys 600000000 --json").json();
+    let filters = plan["filters"].as_array().unwrap();
+    assert_eq!(
+        filters.iter().map(|f| f["filter"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["block512", "classic"]
+    );
+    let bits = filters[1]["bits_per_key"].as_f64().unwrap();
+    assert!((19.17..19.2).contains(&bits), "{bits}: ln(1e-4) / ln(2)^2 is 19.17");
+    assert_eq!(plan["one_core_pods"], 3);
+    let text = sandbox.run("plan --keys 600000000 --filter classic").stdout;
+    assert!(text.contains("classic") && !text.contains("block512") && text.contains("computed"), "{text}");
+    sandbox.run("plan --keys 1 --fpr 0.5").fails(2, "--fpr: false-positive rate 0.5 is out of range");
+
+    // What is planned is what is built.
+    let sandbox = published();
+    let built = sandbox.build("{}/ids --dry-run")["size_bytes"].as_f64().unwrap();
+    let planned =
+        sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"].as_f64().unwrap();
+    assert!((built / planned - 1.0).abs() < 0.02, "{built} {planned}");
+}
+
+#[test]
+fn synth_is_the_same_each_time_and_ends_quietly() {
+    let sandbox = Sandbox::new();
+    for kind in IdKind::ALL {
+        let text = sandbox.run(&format!("synth --count 40000 --id-kind {kind} --seed 1 --offset 7")).stdout;
+        assert_eq!(text, lines(&ids(kind, 7..40_007)), "{kind}");
+    }
+    assert_eq!(sandbox.run("synth --count 0").stdout, "");
+    let halves = ["synth --count 9", "synth --count 9 --offset 9"].map(|half| sandbox.run(half).stdout);
+    let distinct: BTreeSet<&str> = halves.iter().flat_map(|half| half.lines()).collect();
+    assert_eq!(distinct.len(), 18);
+
+    let mut child = spawn(&mut command(sandbox.path(), "synth --count 100000000000"));
+    let mut some = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let ended = outcome(child);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "a broken pipe is no fault");
+}
+
+#[test]
+fn usage_is_exit_2_and_help_is_not() {
+    let sandbox = Sandbox::new();
+    for arguments in [
+        "",
+        "nonsense",
+        "build --store {}/s --audience a",
+        "build --store {}/s --audience A! x",
+        "build --store {}/s --audience a --id-kind phone x",
+        "build --store {}/s --audience a --threads 0 x",
+        "build --store {}/s --audience a --format csv --column id=phone x",
+        "query --store {}/s --audience a",
+        "synth",
+    ] {
+        let outcome = sandbox.run(arguments);
+        assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(2), ""), "{arguments}: {outcome:?}");
+    }
+    let help = sandbox.run("build --help");
+    assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""));
+    for said in ["--memory", "--resume", "--max-reject-ratio", "Only malformed ones count"] {
+        assert!(help.stdout.contains(said), "{said} in {}", help.stdout);
+    }
+}

@@ -1,0 +1,129 @@
+//! Inputs behind URLs: read as a file is, whatever the connection does, and named without secrets.
+
+use rtad_core::device::IdKind;
+use testkit::process::{outcome, spawn};
+use testkit::server::{Fault, FileServer};
+use testkit::wait_until;
+
+use crate::support::{Sandbox, command, gzip, ids, lines, zst};
+
+#[test]
+fn a_url_is_read_like_a_file() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..60_000);
+    let text = lines(&all);
+    sandbox.file("plain.txt", &text);
+    sandbox.file("dump", gzip(text.as_bytes()));
+    // The server compares names as they are sent: encoded.
+    sandbox.file("a%20b.csv", zst(format!("id\n{text}").as_bytes()));
+    sandbox.file("empty", "");
+    let web = FileServer::serve(sandbox.path());
+    let url = web.url();
+    let built = sandbox.build(&format!(
+        "{url}/plain.txt {url}/dump {{}}/dump file://{{}}/dump {url}/empty {url}/moved/dump"
+    ));
+    assert_eq!((&built["rows"], &built["keys"]), (&300_000.into(), &60_000.into()));
+    let built = sandbox.build(&format!("--format csv --column id {url}/a%20b.csv"));
+    assert_eq!((&built["rows"], &built["keys"]), (&60_000.into(), &60_000.into()));
+    let against =
+        sandbox.run(&format!("verify --store {{}}/s --audience a --probes 10 --json --against {url}/dump"));
+    assert_eq!(against.json()["against"]["checked"], 60_000);
+}
+
+#[test]
+fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..120_000);
+    sandbox.file("dump", lines(&all));
+    let web = FileServer::serve(sandbox.path());
+    let build = format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    for fault in [Fault::Hiccup, Fault::RangeIgnored] {
+        web.misbehave(fault, "dump");
+        let built = sandbox.run(&build).json();
+        assert_eq!(built["keys"], 120_000, "{fault:?}");
+    }
+    for fault in [Fault::Short, Fault::Dead, Fault::Status("404 Not Found", "")] {
+        web.misbehave(fault, "dump");
+        let outcome = sandbox.run(&build);
+        outcome.fails(5, "/dump: could not fetch it after byte ");
+    }
+    assert_eq!(
+        sandbox.run("list --store {}/s --audience a --json").json()["audiences"][0]["live_generation"],
+        2
+    );
+}
+
+#[test]
+fn broken_input_is_resumed_once_from_its_first_missing_byte() {
+    let sandbox = Sandbox::new();
+    let text = lines(&ids(IdKind::Md5, 0..120_000));
+    sandbox.file("dump", &text);
+    let web = FileServer::serve(sandbox.path());
+    web.misbehave(Fault::ShortOnce, "dump");
+    let build = format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let expected = [0, text.len() / 2].map(|first| Some(format!("bytes={first}-{}", text.len() - 1)));
+    assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
+    assert_eq!(web.take_ranges("dump"), expected, "object_store resumes");
+    web.hide_tags();
+    assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
+    assert_eq!(web.take_ranges("dump"), expected, "without a tag the reader resumes");
+}
+
+#[test]
+fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..1001);
+    sandbox.file("dump", lines(&all[..1000]));
+    let web = FileServer::serve(sandbox.path());
+    let build = "build --store {}/s --audience a --spill-dir {}/spill --checkpoint 20ms";
+    let build = format!("{build} {}/dump -", web.url());
+    // It has read the one, and waits for the other.
+    let mut child = spawn(&mut command(sandbox.path(), &build));
+    let state = sandbox.path().join("spill/rtad-state.json");
+    wait_until("it has read one input", || {
+        assert!(child.try_wait().unwrap().is_none(), "it waits");
+        state.exists()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox.file("dump", lines(&all[1..]));
+    sandbox.run(&format!("{build} --resume")).fails(2, "/dump is ");
+    assert!(sandbox.store().is_empty());
+}
+
+#[test]
+fn what_a_url_may_be_is_said_and_no_secret_with_it() {
+    let sandbox = Sandbox::new();
+    let away = FileServer::serve(sandbox.path());
+    let web = FileServer::serve_with_redirects(sandbox.path(), away.address);
+    sandbox.file("dump", "8d3ebd3654fb46a2832296669cf1b536\n");
+    let build = |input: &str| sandbox.run(&format!("build --store {{}}/s --audience a {input}"));
+    for (input, says) in [
+        ("https://me:hush@host/dump", "input https://…@host/dump: credentials come from the environment"),
+        ("https://host/dump?X-Signature=hush", "input https://host/dump?…: it has a query or a fragment"),
+        ("s3://ads/hush*", "it is a pattern; a URL names one object"),
+        ("s3://ads", "input s3://ads: it names no object; accepted: a path, a pattern, `-`,"),
+        ("ftp://host/dump", "there is no such kind of store"),
+    ] {
+        let outcome = build(input);
+        outcome.fails(2, says);
+        assert!(!outcome.stderr.contains("hush@") && !outcome.stderr.contains("=hush"), "{outcome:?}");
+    }
+    build(&format!("{}/nothing", web.url())).fails(5, "nothing does not exist");
+    build(&format!("{}/away/dump", web.url())).fails(5, "which is not the store");
+    // Nobody listens.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    build(&format!("http://127.0.0.1:{port}/dump")).fails(5, "could not fetch it after byte 0");
+    assert!(sandbox.store().is_empty());
+    // The credentials that the environment holds.
+    let mut command = command(sandbox.path(), "build --store {}/s --audience a s3://bucket/dump");
+    command.env_remove("AWS_REGION").envs([
+        ("AWS_ACCESS_KEY_ID", "key-id"),
+        ("AWS_SECRET_ACCESS_KEY", "hush-hush"),
+        ("AWS_ENDPOINT_URL", &*format!("http://127.0.0.1:{port}")),
+        ("AWS_ALLOW_HTTP", "true"),
+    ]);
+    let outcome = outcome(spawn(&mut command));
+    outcome.fails(5, "input s3://bucket/dump: could not fetch it");
+    assert!(!outcome.stderr.contains("hush-hush") && !outcome.stderr.contains("key-id"), "{outcome:?}");
+}

@@ -1,0 +1,319 @@
+//! `build --spill-dir --resume`: whatever interrupts a build, it goes on, and comes out as if nothing had happened.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use rtad_core::device::IdKind;
+use serde_json::Value;
+use testkit::process::{Outcome, outcome, run, signal, spawn};
+use testkit::wait_until;
+
+use crate::support::{LOADER, Sandbox, chunks, command, ids, lines};
+
+const FILES: u64 = 10;
+const PER_FILE: u64 = 200_000;
+/// More than 64 MiB hold, and seconds of work in which to be interrupted.
+const KEYS: u64 = FILES * PER_FILE - 1000 * (FILES - 1);
+
+/// Ten inputs that overlap, and the chunks they make.
+fn dumps() -> (Sandbox, Vec<String>) {
+    let sandbox = Sandbox::new();
+    for file in 0..FILES {
+        let start = file * (PER_FILE - 1000);
+        let text = lines(&ids(IdKind::Md5, start..start + PER_FILE)) + "null\nwhat\n";
+        sandbox.file(&format!("dump{file}"), text);
+    }
+    let built = sandbox.build("{}/dump*");
+    check(&built);
+    let names = chunks(&sandbox.store()).into_iter().cloned().collect();
+    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
+    (sandbox, names)
+}
+
+const BUILD: &str = "build --store {}/s --audience a --json --threads 2 --memory 64MiB --spill-dir {}/spill --checkpoint 20ms";
+
+#[track_caller]
+fn check(built: &Value) {
+    let rows = FILES * (PER_FILE + 2);
+    let facts = ["rows", "keys", "duplicates", "blank"].map(|name| built[name].as_u64().unwrap());
+    assert_eq!(facts, [rows, KEYS, FILES * PER_FILE - KEYS, FILES], "{built}");
+    assert_eq!(built["rejected"]["total"], FILES);
+}
+
+fn start(sandbox: &Sandbox, arguments: &str) -> Child {
+    spawn(&mut command(sandbox.path(), arguments))
+}
+
+/// Whether it happened before the child ended.
+fn wait_for(child: &mut Child, happened: impl Fn() -> bool) -> bool {
+    wait_until("it happens", || match happened() {
+        true => Some(true),
+        false => child.try_wait().unwrap().map(|_| false),
+    })
+}
+
+fn journal_lines(sandbox: &Sandbox) -> usize {
+    let bytes = std::fs::read(sandbox.path().join("spill/rtad-chunks.jsonl")).unwrap_or_default();
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Starts a build and kills it when some of its chunks are in the store.
+fn killed_while_building(sandbox: &Sandbox) {
+    for _ in 0..20 {
+        let mut child = start(sandbox, &format!("{BUILD} --resume --max-shrink 1 {{}}/dump*"));
+        let is_building = wait_for(&mut child, || journal_lines(sandbox) >= 4);
+        let _ = child.kill();
+        child.wait().unwrap();
+        if is_building && sandbox.path().join("spill/rtad-state.json").exists() {
+            return;
+        }
+    }
+    panic!("the builds end before they are killed");
+}
+
+/// A directory that was there when the last build began stays, but nothing in it.
+fn is_clean(sandbox: &Sandbox) -> bool {
+    std::fs::read_dir(sandbox.path().join("spill")).map_or(true, |mut files| files.next().is_none())
+}
+
+#[test]
+fn killed_again_and_again_it_comes_out_the_same() {
+    let (sandbox, expected) = dumps();
+    let resume = format!("{BUILD} --resume {{}}/dump*");
+    let mut kills = 0;
+    let built = loop {
+        let mut child = start(&sandbox, &resume);
+        // Ever longer, so that it ends.
+        std::thread::sleep(Duration::from_millis(30).mul_f64(1.35_f64.powi(kills)));
+        if child.try_wait().unwrap().is_some() {
+            break outcome(child).json();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    };
+    assert!(kills >= 2, "{kills}");
+    check(&built);
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+    assert!(is_clean(&sandbox));
+}
+
+#[test]
+fn chunks_that_are_there_are_not_built_again() {
+    let (sandbox, expected) = dumps();
+    killed_while_building(&sandbox);
+    let there = chunks(&sandbox.store()).len() as u64;
+    assert!(there >= 3);
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
+    check(&built);
+    assert_eq!(built["stages"]["resumed"], true);
+    let written = built["chunks_written"].as_u64().unwrap();
+    assert!(written > 0 && written <= 16 - 3, "{written} of 16, {there} were there");
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+
+    // One that is gone since, as a gc may have been there, is built again.
+    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
+    killed_while_building(&sandbox);
+    for name in chunks(&sandbox.store()) {
+        std::fs::remove_file(sandbox.path().join("s").join(name)).unwrap();
+    }
+    check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+
+    // What was gone, was built again and then interrupted once more is written down twice.
+    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
+    killed_while_building(&sandbox);
+    let journal = sandbox.path().join("spill/rtad-chunks.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let text = &text[..=text.rfind('\n').unwrap()];
+    let (_, groups) = text.split_once('\n').unwrap();
+    std::fs::write(&journal, [text, groups].concat()).unwrap();
+    check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+}
+
+/// What a build left that nobody can go on with is not taken for this one's.
+#[test]
+fn chunks_of_another_set_are_not_taken() {
+    let (sandbox, _) = dumps();
+    killed_while_building(&sandbox);
+    std::fs::remove_file(sandbox.path().join("spill/rtad-state.json")).unwrap();
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump[0-7]")).json();
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_593_000.into(), &false.into()));
+    let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/dump[0-7]";
+    assert_eq!(sandbox.run(verify).json()["against"]["false_negatives"], 0);
+    assert!(is_clean(&sandbox));
+}
+
+/// What is appended or removed while a build lies there interrupted is not lost by going on; who publishes wins.
+#[test]
+fn what_is_published_meanwhile_is_not_lost() {
+    let (sandbox, _) = dumps();
+    let all = ids(IdKind::Md5, 0..3_000_001);
+    let (old, first, new) = (&all[5_000], &all[0], &all[3_000_000]);
+    sandbox.file("live", lines(&all[..10]));
+    sandbox.build("{}/live");
+    killed_while_building(&sandbox);
+    sandbox.file("new", format!("{new}\n"));
+    sandbox.file("old", format!("{old}\n"));
+    sandbox.run("append --store {}/s --audience a --json {}/new").json();
+    sandbox.run("remove --store {}/s --audience a --json {}/old").json();
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
+    assert_eq!(
+        (&built["keys"], &built["stages"]["resumed"]),
+        (&KEYS.into(), &true.into()),
+        "one more and one less"
+    );
+    let asked = sandbox.run(&format!("query --store {{}}/s --audience a --json {new} {old} {first}")).json();
+    assert_eq!(asked["answers"], serde_json::json!(["member", "not_member", "member"]));
+
+    killed_while_building(&sandbox);
+    sandbox.build("--max-shrink 1 {}/live");
+    sandbox
+        .run(&format!("{BUILD} --resume {{}}/dump*"))
+        .fails(6, "generation 3 was published since this work began at generation 2");
+    assert!(is_clean(&sandbox), "nobody could go on with it");
+}
+
+/// A build that reads one dump and then waits for stdin.
+fn waiting(sandbox: &Sandbox, arguments: &str) -> Child {
+    let mut child = start(sandbox, &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"));
+    assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
+    child
+}
+
+#[test]
+fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..3000);
+    sandbox.file("dump", lines(&all[..2000]));
+    for name in ["INT", "TERM"] {
+        let mut child = waiting(&sandbox, "");
+        let second = sandbox.run(&format!("{BUILD} {{}}/dump"));
+        second.fails(2, "another build uses it");
+        // Held until it has ended: the end of the input might be seen before the signal.
+        let _stdin = child.stdin.take();
+        signal(child.id(), name);
+        let ended = outcome(child);
+        ended.fails(if name == "INT" { 130 } else { 143 }, "the same command with --resume goes on with it");
+        assert!(ended.stderr.contains(&format!("interrupted; what was done is kept in {}", spill(&sandbox))));
+        assert!(is_private(&sandbox.path().join("spill")));
+        let rest = [" {}/dump - --max-reject-ratio 1", " {}/dump - --max-reject-ratio 1 --resume"];
+        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "--resume goes on with it");
+        for (how, what) in [
+            ("{}/dump - --resume --fpr 0.01", "--fpr is 0.01, it was 0.0001"),
+            ("{}/dump - --resume --case all", "--case is Some(All), it was None"),
+            ("{}/dump --resume", "input - is missing now"),
+            ("- {}/dump --resume", "input - stands where input"),
+            ("{}/nothing - --resume", "no such file"),
+        ] {
+            let refused = sandbox.run(&format!("{BUILD} {how}"));
+            refused.fails(if what == "no such file" { 3 } else { 2 }, what);
+        }
+        let stdin = lines(&all[1500..]);
+        let built = sandbox.run_with(&format!("{BUILD}{}", rest[1]), stdin.as_bytes()).json();
+        let facts = ["rows", "keys", "duplicates"].map(|name| built[name].as_u64().unwrap());
+        assert_eq!(facts, [3500, 3000, 500]);
+        assert_eq!(built["stages"]["resumed"], true);
+        assert!(is_clean(&sandbox));
+    }
+    // An input that changed.
+    let mut child = waiting(&sandbox, "");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox.file("dump", lines(&all[..1999]));
+    sandbox.run(&format!("{BUILD} --resume {{}}/dump -")).fails(2, "dump is 65967 bytes, modified at");
+}
+
+/// Nothing that was read is lost to whoever is at work in the store just then.
+#[test]
+fn a_store_that_is_busy_costs_no_more_than_another_try() {
+    let (sandbox, expected) = dumps();
+    let first = sandbox.path().join("first");
+    std::fs::write(&first, lines(&ids(IdKind::Md5, 0..10))).unwrap();
+    sandbox.build("{}/first");
+    let lock = std::fs::File::open(sandbox.path().join("s/a/LOCK")).unwrap();
+    lock.lock().unwrap();
+    let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
+    busy.fails(6, "another loader is publishing this audience; nothing was changed");
+    assert!(busy.stderr.contains("the same command with --resume goes on with it"), "{}", busy.stderr);
+    lock.unlock().unwrap();
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
+    check(&built);
+    assert_eq!(built["stages"]["resumed"], true);
+    let store = sandbox.store();
+    assert!(expected.iter().all(|chunk| store.contains_key(chunk)));
+    assert!(is_clean(&sandbox));
+}
+
+fn spill(sandbox: &Sandbox) -> String {
+    sandbox.path().join("spill").display().to_string()
+}
+
+fn is_private(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    mode(folder) == 0o700
+        && std::fs::read_dir(folder).unwrap().all(|file| mode(&file.unwrap().path()) == 0o600)
+}
+
+/// Whether a process has asked for SIGINT, which is the second of the mask's bits.
+fn catches_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 1 != 0
+}
+
+/// What is not worth keeping does not stay, nor what others put there go.
+#[test]
+fn a_directory_is_left_as_it_was() {
+    let sandbox = Sandbox::new();
+    sandbox.file("dump", lines(&ids(IdKind::Md5, 0..1000)));
+    sandbox.file("bad", "no id\n".repeat(1000));
+    std::fs::create_dir(sandbox.path().join("spill")).unwrap();
+    // Whatever others keep there, or have in the directory for temporary files.
+    let theirs = ["theirs", "tls.keys", "chunks.jsonl", "state.json"];
+    for name in theirs {
+        sandbox.file(&format!("spill/{name}"), "");
+    }
+    std::fs::create_dir(sandbox.path().join("tmp")).unwrap();
+    sandbox.file("tmp/rtad-state.json", "{}");
+    let mut unnamed = command(sandbox.path(), "build --store {}/s --audience a --json {}/dump");
+    outcome(spawn(unnamed.env("TMPDIR", sandbox.path().join("tmp")))).json();
+    let rest = || std::fs::read_dir(sandbox.path().join("spill")).unwrap().count();
+    sandbox.run(&format!("{BUILD} --resume {{}}/dump")).json();
+    assert_eq!(rest(), theirs.len());
+    sandbox.run(&format!("{BUILD} {{}}/bad")).fails(3, "malformed");
+    assert_eq!(rest(), theirs.len());
+    let mut child = start(&sandbox, &format!("{BUILD} -"));
+    let id = child.id();
+    assert!(wait_for(&mut child, || catches_interrupts(id)));
+    let _stdin = child.stdin.take();
+    signal(child.id(), "INT");
+    outcome(child).fails(130, "interrupted; nothing was kept");
+    assert_eq!(rest(), theirs.len());
+}
+
+/// Files that may not grow stand for a disk that is full.
+fn with_small_files(sandbox: &Sandbox, kib: u64, arguments: &str, stdin: &str) -> Outcome {
+    let arguments = arguments.replace("{}", sandbox.path().to_str().unwrap());
+    // In the shell's blocks of 512 bytes.
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec {LOADER} {arguments}", kib * 2);
+    run(Command::new("sh").args(["-c", &limited]), stdin.as_bytes())
+}
+
+#[test]
+fn a_full_disk_is_told_and_it_goes_on_when_there_is_room() {
+    let (sandbox, expected) = dumps();
+    // A file of each partition takes 125 kB in the end.
+    let full = with_small_files(&sandbox, 60, &format!("{BUILD} {{}}/dump*"), "");
+    full.fails(1, "no room left after");
+    assert_eq!(full.stderr.contains("--resume goes on"), !is_clean(&sandbox), "{full:?}");
+    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
+    check(&built);
+    assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+    assert!(is_clean(&sandbox));
+    let unnamed = "build --store {}/t --audience a --threads 2 --memory 64MiB {}/dump*";
+    with_small_files(&sandbox, 60, unnamed, "").fails(1, "no room left after");
+}

@@ -1,0 +1,91 @@
+//! Many clients, and several processes, at once.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use rtad_core::device::IdKind;
+
+use super::process::{Serve, count, current, stored};
+use crate::support::{Sandbox, ids, lines};
+use testkit::client::metric;
+
+const CLIENTS: usize = 8;
+
+/// All clients try to add all ids, each in another order and in pieces of another size. Returns how often each was new.
+fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
+    let new = Mutex::new(HashMap::new());
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let new = &new;
+            scope.spawn(move || {
+                let mut api = serves[client % serves.len()].connect();
+                let mut mine = all.to_vec();
+                mine.rotate_left(client * all.len() / CLIENTS / 2);
+                for ids in mine.chunks(200 + 37 * client) {
+                    let answer = api.write("add_if_absent", ids);
+                    let told = answer["new"].as_array().unwrap();
+                    assert_eq!((told.len(), &answer["accepted"]), (ids.len(), &ids.len().into()));
+                    let mut new = new.lock().unwrap();
+                    for (id, _) in ids.iter().zip(told).filter(|(_, is_new)| **is_new == true) {
+                        *new.entry(id.clone()).or_default() += 1;
+                    }
+                }
+            });
+        }
+    });
+    new.into_inner().unwrap()
+}
+
+#[test]
+fn of_many_clients_each_id_is_new_to_one() {
+    let sandbox = Sandbox::new();
+    let serve = Serve::start(&sandbox);
+    serve.connect().create();
+    let all = ids(IdKind::Md5, 0..10_000);
+    let new = race(&[&serve], &all);
+    assert_eq!(new.len(), all.len());
+    assert!(new.values().all(|times| *times == 1));
+    assert_eq!(count(&stored(&sandbox), &all), all.len());
+    let requests = metric(
+        &serve.metrics(),
+        "rtad_loader_writes_total{audience=\"a\",op=\"add_if_absent\",result=\"ok\"}",
+    );
+    assert!(current(&sandbox).sequence < requests as u64, "what waited was written together");
+    assert_eq!(metric(&serve.metrics(), "rtad_loader_conflicts_total{audience=\"a\"}"), 0.0);
+}
+
+#[test]
+fn of_two_processes_too() {
+    let sandbox = Sandbox::new();
+    let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
+    serves[0].connect().create();
+    let all = ids(IdKind::Md5, 0..10_000);
+    let new = race(&[&serves[0], &serves[1]], &all);
+    assert_eq!(new.len(), all.len());
+    assert!(new.values().all(|times| *times == 1));
+    assert_eq!(count(&stored(&sandbox), &all), all.len());
+}
+
+/// Over filters, while generations are published.
+#[test]
+fn and_over_builds() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..6000);
+    sandbox.file("ids", lines(&all[..1000]));
+    sandbox.build("{}/ids");
+    let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
+    let new = std::thread::scope(|scope| {
+        let racing = scope.spawn(|| race(&[&serves[0], &serves[1]], &all));
+        // It may lose to nothing here, as only deltas come between. One: what it takes up, the next would know of by its input only.
+        sandbox.build("{}/ids");
+        racing.join().unwrap()
+    });
+    assert!(new.values().all(|times| *times == 1));
+    assert!(all[..1000].iter().all(|id| !new.contains_key(id)), "members are not new");
+    // A stranger may be taken for a member, at 1 in 10,000.
+    assert!(new.len() > 4980, "{} were new", new.len());
+    assert_eq!(
+        count(&stored(&sandbox), &new.into_keys().collect::<Vec<_>>()),
+        count(&stored(&sandbox), &all) - 1000
+    );
+}

@@ -1,0 +1,170 @@
+//! Signed publishing with the real binary: keys as `minisign` makes them, every command that reads, and a second implementation
+//! that verifies what was written.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rtad_core::device::IdKind;
+use testkit::process::{Outcome, outcome, spawn};
+use testkit::server::FileServer;
+
+use crate::support::{Sandbox, command, ids, lines};
+
+/// Keys of the reference implementation.
+fn key(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/minisign").join(name)
+}
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
+    for name in ["a.key", "a.pub", "b.pub", "protected.key", "protected.pub"] {
+        std::fs::copy(key(name), sandbox.path().join(name)).expect("a writable folder");
+    }
+    sandbox
+}
+
+const BUILD: &str = "build --store {}/s --audience a --json {}/ids";
+
+/// Runs with `RTAD_SIGN_PASSWORD` set.
+fn with_password(sandbox: &Sandbox, arguments: &str, password: &str) -> Outcome {
+    outcome(spawn(command(sandbox.path(), arguments).env("RTAD_SIGN_PASSWORD", password)))
+}
+
+/// The second implementation's opinion of a file of the store, by the key of a `.pub` file.
+fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(key(public_key)).expect("a key");
+    let checked = Command::new("python3")
+        .arg(key("../minisign.py"))
+        .arg(text.lines().nth(1).expect("a key's second line"))
+        .arg(sandbox.path().join("s").join(file))
+        .arg(file)
+        .output()
+        .expect("python3 is installed");
+    match checked.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&checked.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementation() {
+    let sandbox = sandbox();
+    let signed = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub")).json();
+    assert_eq!((&signed["generation"], &signed["signed"]), (&1.into(), &true.into()));
+    assert_eq!(python(&sandbox, "a.pub", "a/manifests/1.json"), Ok(()));
+    assert!(python(&sandbox, "b.pub", "a/manifests/1.json").unwrap_err().contains("signed by another key"));
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+
+    let web = FileServer::serve(&sandbox.path().join("s"));
+    let public = std::fs::read_to_string(key("a.pub")).expect("a key");
+    let alone = public.lines().nth(1).expect("a key's second line");
+    for keys in [
+        "--public-key {}/a.pub",
+        "--public-key {}/b.pub --public-key {}/a.pub",
+        &format!("--public-key {alone}"),
+    ] {
+        for store in ["{}/s", &web.url()] {
+            for arguments in
+                ["inspect", "verify --probes 1000", "query 00112233445566778899aabbccddeeff", "diff 1 2"]
+            {
+                let (name, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
+                let run = format!("{name} --store {store} --audience a {keys} --json {rest}");
+                sandbox.run(&run).json();
+            }
+        }
+        let listed = sandbox.run(&format!("list --store {{}}/s {keys} --json")).json();
+        assert_eq!(listed["audiences"][0]["generations"][1]["keys"], 1000);
+        sandbox.run(&format!("rollback --store {{}}/s --audience a {keys}")).succeeds();
+        sandbox.run("rollback --store {}/s --audience a --to 2 --quiet");
+        sandbox.run(&format!("gc --store {{}}/s --audience a {keys} --min-age 0s --quiet"));
+    }
+    for arguments in
+        ["inspect", "query 00112233445566778899aabbccddeeff", "diff 1 2", "verify", "rollback", "gc"]
+    {
+        let (name, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
+        sandbox
+            .run(&format!("{name} --store {{}}/s --audience a --public-key {{}}/b.pub {rest}"))
+            .fails(4, ".json: is signed by a key that is not among the public keys");
+    }
+    let listed = sandbox.run("list --store {}/s --public-key {}/b.pub --json").json();
+    assert_eq!(listed["audiences"][0]["generations"][1]["fault"], "signature");
+}
+
+#[test]
+fn what_was_changed_or_never_signed_ends_with_four() {
+    let sandbox = sandbox();
+    let inspect = "inspect --store {}/s --audience a --public-key {}/a.pub";
+    sandbox.run(BUILD).json();
+    sandbox.run(inspect).fails(4, "a/manifests/1.json: is not signed, and public keys are configured");
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox.run(inspect).succeeds();
+    let path = sandbox.path().join("s/a/manifests/2.json");
+    let text = std::fs::read_to_string(&path).expect("it was published");
+    std::fs::write(&path, text.replace("\"rows\": 1000", "\"rows\": 1001")).expect("a writable folder");
+    sandbox.run(inspect).fails(4, "its signature is wrong: the file or its signature was changed");
+}
+
+#[test]
+fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written() {
+    let sandbox = sandbox();
+    sandbox.file("text", "not a key");
+    sandbox.file("binary", [0xff; 100]);
+    let checked = std::fs::read_to_string(key("checked.key")).expect("a key");
+    let key = std::fs::read_to_string(key("a.key")).expect("a key");
+    sandbox.file("cut", &key[..150]);
+    // A letter of the secret, and one of its checksum.
+    assert!(key.contains("OAjftC") && checked.contains("zHcdHvz"));
+    sandbox.file("changed", key.replace("OAjftC", "OBjftC"));
+    sandbox.file("miscounted", checked.replace("zHcdHvz", "zHcdHvy"));
+    let secret = key.lines().nth(1).expect("a key's second line");
+    for (flags, text) in [
+        ("--sign-key {}/none", "none: No such file or directory"),
+        ("--sign-key {}/text", "text is not a secret key of minisign; make one with `minisign -G`"),
+        ("--sign-key {}/binary", "is not a secret key of minisign"),
+        ("--sign-key {}/cut", "is not a secret key of minisign"),
+        ("--sign-key {}/changed", "is not a secret key of minisign"),
+        ("--sign-key {}/miscounted", "is not a secret key of minisign"),
+        ("--sign-key {}/a.pub", "is not a secret key of minisign"),
+        (
+            "--sign-key {}/protected.key",
+            "is protected by a password: put it into the environment, as RTAD_SIGN_PASSWORD",
+        ),
+        ("--public-key {}/a.pub", "--public-key without --sign-key"),
+    ] {
+        let failed = sandbox.run(&format!("build --store {{}}/s --audience a {flags} {{}}/never-read"));
+        failed.fails(2, text);
+        assert!(!failed.stderr.contains(&secret[60..100]), "{failed:?}");
+    }
+    let other = "build --store {}/s --audience a --sign-key {}/a.key --public-key {}/b.pub {}/never-read";
+    sandbox.run(other).fails(4, "is signed by a key that is not among the public keys");
+    let usage = sandbox.run("inspect --store {}/s --audience a --public-key {}/a.key");
+    assert!(usage.status == Some(2) && usage.stderr.contains("not a minisign public key"), "{usage:?}");
+    assert!(!usage.stderr.contains(&secret[60..100]), "{usage:?}");
+    assert!(sandbox.store().is_empty());
+}
+
+/// Its derivation takes a second and 1 GiB, so both ways stand in one test.
+#[test]
+fn a_protected_key_signs_with_its_password_from_the_environment() {
+    let sandbox = sandbox();
+    let build = format!("{BUILD} --sign-key {{}}/protected.key");
+    with_password(&sandbox, &build, "wrong horse")
+        .fails(2, "RTAD_SIGN_PASSWORD is not the password of --sign-key");
+    assert!(sandbox.store().is_empty());
+    with_password(&sandbox, &build, "correct horse").json();
+    assert_eq!(python(&sandbox, "protected.pub", "a/manifests/1.json"), Ok(()));
+    // A key without a password needs none, whoever made it.
+    for (place, name) in [(2, "a"), (3, "checked")] {
+        std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key")).expect("a writable folder");
+        with_password(&sandbox, &format!("{BUILD} --sign-key {{}}/key"), "whatever").json();
+        assert_eq!(python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{place}.json")), Ok(()));
+    }
+}
+
+#[test]
+fn a_dry_run_takes_the_key_and_signs_nothing() {
+    let sandbox = sandbox();
+    let dry = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --dry-run")).json();
+    assert_eq!((&dry["signed"], sandbox.store().len()), (&false.into(), 0));
+}

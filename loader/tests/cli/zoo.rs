@@ -1,0 +1,373 @@
+//! The zoo: what dumps look like in the wild, in every format, and what becomes of each. The table of `docs/inputs.md`.
+//!
+//! What concerns lines alone is in `inputs.rs`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use rtad_core::device::IdKind;
+use serde_json::Value;
+use testkit::process::{Outcome, outcome, spawn};
+use testkit::server::FileServer;
+use testkit::store::files;
+
+use crate::support::{Sandbox, command, gzip, ids, lines, zst};
+
+/// A build takes some 200 MB besides its keys; what the inputs here would fill is a gigabyte and more.
+const MAX_KIB: u64 = 450 << 10;
+
+/// Counts of a build's JSON: rows, values, distinct keys, blank, malformed in any way.
+fn counts(built: &Value) -> [u64; 5] {
+    let at = |pointer: &str| built.pointer(pointer).and_then(Value::as_u64).expect("a number");
+    [at("/rows"), at("/values"), at("/keys"), at("/blank"), at("/rejected/total")]
+}
+
+/// A file of two columns in groups of a thousand rows; every tenth row has neither.
+fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
+    let schema = "message dump { optional binary id (UTF8); required int64 when; optional int64 imei; }";
+    let properties =
+        WriterProperties::builder().set_compression(compression).set_data_page_row_count_limit(300);
+    let (schema, properties) = (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties.build()));
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+    for (group, ids) in ids.chunks(1000).enumerate() {
+        let levels: Vec<i16> = (0..ids.len()).map(|row| i16::from(row % 10 != 9)).collect();
+        let present = || (0..ids.len()).filter(|row| row % 10 != 9);
+        let texts: Vec<_> = present().map(|row| ByteArray::from(ids[row].as_str())).collect();
+        let imeis: Vec<_> = present().map(|row| 860_000_000_000_000 + (group * 1000 + row) as i64).collect();
+        let mut out = writer.next_row_group().unwrap();
+        let mut column = out.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        let mut column = out.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&vec![0; ids.len()], None, None).unwrap();
+        column.close().unwrap();
+        let mut column = out.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&imeis, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        out.close().unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn texts_of_every_sort_in_csv_and_ndjson() {
+    let [a, b] = [&ids(IdKind::Md5, 0..1)[0], &ids(IdKind::Md5, 1..2)[0]];
+    let long = "f".repeat(70_000);
+    let (one, two) = (format!("{{\"id\":\"{a}\"}}"), format!("{{\"x\":[1,{{}}],\"id\":\"{b}\"}}"));
+    // Text, and its rows, values, keys, blank and malformed values.
+    let csv: Vec<(&str, Vec<u8>, [u64; 5])> = vec![
+        ("byte order mark", format!("\u{feff}id\n{a}\n").into(), [1, 1, 1, 0, 0]),
+        ("CRLF", format!("id,x\r\n{a},1\r\n{b},2\r\n").into(), [2, 2, 2, 0, 0]),
+        ("no final line end", format!("id\n{a}\n{b}").into(), [2, 2, 2, 0, 0]),
+        ("NUL", [b"id\n\0\0\n", a.as_bytes(), b"\0\n", b.as_bytes(), b"\n"].concat(), [3, 3, 1, 1, 1]),
+        ("invalid UTF-8", [b"id,\xff\n\xff\xfe,1\n", a.as_bytes(), b",\xff\n"].concat(), [2, 2, 1, 0, 1]),
+        ("a long cell", format!("id\n{long}\n{a}\n").into(), [2, 2, 1, 0, 1]),
+        ("empty lines", format!("id\n\n{a}\n\r\n\n").into(), [1, 1, 1, 0, 0]),
+    ];
+    let ndjson: Vec<(&str, Vec<u8>, [u64; 5])> = vec![
+        ("plain", format!("{one}\n{two}\n").into(), [2, 2, 2, 0, 0]),
+        ("byte order mark", format!("\u{feff}{one}\n{two}\n").into(), [2, 2, 2, 0, 0]),
+        ("CRLF", format!("{one}\r\n{two}\r\n").into(), [2, 2, 2, 0, 0]),
+        ("no final line end", format!("{one}\n{two}").into(), [2, 2, 2, 0, 0]),
+        ("empty lines", format!("\n{one}\n \r\n{two}\n\n").into(), [2, 2, 2, 0, 0]),
+        ("NUL", [one.as_bytes(), b"\n\0\n{\"id\":\"\0\"}\n{\"id\":\"\\u0000\"}\n"].concat(), [4, 4, 1, 1, 2]),
+        (
+            "invalid UTF-8",
+            [one.as_bytes(), b"\n{\"id\":\"\xff\"}\n{\"x\":\"\xff\"}\n"].concat(),
+            [3, 3, 1, 1, 1],
+        ),
+        (
+            "a long row",
+            format!("{one}\n{{\"x\":\"{long}\",\"id\":\"{b}\"}}\n{two}\n").into(),
+            [3, 3, 2, 0, 1],
+        ),
+        ("no objects", format!("{one}\n[]\n\"{b}\"\n7\nnull\n{{\"id\"\n").into(), [6, 6, 1, 0, 5]),
+        (
+            "null and absent",
+            format!("{one}\n{{}}\n{{\"id\":null}}\n{{\"id\":\"\"}}\n").into(),
+            [4, 4, 1, 3, 0],
+        ),
+        (
+            "no ids",
+            format!("{one}\n{{\"id\":1.5}}\n{{\"id\":true}}\n{{\"id\":[\"{b}\"]}}\n{{\"id\":{{}}}}\n").into(),
+            [5, 5, 1, 0, 4],
+        ),
+        ("twice", format!("{{\"id\":\"{a}\",\"id\":\"{b}\"}}\n{two}\n").into(), [2, 2, 1, 0, 0]),
+        (
+            "escapes",
+            format!("{{\"\\u0069d\":\"\\u{:04x}{}\"}}\n{one}\n", a.as_bytes()[0], &a[1..]).into(),
+            [2, 2, 1, 0, 0],
+        ),
+    ];
+    for (format, zoo) in [("csv", csv), ("ndjson", ndjson)] {
+        for (name, text, expected) in zoo {
+            for (how, bytes) in [("plain", text.clone()), ("gz", gzip(&text)), ("zst", zst(&text))] {
+                let sandbox = Sandbox::new();
+                sandbox.file("dump", bytes);
+                let arguments = format!("--max-reject-ratio 1 --format {format} --column id {{}}/dump");
+                assert_eq!(counts(&sandbox.build(&arguments)), expected, "{format}, {name}, {how}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_of_several_kinds_in_members_of_members() {
+    let sandbox = Sandbox::new();
+    let (idfa, imei) = (&ids(IdKind::Idfa, 0..1)[0], &ids(IdKind::Imei, 0..1)[0]);
+    let number: u64 = imei.parse().expect("synthetic IMEIs are of decimal digits");
+    let text = format!(
+        "{{\"device\":{{\"idfa\":\"{}\",\"imei\":{number}}},\"a.b\":\"{idfa}\"}}\n{{\"device\":7}}\nbad\t\\\n",
+        idfa.to_lowercase()
+    );
+    sandbox.file("dump", &text);
+    let columns = r"--column device.idfa=idfa --column device.imei=imei --column a\.b=idfa";
+    let build = format!("--format ndjson {columns} --max-reject-ratio 0.2 --rejects {{}}/rejects {{}}/dump");
+    assert_eq!(counts(&sandbox.build(&build)), [3, 7, 2, 3, 1]);
+    let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
+    let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
+    assert_eq!(reasons, ["2\tblank\t", "2\tblank\t", "2\tblank\t", "3\tmalformed\tbad\\t\\\\"]);
+    for (kind, id) in [("idfa", idfa), ("imei", imei)] {
+        let answer = sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
+        assert_eq!(answer.stdout, "1\tmember\n");
+    }
+}
+
+#[test]
+fn parquet_gives_what_its_columns_hold() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2500);
+    for (name, compression) in [
+        ("plain", Compression::UNCOMPRESSED),
+        ("snappy", Compression::SNAPPY),
+        ("zstd", Compression::ZSTD(Default::default())),
+    ] {
+        sandbox.file(name, parquet(&all, compression));
+        let built = sandbox.build(&format!(
+            "--format parquet --column id --column imei=imei {{}}/{name} --rejects {{}}/rejects"
+        ));
+        assert_eq!(counts(&built), [2500, 5000, 4500, 500, 0], "{name}");
+        let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
+        assert_eq!(rejects.lines().count(), 500);
+        // Rows are numbered through the whole file.
+        let mut rows: Vec<u64> =
+            rejects.lines().map(|row| row.split('\t').nth(1).unwrap().parse().unwrap()).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows, (1..=250).map(|tenth| tenth * 10).collect::<Vec<_>>());
+    }
+    let imei = "query --store {}/s --audience a --id-kind imei 860000000000001 860000000009999";
+    assert_eq!(sandbox.run(imei).stdout, "1\tmember\n2\tnot_member\n");
+    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
+    build("--format parquet {}/plain").fails(2, "--format parquet needs --column");
+    build("--format ndjson {}/plain").fails(2, "--format ndjson needs --column");
+    build("--format parquet --column nothing {}/plain")
+        .fails(3, "plain: has no column \"nothing\"; columns found: id, when, imei");
+    let pipe = sandbox.run_with("build --store {}/t --audience a --format parquet --column id -", b"PAR1");
+    pipe.fails(3, "input -: a Parquet file is read from its end, and a pipe cannot be");
+    sandbox.file("packed", gzip(&parquet(&all, Compression::UNCOMPRESSED)));
+    build("--format parquet --column id {}/packed").fails(3, "it is compressed as a whole; unpack it first");
+}
+
+#[test]
+fn of_parquet_behind_a_url_only_the_columns_are_fetched() {
+    let sandbox = Sandbox::new();
+    let file = parquet(&ids(IdKind::Md5, 0..20_000), Compression::UNCOMPRESSED);
+    sandbox.file("dump", &file);
+    let web = FileServer::serve(sandbox.path());
+    let built = sandbox.build(&format!("--format parquet --column imei=imei {}/dump", web.url()));
+    assert_eq!(counts(&built), [20_000, 20_000, 18_000, 2000, 0]);
+    assert!(web.sent_bytes() < file.len() as u64 / 2, "{} of {}", web.sent_bytes(), file.len());
+    assert!(web.requests("") < 100, "{}", web.requests(""));
+}
+
+#[test]
+fn damaged_parquet_names_the_place_and_publishes_nothing() {
+    let sandbox = Sandbox::new();
+    let file = parquet(&ids(IdKind::Md5, 0..2500), Compression::SNAPPY);
+    let build = "build --store {}/s --audience a --format parquet --column id --column imei=imei {}/file";
+    for len in [0, 4, 11, 12, file.len() / 2, file.len() - 9, file.len() - 1] {
+        sandbox.file("file", &file[..len]);
+        sandbox.run(build).fails(3, "file: is no Parquet file, or not the whole of one");
+    }
+    let mut noticed = 0;
+    for at in (8..file.len()).step_by(file.len() / 40) {
+        let mut flipped = file.clone();
+        flipped[at] ^= 0x10;
+        sandbox.file("file", flipped);
+        let outcome = sandbox.run(&build.replace("build", "build --dry-run --max-reject-ratio 1"));
+        // Of the bytes of an id nobody can tell, unless the file has checksums.
+        if outcome.status != Some(0) {
+            outcome.fails(3, "/file: ");
+            noticed += 1;
+        }
+    }
+    assert!(noticed > 5, "{noticed}");
+    assert!(sandbox.store().is_empty());
+}
+
+#[test]
+fn columns_that_are_not_there() {
+    let sandbox = Sandbox::new();
+    sandbox.file("empty", "");
+    sandbox.file("header.csv", "when,id\n");
+    sandbox.file("rows.ndjson", "{\"ID\":\"1\"}\n{\"when\":1}\n");
+    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/s --audience a {arguments}"));
+    build("--format csv --column id {}/empty")
+        .fails(3, "empty: has no column \"id\"; columns found: none: it is empty");
+    build("--format csv --column id {}/header.csv").fails(3, "no usable id in 0 rows");
+    build("--format csv --column idfa {}/header.csv")
+        .fails(3, "has no column \"idfa\"; columns found: when, id");
+    build("--format ndjson --column id {}/empty").fails(3, "no usable id in 0 rows");
+    build("--format ndjson --column when=openid --column id {}/rows.ndjson")
+        .fails(3, "no row of 2 has a member \"id\"");
+    build("--format parquet --column id {}/empty").fails(3, "it is too short");
+    sandbox.file("rows.parquet", parquet(&[], Compression::UNCOMPRESSED));
+    build("--format parquet --column id {}/rows.parquet").fails(3, "no usable id in 0 rows");
+    assert!(sandbox.store().is_empty());
+}
+
+/// Runs a build that reads stdin, and says how much memory it took at most.
+fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
+    let sandbox = Sandbox::new();
+    let arguments =
+        format!("build --store {{}}/s --audience a --json --max-reject-ratio 1 --threads 2 {arguments} -");
+    let mut child = spawn(&mut command(sandbox.path(), &arguments));
+    let status = format!("/proc/{}/status", child.id());
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        // Until the process has ended: then there is no such line any more.
+        while let Ok(status) = std::fs::read_to_string(&status) {
+            let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { break };
+            peak = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        peak
+    });
+    let mut pipe = child.stdin.take().expect("a piped stdin");
+    feed(&mut pipe);
+    drop(pipe);
+    let outcome = outcome(child);
+    (outcome, watch.join().expect("it does not panic"))
+}
+
+#[test]
+fn a_line_of_a_gigabyte_costs_no_memory() {
+    let good = ids(IdKind::Md5, 0..2);
+    let mib = vec![b'x'; 1 << 20];
+    let feed = |head: String, tail: String| {
+        let mib = &mib;
+        move |pipe: &mut dyn Write| {
+            // Whoever refuses it hangs up.
+            let _ = pipe.write_all(head.as_bytes());
+            (0..1024).all(|_| pipe.write_all(mib).is_ok());
+            let _ = pipe.write_all(tail.as_bytes());
+        }
+    };
+    let (built, peak) = fed("--format lines", feed(good[0].clone() + "\n", format!("\n{}\n", good[1])));
+    assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
+    assert!(peak < MAX_KIB, "{peak} KiB");
+    let row = |id: &str| format!("{{\"id\":\"{id}\"}}\n");
+    let (built, peak) = fed(
+        "--format ndjson --column id",
+        feed(row(&good[0]) + "{\"id\":\"", format!("\"}}\n{}", row(&good[1]))),
+    );
+    assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
+    assert!(peak < MAX_KIB, "{peak} KiB");
+    // A row of csv may hold line ends, so nobody knows where the next one begins.
+    let (refused, peak) =
+        fed("--format csv --column id", feed(format!("id\n{}\n", good[0]), "\n".to_owned()));
+    refused.fails(3, "input -: the row at line 3 does not end; is a quote left open?");
+    assert!(peak < MAX_KIB, "{peak} KiB");
+}
+
+#[test]
+fn a_bomb_is_one_long_line() {
+    let zeros = vec![b'0'; 64 << 20];
+    let (gz, zst) = (gzip(&zeros), zst(&zeros));
+    drop(zeros);
+    for (name, member, members) in [("gz", &gz, 32), ("zst", &zst, 160)] {
+        let (built, peak) = fed("--format lines --allow-empty", |pipe| {
+            (0..members).for_each(|_| pipe.write_all(member).expect("it reads to the end"));
+        });
+        // 2 GiB and 10 GiB.
+        assert_eq!(counts(&built.json()), [1, 1, 0, 0, 1], "{name}");
+        assert!(peak < MAX_KIB, "{name}: {peak} KiB");
+    }
+    // A frame that asks for a window of 2 GiB.
+    let window = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[0; 64]].concat();
+    let (refused, peak) = fed("--format ndjson --column id", |pipe| drop(pipe.write_all(&window)));
+    refused.fails(3, "input -: zstd data is cut short or corrupt after 0 bytes of text");
+    assert!(peak < MAX_KIB, "{peak} KiB");
+}
+
+#[test]
+fn files_that_are_none_or_go_away() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..1000);
+    sandbox.file("ids", lines(&all));
+    std::fs::create_dir(sandbox.path().join("folder")).unwrap();
+    let fifo = sandbox.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).stdin(Stdio::null()).status().unwrap().success());
+
+    // A pipe with a name is read like stdin; the same file twice is twice the rows.
+    let child =
+        spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --json {}/fifo {}/ids {}/ids"));
+    std::fs::write(&fifo, lines(&all)).unwrap();
+    assert_eq!(counts(&outcome(child).json()), [3000, 3000, 1000, 0, 0]);
+
+    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
+    build("--format parquet --column id {}/fifo").fails(3, "fifo: a Parquet file is read from its end");
+    for format in ["lines", "csv --column id", "ndjson --column id", "parquet --column id"] {
+        build(&format!("--format {format} {{}}/folder"))
+            .fails(3, "folder: is a directory; name its files, as in");
+        build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: there is no such file");
+    }
+    // Opened, and then not readable; not even root can.
+    build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");
+    let secret = sandbox.file("secret", "");
+    let mut permissions = std::fs::metadata(&secret).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0);
+    std::fs::set_permissions(&secret, permissions).unwrap();
+    if std::fs::File::open(&secret).is_err() {
+        build("{}/secret").fails(3, "secret: could not open it: Permission denied");
+    }
+    assert!(!sandbox.path().join("t").exists() || files(&sandbox.path().join("t")).is_empty());
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read() {
+    let sandbox = Sandbox::new();
+    let text = lines(&ids(IdKind::Md5, 0..300_000));
+    let path = sandbox.file("ids", &text);
+    // The pipe holds the one reader up until the file is shorter.
+    let fifo = sandbox.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let child = spawn(&mut command(
+        sandbox.path(),
+        "build --store {}/s --audience a --json --threads 1 {}/fifo {}/ids",
+    ));
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(33 * 1000 + 10).unwrap();
+    pipe.write_all(&text.as_bytes()[33 * 2000..33 * 2001]).unwrap();
+    drop(pipe);
+    // What is left is read; the line that was cut is malformed, and one of a thousand is under the threshold.
+    assert_eq!(counts(&outcome(child).json()), [1002, 1002, 1001, 0, 1]);
+}
+
+#[test]
+fn all_ids_in_one_prefix() {
+    let sandbox = Sandbox::new();
+    let all: Vec<_> = (0..200_000).map(|n: u32| format!("abcd{n:028x}")).collect();
+    sandbox.file("ids", lines(&all));
+    let built = sandbox.build("{}/ids");
+    assert_eq!((counts(&built), &built["chunks"]), ([200_000, 200_000, 200_000, 0, 0], &1.into()));
+    let verified = sandbox.run("verify --store {}/s --audience a --json --against {}/ids").json();
+    assert_eq!(verified["against"]["checked"], 200_000);
+}

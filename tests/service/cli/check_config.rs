@@ -1,0 +1,103 @@
+//! `rtad check-config`.
+
+use std::path::{Path, PathBuf};
+
+use crate::fixture::{RULES, TestStore};
+use crate::rtad_process::run;
+use testkit::process::Outcome;
+
+fn check(file: &Path, variables: &[(&str, &str)]) -> Outcome {
+    run(&[Path::new("check-config"), file], variables)
+}
+
+fn written(store: &TestStore, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    let file = store.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn errors(output: &Outcome) -> Vec<String> {
+    assert_eq!(output.status, Some(2));
+    assert!(output.stdout.is_empty());
+    output
+        .stderr
+        .lines()
+        .map(|line| line.strip_prefix("error: ").expect("every line is an error").to_owned())
+        .collect()
+}
+
+#[test]
+fn a_good_file_is_printed_whole_and_what_is_printed_is_a_good_file() {
+    let store = TestStore::empty();
+    let first = check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
+    assert_eq!(first.status, Some(0), "{first:?}");
+    assert!(first.stderr.is_empty());
+    let text = first.stdout;
+    for line in [
+        "listen = \"127.0.0.1:0\"",
+        "max_connections = 20000",
+        "idle_timeout = \"1m 30s\"",
+        "drain_timeout = \"20s\"",
+        "max_age = \"2days\"",
+        "max_snapshot_size = \"8GiB\"",
+        "stall_timeout = \"30s\"",
+        "exclude = [\"old_users\"]",
+        "unavailable = \"bid\"",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+    let second = check(&written(&store, "printed.toml", &text), &[]);
+    assert_eq!((second.status, second.stdout), (Some(0), text));
+}
+
+#[test]
+fn five_mistakes_are_five_lines_and_exit_code_two() {
+    let store = TestStore::empty();
+    let mistaken = "max_body = \"big\"\nworkers = -1\ncolour = \"red\"";
+    let file = store.config_file("", "").with_file_name("bad.toml");
+    let text =
+        store.config("", "[[audience]]\nname = \"Old Users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"x\"]");
+    std::fs::write(&file, text.replace("workers = 1\n", &format!("{mistaken}\n"))).unwrap();
+    let errors = errors(&check(&file, &[]));
+    assert_eq!(errors.len(), 5, "{errors:#?}");
+    let place = file.display().to_string();
+    for (key, accepted) in [
+        ("server.max_body is \"big\"", "a size, such as 64KiB"),
+        ("server.workers is \"-1\"", "0 (one per CPU)"),
+        ("server.colour is not known", "listen, admin_listen, workers"),
+        ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),
+        ("strategy[0].exclude has \"x\"", "a list of audiences of this file"),
+    ] {
+        let line =
+            errors.iter().find(|line| line.contains(key)).unwrap_or_else(|| panic!("{key}: {errors:#?}"));
+        assert!(
+            line.starts_with(&place) && line.contains("; accepted: ") && line.contains(accepted),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_error() {
+    let store = TestStore::empty();
+    let missing = errors(&check(&store.path().join("none.toml"), &[]));
+    assert_eq!(missing.len(), 1);
+    assert!(missing[0].contains("none.toml: No such file"), "{missing:?}");
+    let broken = errors(&check(&written(&store, "broken.toml", "[server]\nlisten = \n"), &[]));
+    assert_eq!(broken.len(), 1, "a syntax error stands alone: {broken:?}");
+    assert!(broken[0].contains("broken.toml:2: syntax"), "{broken:?}");
+    assert_eq!(errors(&check(&written(&store, "latin.toml", b"# \xe9"), &[])).len(), 1);
+}
+
+#[test]
+fn the_environment_stands_over_the_file_and_is_checked_like_it() {
+    let store = TestStore::empty();
+    let file = store.config_file("", RULES);
+    let set = [("RTAD_WORKERS", "7"), ("RTAD_STORE_POLL_INTERVAL", "3s"), ("RTAD_SERVICE_HOST", "10.0.0.1")];
+    let output = check(&file, &set);
+    let text = output.stdout;
+    assert!(text.contains("workers = 7\n") && text.contains("poll_interval = \"3s\"\n"), "{text}");
+    let errors = errors(&check(&file, &[("RTAD_WORKERS", "many"), ("RTAD_MAX_BODY", "")]));
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors.iter().any(|line| line.starts_with("RTAD_WORKERS: found \"many\"")), "{errors:?}");
+}

@@ -1,0 +1,55 @@
+//! `rtad completions` and `rtad man`. The same code makes those of `rtad-loader`.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use crate::rtad_process::run;
+
+#[test]
+fn a_shell_completes_commands_and_flags() {
+    let bash = run(&["completions", "bash"], &[]);
+    assert_eq!(bash.status, Some(0), "{bash:?}");
+    let script = bash.stdout;
+    // As a shell asks: the words so far, and which of them the cursor is in.
+    let asked = |words: &str, cursor: usize| {
+        let ask = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}; COMPREPLY=(); \
+             _rtad rtad \"${{COMP_WORDS[{cursor}]}}\" \"${{COMP_WORDS[{cursor}-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let answered = Command::new("bash").args(["-c", &ask]).output().unwrap();
+        assert!(answered.stderr.is_empty(), "{answered:?}");
+        String::from_utf8(answered.stdout).unwrap()
+    };
+    assert_eq!(asked("rtad che", 1), "check-config\n");
+    assert!(asked("rtad serve --st", 2).lines().any(|word| word == "--store"));
+    for shell in ["zsh", "fish"] {
+        let script = run(&["completions", shell], &[]).stdout;
+        assert!(script.contains("check-config") && script.contains("admin-listen"), "{shell}");
+    }
+    assert_eq!(run(&["completions", "cmd.exe"], &[]).status, Some(2));
+}
+
+#[test]
+fn each_command_has_a_man_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("share/man1");
+    let man = |directory: &OsStr| run(&[OsStr::new("man"), directory], &[]);
+    assert_eq!(man(pages.as_os_str()).status, Some(0));
+    for (page, says) in [
+        ("rtad.1", "rtad\\-check\\-config(1)"),
+        ("rtad-serve.1", "\\-\\-admin\\-listen"),
+        ("rtad-check-config.1", "FILE"),
+    ] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(
+            text.starts_with(".ie") && text.contains(".TH rtad") && text.contains(says),
+            "{page}: {text}"
+        );
+    }
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = man(file.as_os_str());
+    assert_eq!(refused.status, Some(1));
+    let told = refused.stderr;
+    assert!(told.contains(file.to_str().unwrap()), "{told}");
+}

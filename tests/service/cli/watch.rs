@@ -1,0 +1,119 @@
+//! `server.watch_config`, over files mounted as Kubernetes mounts them: what is named is a link into a folder that is a link, and a
+//! change is another folder behind it.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::fixture::{RULES, STRANGER, TestStore, key};
+use crate::rtad_process::Rtad;
+use testkit::client::metric;
+
+/// A ConfigMap or a Secret, mounted.
+struct Volume(tempfile::TempDir);
+
+impl Volume {
+    fn mounted(file: &str, text: &str) -> Self {
+        let volume = Self(tempfile::tempdir().unwrap());
+        symlink(format!("..data/{file}"), volume.file(file)).unwrap();
+        volume.change("..1", file, text);
+        volume
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn change(&self, version: &str, file: &str, text: &str) {
+        std::fs::create_dir(self.file(version)).unwrap();
+        std::fs::write(self.file(version).join(file), text).unwrap();
+        symlink(version, self.file("..data_tmp")).unwrap();
+        std::fs::rename(self.file("..data_tmp"), self.file("..data")).unwrap();
+    }
+}
+
+#[test]
+fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
+    let store = TestStore::with_everything();
+    let secret = Volume::mounted("token", "first");
+    let config = |rules: &str| {
+        let token = secret.file("token");
+        store.config("watch_config = \"100ms\"", rules)
+            + &format!(
+                "\n[[platform]]\nkind = \"tencent\"\nname = \"tencent\"\npath = \"/rta/tencent\"\n\
+                 headers = [{{ name = \"X-Rta-Token\", value_file = {token:?} }}]\nstrategies = {{ T1 = \"no-vip\" }}"
+            )
+    };
+    let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
+    let two = format!("{one}\n[[strategy]]\nname = \"vip-only\"\ninclude = [\"vip\"]");
+    let map = Volume::mounted("rtad.toml", &config(one));
+    let rtad = Rtad::serve(&map.file("rtad.toml"), &[]);
+    let mut admin = rtad.connect_admin();
+    let metrics = |name: &str| metric(&rtad.connect_admin().get("/metrics").text(), name);
+    assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
+    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip"]));
+
+    map.change("..2", "rtad.toml", &config(&two));
+    rtad.log("config reloaded", 1);
+    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
+
+    // `T1` names a strategy that is not there any more.
+    map.change("..3", "rtad.toml", &config(RULES));
+    let told = rtad.log("config not reloaded; the old one goes on", 1);
+    assert!(told["reason"].as_str().unwrap().contains("no-vip"), "{told}");
+    assert_eq!(metrics("rtad_config_last_reload_successful"), 0.0);
+    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
+
+    // What is served already is news after that.
+    map.change("..4", "rtad.toml", &config(&two));
+    rtad.log("config reloaded", 2);
+    assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
+
+    let refused = || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
+    let ask = |token: &str| {
+        rtad.connect().request("POST", "/rta/tencent", &format!("X-Rta-Token: {token}\r\n"), "")
+    };
+    ask("first");
+    assert_eq!(refused(), 0.0);
+    secret.change("..2", "token", "second");
+    rtad.log("config reloaded", 3);
+    ask("second");
+    assert_eq!(refused(), 0.0);
+    ask("first");
+    assert_eq!(refused(), 1.0);
+
+    // A file that is gone for a while is a mistake too, and its return a change.
+    std::fs::remove_file(secret.file("..data")).unwrap();
+    rtad.log("config not reloaded; the old one goes on", 2);
+    symlink("..2", secret.file("..data")).unwrap();
+    rtad.log("config reloaded", 4);
+    rtad.signal("TERM");
+    let ended = rtad.wait();
+    assert_eq!(ended.status, Some(0));
+    assert_eq!(
+        ended.stderr.matches("config not reloaded").count(),
+        2,
+        "each mistake once, however often it was looked at: {}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_config_that_waits_for_its_audience_is_taken_once_that_is_there() {
+    let store = TestStore::with_everything();
+    let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
+    let config = |rules: &str| store.config("watch_config = \"100ms\"", rules);
+    let map = Volume::mounted("rtad.toml", &config(one));
+    let rtad = Rtad::serve(&map.file("rtad.toml"), &[]);
+    let more = format!(
+        "{one}\n[[audience]]\nname = \"late\"\n[[strategy]]\nname = \"no-late\"\nexclude = [\"late\"]"
+    );
+    map.change("..2", "rtad.toml", &config(&more));
+    let told = rtad.log("config not reloaded; the old one goes on", 1);
+    assert!(told["reason"].as_str().unwrap().contains("late"), "{told}");
+    store.publish("late", &[key("oaid", STRANGER)]);
+    rtad.log("config reloaded", 1);
+    let status = rtad.connect_admin().get("/v1/status").ok();
+    assert_eq!(status["strategies"], json!(["no-vip", "no-late"]));
+}

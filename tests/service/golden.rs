@@ -1,0 +1,196 @@
+//! The format holds still: what Python wrote by `docs/snapshot-format.md` is what rtad writes and reads.
+//!
+//! `tests/golden/make_golden.py` made the files, without rtad; they are of a released version, so they may
+//! never change. A test that fails here means that rtad no longer reads the snapshots that are out there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, Digest, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+};
+use testkit::store::{Depot, files};
+
+/// Each kind with the spec of its golden store.
+const SPECS: [(FilterKind, u32, u32); 2] =
+    [(FilterKind::Block512, 10, 22_170), (FilterKind::Classic, 13, 19_171)];
+
+const NEAR_MISSES: usize = 4096;
+
+/// SHA-256 of every golden file: whoever makes them anew has to come by here.
+const FILES: &[(&str, &str)] = &[
+    ("answers.json", "237ed1361b3a71d18cefc2a2184fde5c3c6bde412d650364c06bec56e480f8ae"),
+    ("block512/golden/CURRENT", "496313e731c27036ff16605600b6dc40e8ec979a3bbd3caef690d3b9d63abbe9"),
+    (
+        "block512/golden/chunks/19cdab5f1d9ae7de765e210b5cf84c164c1e63e5b61895be1e3d222e3628bea5.chunk",
+        "19cdab5f1d9ae7de765e210b5cf84c164c1e63e5b61895be1e3d222e3628bea5",
+    ),
+    (
+        "block512/golden/chunks/4dc500f85dc1309cd95a8cda7e46ba1204b2af604698555118ceb6f122da5f22.chunk",
+        "4dc500f85dc1309cd95a8cda7e46ba1204b2af604698555118ceb6f122da5f22",
+    ),
+    (
+        "block512/golden/chunks/6409e7f7a8d8752cf72de2f028606df5323ba1cf8b092c5c2ce5325ef02e4ddf.chunk",
+        "6409e7f7a8d8752cf72de2f028606df5323ba1cf8b092c5c2ce5325ef02e4ddf",
+    ),
+    (
+        "block512/golden/chunks/e74a6f9548a6f8361c81da015d8e4e5fb052ee5f9fb34f92e526fadb39a31cfe.chunk",
+        "e74a6f9548a6f8361c81da015d8e4e5fb052ee5f9fb34f92e526fadb39a31cfe",
+    ),
+    (
+        "block512/golden/chunks/f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3.chunk",
+        "f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3",
+    ),
+    ("block512/golden/manifests/1.json", "3d568a384d5cde9c3a25c8bceb131cb8def0c50bb70f5975e39cf80da16ead96"),
+    ("classic/golden/CURRENT", "6bb868545deb1e45b9d04c74fd7f8413f77fc598f5830c53fd4058f2427e37dc"),
+    (
+        "classic/golden/chunks/0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a.chunk",
+        "0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a",
+    ),
+    (
+        "classic/golden/chunks/1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95.chunk",
+        "1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95",
+    ),
+    (
+        "classic/golden/chunks/288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86.chunk",
+        "288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86",
+    ),
+    (
+        "classic/golden/chunks/69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27.chunk",
+        "69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27",
+    ),
+    (
+        "classic/golden/chunks/9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36.chunk",
+        "9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36",
+    ),
+    ("classic/golden/manifests/1.json", "499318631bf3eb960579a8db709011867a5e5115171c77354a4c3d8f8d65b09e"),
+    ("keys.txt", "188856674c84c30ad4bf9774726080b8a363ce76f3828407a9004295f50c16ef"),
+    ("probes.json", "059dce0fc9d20c702e53c5f060fb527e9e5239dec3b5970ec64219267628dbfe"),
+];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+}
+
+fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    let path = golden().join(path);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &str) -> T {
+    serde_json::from_slice(&read(path)).unwrap()
+}
+
+fn audience() -> AudienceName {
+    "golden".parse().unwrap()
+}
+
+/// The members in the file's order, which is not that of the shards.
+fn keys() -> Vec<DeviceKey> {
+    let file = String::from_utf8(read("keys.txt")).unwrap();
+    file.lines().map(|line| DeviceKey::from_hex(line.as_bytes()).expect("32 hex digits")).collect()
+}
+
+/// As `near_misses` in make_golden.py: all but one bit of a member.
+fn near_misses(keys: &[DeviceKey]) -> impl Iterator<Item = DeviceKey> {
+    (0..NEAR_MISSES).map(|number| {
+        let mut key = *keys[number % keys.len()].as_bytes();
+        let bit = (5 * number + number / keys.len()) % 128;
+        key[bit / 8] ^= 1 << (bit % 8);
+        DeviceKey::from_bytes(key)
+    })
+}
+
+#[test]
+fn golden_files_are_the_ones_that_were_released() {
+    let digest = |(name, bytes): (String, Vec<u8>)| (name, Digest::of(&bytes).to_string());
+    let found: BTreeMap<String, String> = files(&golden()).into_iter().map(digest).collect();
+    let expected: BTreeMap<String, String> =
+        FILES.iter().map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned())).collect();
+    assert_eq!(found, expected, "golden files never change; a new format version gets a folder of its own");
+}
+
+#[test]
+fn the_same_keys_give_the_same_files() {
+    let mut keys = keys();
+    keys.sort_unstable();
+    for (kind, hashes, millibits_per_key) in SPECS {
+        let spec = FilterSpec::new(kind, hashes, millibits_per_key).unwrap();
+        let path = format!("{}/golden/manifests/1.json", kind.as_str());
+        let golden = Manifest::parse(&read(path), &audience(), 1).unwrap();
+
+        let mut builder = ManifestBuilder::new(spec, 0.0001);
+        for run in chunk_runs(&keys, shards_per_chunk(&spec, keys.len() as u64)) {
+            let chunk = BuiltChunk::build(&spec, run);
+            let path = format!("{}/golden/chunks/{}.chunk", kind.as_str(), chunk.entry.digest);
+            assert!(chunk.bytes == read(&path), "{path} differs");
+            builder.add(&chunk);
+        }
+        let report = BuildReport { tool: "make_golden.py".to_owned(), rows: 713, ..BuildReport::default() };
+        let manifest = builder.finish(audience(), 1, 1_763_722_800, report);
+
+        assert_eq!(manifest.chunks(), golden.chunks());
+        assert_eq!(manifest.filter(), golden.filter());
+        assert_eq!(
+            (manifest.keys(), manifest.size_bytes(), manifest.build()),
+            (golden.keys(), golden.size_bytes(), golden.build())
+        );
+        // Sums of floats depend on the order of the terms, so people's figures agree but for the last digits.
+        let close = |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b, "{kind:?}: {a}, {b} expected");
+        close(manifest.target_fpr(), golden.target_fpr());
+        close(manifest.expected_fpr(), golden.expected_fpr());
+        close(manifest.fill_ratio().min, golden.fill_ratio().min);
+        close(manifest.fill_ratio().mean, golden.fill_ratio().mean);
+        close(manifest.fill_ratio().max, golden.fill_ratio().max);
+    }
+}
+
+#[test]
+fn golden_stores_answer_as_they_did() {
+    let keys = keys();
+    let answers: BTreeMap<String, String> = read_json("answers.json");
+    for (kind, ..) in SPECS {
+        let store = golden().join(kind.as_str());
+        let snapshot = Depot::over(store.to_str().unwrap()).read("golden").unwrap();
+        for key in &keys {
+            assert!(snapshot.contains(key), "a member is missing of the {kind:?} store");
+        }
+        let mut found = vec![0_u8; NEAR_MISSES / 8];
+        for (number, key) in near_misses(&keys).enumerate() {
+            found[number / 8] |= u8::from(snapshot.contains(&key)) << (number % 8);
+        }
+        assert_eq!(const_hex::encode(found), answers[kind.as_str()], "answers of the {kind:?} store");
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Probes {
+    kind: FilterKind,
+    size_bytes: usize,
+    /// By key: the bits in the order of the hashes.
+    bits: BTreeMap<String, Vec<usize>>,
+}
+
+#[test]
+fn every_hash_sets_the_bit_that_the_page_says() {
+    let probes: Vec<Probes> = read_json("probes.json");
+    assert_eq!(probes.len(), 8, "four sizes of each kind");
+    for Probes { kind, size_bytes, bits } in probes {
+        for (key, bits) in bits {
+            let key = DeviceKey::from_hex(key.as_bytes()).unwrap();
+            for hashes in 1..=bits.len() {
+                let spec = FilterSpec::new(kind, u32::try_from(hashes).unwrap(), 20_000).unwrap();
+                let mut found = vec![0_u8; size_bytes];
+                spec.insert(&mut found, &key);
+                let mut expected = vec![0_u8; size_bytes];
+                for bit in &bits[..hashes] {
+                    expected[bit / 8] |= 1 << (bit % 8);
+                }
+                assert!(found == expected, "{kind:?}, {size_bytes} bytes, {hashes} hashes");
+                assert!(spec.contains(&found, &key));
+            }
+        }
+    }
+}

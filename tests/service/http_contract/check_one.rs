@@ -1,0 +1,117 @@
+//! `GET /v1/check/{audience}/{id}`.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::fixture::{FixtureServer, OLD_USERS, STRANGER, key};
+use testkit::store::hex;
+
+const MEMBER: &str = r#"{"member":true}"#;
+const STRANGE: &str = r#"{"member":false}"#;
+
+fn encoded(id: &str) -> String {
+    utf8_percent_encode(id, NON_ALPHANUMERIC).to_string()
+}
+
+#[test]
+fn every_kind_is_known_raw_and_hashed_in_either_case() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for (kind, id) in OLD_USERS {
+        let raw = client.get(&format!("/v1/check/old_users/{}?kind={kind}", encoded(id)));
+        raw.ok();
+        assert_eq!(raw.text(), MEMBER, "{kind}");
+        let md5 = hex(&key(kind, id));
+        for md5 in [md5.to_uppercase(), md5] {
+            assert_eq!(client.get(&format!("/v1/check/old_users/{md5}")).text(), MEMBER, "{kind}");
+            assert_eq!(client.get(&format!("/v1/check/old_users/{md5}?kind=md5")).text(), MEMBER, "{kind}");
+            assert_eq!(client.get(&format!("/v1/check/vip/{md5}")).text(), STRANGE, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn kinds_with_a_canonical_case_are_known_in_both_and_others_only_as_issued() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for (kind, id) in OLD_USERS {
+        let is_either = matches!(kind, "md5" | "idfa" | "imei" | "gaid");
+        for spelled in [id.to_lowercase(), id.to_uppercase()] {
+            let answer = client.get(&format!("/v1/check/old_users/{}?kind={kind}", encoded(&spelled)));
+            let expected = if is_either || spelled == id { MEMBER } else { STRANGE };
+            assert_eq!(answer.text(), expected, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn ids_may_be_percent_encoded_or_not_and_the_audience_and_the_kind_too() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for target in [
+        "/v1/check/old_users/3C:5A:B4:01:e2:f3?kind=mac",
+        "/v1/check/old_users/3C%3A5A%3ab4%3A01%3Ae2%3Af3?kind=mac".replace("b4", "B4").as_str(),
+        "/v1/check/old%5Fusers/%33C:5A:B4:01:e2:f3?kind=mac",
+        "/v1/check/old_users/%203C:5A:B4:01:e2:f3%20?kind=mac",
+        "/v1/check/old_users/8a3b5c7d9e0f1122?kind=android%5Fid",
+        "/v1/check/old_users/8a3b5c7d9e0f1122?%6Bind=android_id",
+    ] {
+        assert_eq!(client.get(target).text(), MEMBER, "{target}");
+    }
+    // A plus is a plus: only forms write spaces so.
+    client.get("/v1/check/old_users/+3C:5A:B4:01:e2:f3?kind=mac").problem(400, "bad_id");
+}
+
+#[test]
+fn the_query_may_hold_more_and_the_last_kind_counts() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let imei = OLD_USERS[2].1;
+    for query in ["kind=imei", "a=b&kind=imei&c", "kind=mac&kind=imei", "&&kind=imei&", "kinds=mac&kind=imei"]
+    {
+        assert_eq!(client.get(&format!("/v1/check/old_users/{imei}?{query}")).text(), MEMBER, "{query}");
+    }
+    for query in ["", "kinds=imei", "Kind=imei"] {
+        client.get(&format!("/v1/check/old_users/{imei}?{query}")).problem(400, "bad_id");
+    }
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let target = format!("/v1/check/old_users/{}", OLD_USERS[0].1);
+    let head = client.request("HEAD", &target, "", "");
+    let get = client.get(&target);
+    assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
+    assert_eq!(head.header("content-type"), get.header("content-type"));
+    assert_eq!(client.request("HEAD", "/v1/check/old_users/x", "", "").status, 400);
+    assert_eq!(client.get(&target).text(), MEMBER, "the connection is still in step");
+}
+
+#[test]
+fn what_is_no_id_is_told_apart_and_not_quoted() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for (id, kind, expected) in [
+        ("5f93f983524def3dca464469d2cf9f3", "md5", "kind md5 accepts 32 hex digits"),
+        ("5f93f983524def3dca464469d2cf9f3g", "md5", "kind md5 accepts 32 hex digits"),
+        ("0x93f983524def3dca464469d2cf9f3e", "md5", "kind md5 accepts 32 hex digits"),
+        ("%FF%FE", "md5", "kind md5 accepts 32 hex digits"),
+        ("1E2DFA89496A47FD9941DF1FC4E6484A", "idfa", "kind idfa accepts a UUID with dashes"),
+        ("86804903", "imei", "kind imei accepts 14 to 17 hex digits"),
+        ("has%20space", "oaid", "kind oaid accepts up to 128 visible ASCII characters"),
+        ("%E4%B8%AD", "openid", "kind openid accepts up to 128 visible ASCII characters"),
+        ("d41d8cd98f00b204e9800998ecf8427e", "md5", "this md5 stands for \"no id\""),
+        ("00000000-0000-0000-0000-000000000000", "idfa", "this idfa stands for \"no id\""),
+        ("02:00:00:00:00:00", "mac", "this mac stands for \"no id\""),
+        ("__OAID__", "oaid", "this oaid stands for \"no id\""),
+        ("null", "imei", "this imei stands for \"no id\""),
+    ] {
+        let answer = client.get(&format!("/v1/check/old_users/{id}?kind={kind}"));
+        assert_eq!(answer.problem(400, "bad_id"), expected);
+        assert!(id == "null" || !answer.text().contains(id), "{}", answer.text());
+    }
+    let long = "x".repeat(129);
+    client.get(&format!("/v1/check/old_users/{long}?kind=openid")).problem(400, "bad_id");
+    assert_eq!(client.get(&format!("/v1/check/old_users/{STRANGER}?kind=oaid")).text(), STRANGE);
+}

@@ -1,0 +1,173 @@
+//! The console at `/` of the admin port, what it is made of, and the map that it draws.
+
+use std::collections::BTreeSet;
+
+use crate::fixture::{FixtureServer, OLD_USERS, OLD_VIP, RULES, TestStore, key};
+use testkit::client::{Answer, Client};
+
+const HTML: &str = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n";
+
+fn page(admin: &mut Client) -> Answer {
+    admin.request("GET", "/", HTML, "")
+}
+
+/// What stands in quotes after any of these words, from the page's own folder.
+fn named(text: &str, before: &[&str]) -> Vec<String> {
+    let pieces = before.iter().flat_map(|word| text.split(*word).skip(1));
+    pieces.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_browser_gets_the_page_and_a_terminal_the_routes() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let html = page(&mut admin);
+    assert_eq!((html.status, html.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(html.text().starts_with("<!doctype html>"));
+    for headers in ["", "Accept: */*\r\n", "Accept: text/plain\r\n"] {
+        let text = admin.request("GET", "/", headers, "");
+        assert_eq!((text.status, text.header("content-type")), (200, Some("text/plain; charset=utf-8")));
+        assert!(
+            text.text().contains("\n/v1/status\n") && text.text().contains("POST /v1/explain/{platform}")
+        );
+        assert_ne!(text.header("etag"), html.header("etag"));
+        assert_eq!(text.header("vary"), Some("accept"));
+    }
+    assert_eq!(admin.request("HEAD", "/", HTML, "").header("content-type"), html.header("content-type"));
+    admin.request("POST", "/", HTML, "").problem(405, "method_not_allowed");
+    server.connect().request("GET", "/", HTML, "").problem(404, "not_found");
+}
+
+#[test]
+fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let mut wanted = named(&page(&mut admin).text(), &["src=\"", "href=\"console/"]);
+    let mut seen = BTreeSet::new();
+    while let Some(name) = wanted.pop() {
+        let name = name.trim_start_matches("console/").trim_start_matches("./").to_owned();
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let part = admin.get(&format!("/console/{name}"));
+        let kind = match name.rsplit('.').next().unwrap() {
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "svg" => "image/svg+xml",
+            other => panic!("{other}"),
+        };
+        assert_eq!((part.status, part.header("content-type")), (200, Some(kind)), "{name}");
+        let text = part.text().replace("http://www.w3.org/2000/svg", "");
+        assert!(!text.contains("://") && !text.contains("@import"), "{name} names another place");
+        assert!(!text.contains("innerHTML") && !text.contains("eval("), "{name}: text is only ever text");
+        wanted.extend(named(&text, &["from \""]));
+    }
+    assert_eq!(seen.len(), 13, "{seen:?}");
+    for name in ["", "index.html", "main.js/", "%6dain.js", "../main.js", "MAIN.JS"] {
+        admin.get(&format!("/console/{name}")).problem(404, "not_found");
+    }
+}
+
+#[test]
+fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    for (target, headers) in [("/", HTML), ("/", ""), ("/console/main.js", ""), ("/console/icon.svg", "")] {
+        let first = admin.request("GET", target, headers, "");
+        let policy = first.header("content-security-policy").unwrap();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "form-action 'none'",
+            "base-uri 'none'",
+        ] {
+            assert!(policy.contains(part), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(first.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(
+            (first.header("cache-control"), first.header("referrer-policy")),
+            (Some("no-cache"), Some("no-referrer"))
+        );
+        let tag = first.header("etag").unwrap();
+        for held in [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
+            let again = admin.request("GET", target, &format!("{headers}If-None-Match: {held}\r\n"), "");
+            assert_eq!(
+                (again.status, again.body.len(), again.header("etag")),
+                (304, 0, Some(tag)),
+                "{target} {held}"
+            );
+        }
+        let other = admin.request("GET", target, &format!("{headers}If-None-Match: \"x\"\r\n"), "");
+        assert_eq!((other.status, other.body == first.body), (200, true));
+    }
+    assert!(!page(&mut admin).text().contains("style="), "the policy forbids styles in the markup");
+}
+
+#[test]
+fn a_page_of_another_site_cannot_make_the_port_do_anything() {
+    let server = FixtureServer::with_everything("");
+    let mut admin = server.connect_admin();
+    let id = format!(r#"{{"id":"{OLD_VIP}"}}"#);
+    let routes = [("/v1/reload", ""), ("/v1/explain", id.as_str()), ("/v1/explain/tencent", "")];
+    for headers in [
+        "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\nContent-Type: text/plain\r\n",
+    ] {
+        for (route, body) in routes {
+            admin.request("POST", route, headers, body).problem(403, "cross_site");
+        }
+        // What cannot be read there, as no route allows it, may be asked for.
+        assert_eq!(admin.request("GET", "/livez", headers, "").status, 200);
+    }
+    let answer = admin.get("/v1/status");
+    assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")), "{answer:?}");
+    for headers in
+        ["", "Sec-Fetch-Site: same-origin\r\nOrigin: http://elsewhere\r\n", "Origin: http://rtad\r\n"]
+    {
+        admin.request("POST", "/v1/explain", headers, &id).ok();
+        admin.request("POST", "/v1/reload", headers, "").ok();
+    }
+}
+
+#[test]
+fn the_map_has_every_shard_and_is_sent_once_a_generation() {
+    let store = TestStore::with_everything();
+    let keys: Vec<_> = OLD_USERS.iter().map(|(kind, id)| key(kind, id)).collect();
+    let server = FixtureServer::start(store, "", RULES);
+    let mut admin = server.connect_admin();
+    let shards = |answer: &Answer| -> Vec<u32> {
+        assert_eq!((answer.status, answer.body.len()), (200, 4 << 16));
+        answer.body.as_chunks::<4>().0.iter().map(|keys| u32::from_le_bytes(*keys)).collect()
+    };
+    let route = "/v1/audiences/old_users/shards";
+    let first = admin.get(route);
+    assert_eq!(first.header("content-type"), Some("application/octet-stream"));
+    let found = shards(&first);
+    assert_eq!(found.iter().sum::<u32>(), 10);
+    for (shard, count) in found.iter().enumerate() {
+        let of = |key: &&rtad_core::device::DeviceKey| usize::from(key.shard()) == shard;
+        let vip = usize::from(usize::from(key("oaid", OLD_VIP).shard()) == shard);
+        assert_eq!(*count as usize, keys.iter().filter(of).count() + vip, "{shard}");
+    }
+    let tag = first.header("etag").unwrap().to_owned();
+    let held = format!("If-None-Match: {tag}\r\n");
+    assert_eq!(admin.request("GET", route, &held, "").status, 304);
+    server.store.publish("old_users", &keys[..3]);
+    server.look();
+    let second = admin.request("GET", route, &held, "");
+    assert_eq!(shards(&second).iter().sum::<u32>(), 3);
+    assert_ne!(second.header("etag"), Some(tag.as_str()));
+
+    shards(&admin.get("/v1/audiences/too_old/shards"));
+    admin.get("/v1/audiences/missing/shards").problem(503, "not_loaded");
+    for name in ["nobody", "%ff", "old_users%2f", "OLD_USERS"] {
+        let detail = admin.get(&format!("/v1/audiences/{name}/shards")).problem(404, "unknown_audience");
+        assert_eq!(detail, "accepted: old_users, vip, missing, too_old");
+    }
+    admin.get("/v1/audiences/old_users").problem(404, "not_found");
+    admin.post(route, "").problem(405, "method_not_allowed");
+}

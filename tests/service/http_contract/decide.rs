@@ -1,0 +1,149 @@
+//! `POST /v1/decide`.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{FixtureServer, NEW_VIP, OLD_USERS, OLD_VIP, STRANGER, key};
+use testkit::client::Client;
+use testkit::store::hex;
+
+const ROUTE: &str = "/v1/decide";
+
+/// What each strategy decides: `+` bid, `-` no bid, and the reason.
+fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<String> {
+    let body = json!({ "request_id": "r1", "strategies": strategies, "device": device });
+    let answer = client.post(ROUTE, body.to_string()).ok();
+    assert_eq!(answer["request_id"], "r1");
+    let decisions = answer["decisions"].as_array().unwrap();
+    if !strategies.is_empty() {
+        let named: Vec<_> = decisions.iter().map(|decision| decision["strategy"].as_str().unwrap()).collect();
+        assert_eq!(named, strategies, "answered in the order asked");
+    }
+    let sign = |bid: &Value| if bid.as_bool().unwrap() { '+' } else { '-' };
+    let word = |one: &Value| format!("{}{}", sign(&one["bid"]), one["reason"].as_str().unwrap());
+    decisions.iter().map(word).collect()
+}
+
+#[test]
+fn the_answer_is_to_the_byte_as_documented() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let body = json!({ "request_id": "r1", "strategies": ["new-users"], "device": { "oaid": OLD_VIP } });
+    let answer = client.post(ROUTE, body.to_string());
+    answer.ok();
+    let expected =
+        r#"{"request_id":"r1","decisions":[{"strategy":"new-users","bid":false,"reason":"member"}]}"#;
+    assert_eq!(answer.text(), expected);
+    let anonymous = client.post(ROUTE, r#"{"strategies":["vip-only"]}"#);
+    let expected = r#"{"decisions":[{"strategy":"vip-only","bid":true,"reason":"no_device"}]}"#;
+    assert_eq!(anonymous.text(), expected);
+    let echoed = client.post(ROUTE, r#"{"request_id":"\"\u4e2d\n","strategies":["vip-only"]}"#).ok();
+    assert_eq!(echoed["request_id"], "\"中\n");
+}
+
+#[test]
+fn excluding_and_including_rules_decide() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let rules = ["new-users", "vip-only", "new-vip"];
+    for (id, expected) in [
+        (OLD_USERS[3].1, ["-member", "-not_member", "-member"]),
+        (OLD_VIP, ["-member", "+member", "-member"]),
+        (NEW_VIP, ["+not_member", "+member", "+member"]),
+        (STRANGER, ["+not_member", "-not_member", "-not_member"]),
+    ] {
+        assert_eq!(decide(&mut client, &rules, &json!({ "oaid": id })), expected);
+        let hashed = json!({ "oaid_md5": hex(&key("oaid", id)) });
+        assert_eq!(decide(&mut client, &rules, &hashed), expected);
+    }
+}
+
+#[test]
+fn an_audience_that_is_missing_or_too_old_is_unavailable_to_those_that_need_it() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let device = json!({ "oaid": OLD_USERS[3].1 });
+    let expected = ["+unavailable", "-unavailable", "-member"];
+    assert_eq!(decide(&mut client, &["needs-missing", "needs-fresh", "new-users"], &device), expected);
+}
+
+#[test]
+fn strategies_are_answered_as_asked_or_all_in_the_order_of_the_config() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let device = json!({ "oaid": NEW_VIP });
+    let two = decide(&mut client, &["vip-only", "new-users"], &device);
+    assert_eq!(two, ["+member", "+not_member"]);
+    let twice = decide(&mut client, &["new-users", "vip-only", "new-users"], &device);
+    assert_eq!(twice, ["+not_member", "+member", "+not_member"]);
+    for body in [r#"{"strategies":[]}"#, r#"{"strategies":null}"#, "{}"] {
+        let all = client.post(ROUTE, body).ok();
+        let names: Vec<_> = all["decisions"].as_array().unwrap().iter().map(|one| &one["strategy"]).collect();
+        assert_eq!(names, ["new-users", "vip-only", "new-vip", "needs-missing", "needs-fresh"]);
+    }
+}
+
+#[test]
+fn a_device_is_a_member_by_any_of_its_ids() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for (kind, id) in OLD_USERS {
+        let mut device =
+            json!({ "caid": [STRANGER, "x"], "imei": null, "gaid": STRANGER, "mac": [], "md5": "broken" });
+        device[kind] = json!(["__MACRO__", null, id]);
+        assert_eq!(decide(&mut client, &["new-users"], &device), ["-member"], "{kind}");
+        if kind != "md5" {
+            let hashed = json!({ format!("{kind}_md5"): hex(&key(kind, id)).to_uppercase(), "md5": null });
+            assert_eq!(decide(&mut client, &["new-users"], &hashed), ["-member"], "{kind}");
+        }
+    }
+}
+
+#[test]
+fn blank_and_broken_ids_alone_are_no_device() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for device in [
+        json!(null),
+        json!({}),
+        json!({ "imei": null, "oaid": [] }),
+        json!({ "idfa": "00000000-0000-0000-0000-000000000000", "imei": "__IMEI__", "mac": "02:00:00:00:00:00" }),
+        json!({ "md5": "d41d8cd98f00b204e9800998ecf8427e", "imei_md5": "5F93" }),
+        json!({ "oaid": ["", " ", "null"], "openid": "has space" }),
+    ] {
+        assert_eq!(decide(&mut client, &["new-users", "vip-only"], &device), ["-no_device", "+no_device"]);
+    }
+}
+
+#[test]
+fn what_is_not_known_is_refused_and_not_quoted() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let secret = "868049039501257";
+    let body = format!(r#"{{"strategies":["new-users","{secret}"]}}"#);
+    let detail = client.post(ROUTE, body).problem(404, "unknown_strategy");
+    assert_eq!(detail, "accepted: new-users, vip-only, new-vip, needs-missing, needs-fresh");
+    for (body, expected) in [
+        (r#"{"868049039501257":1}"#, "unknown field; accepted: request_id, strategies, device"),
+        (r#"{"device":{"868049039501257":"x"}}"#, "unknown id kind in device; accepted: md5, idfa"),
+        (r#"{"device":{"IMEI":"868049039501257"}}"#, "unknown id kind in device"),
+        (r#"{"device":{"md5_md5":"868049039501257"}}"#, "unknown id kind in device"),
+        (r#"{"device":"868049039501257"}"#, "expected an object of device ids"),
+        (r#"{"device":{"imei":868049039501257}}"#, "expected an id, a list of ids, or null"),
+        (r#"{"device":{"imei":[["868049039501257"]]}}"#, "expected a string"),
+        (r#"{"request_id":868049039501257}"#, "expected a string"),
+        (r#"{"strategies":["new-users",868049039501257]}"#, "expected a string"),
+        (r#"{"strategies":"868049039501257"}"#, "expected a sequence"),
+        (r#"["868049039501257"]"#, "expected an object with request_id, strategies and device"),
+        (r#""868049039501257""#, "expected an object with request_id, strategies and device"),
+        (r#"{"device":{"imei":"868049039501257"}"#, "EOF"),
+        (r#"{} 868049039501257"#, "trailing characters"),
+        ("", "EOF"),
+        (&"[".repeat(1000), "expected an object with"),
+        (&format!(r#"{{"device":{{"imei":{}"#, "[".repeat(1000)), "expected a string"),
+    ] {
+        let detail = client.post(ROUTE, body).problem(400, "bad_body");
+        assert!(detail.contains(expected), "{body}: {detail}");
+        assert!(!detail.contains(secret), "{detail}");
+    }
+    client.post(ROUTE, b"{\"request_id\":\"\xff\"}").problem(400, "bad_body");
+}

@@ -1,0 +1,212 @@
+//! `/metrics`: every name, closed sets of labels, and counters that add up.
+
+use std::collections::BTreeSet;
+
+use crate::fixture::{FixtureServer, OLD_USERS, OLD_VIP, STRANGER, key};
+use testkit::client::metric;
+use testkit::store::hex;
+
+const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid idfa_md5 imei_md5 oaid_md5 android_id_md5 \
+                      mac_md5 caid_md5 gaid_md5 openid_md5";
+
+/// The values that a label may have; what is not listed is a number.
+fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
+    let values = match label {
+        "route" => "check_one check_many decide unknown tencent bold closed ocean",
+        "platform" => "api tencent bold closed ocean",
+        "cause" => {
+            "bad_body too_large body_lost unauthorized bad_signature bad_timestamp overload too_many_ids internal"
+        }
+        "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
+        "decision" => "bid no_bid",
+        "reason" => "member not_member no_device unavailable",
+        "kind" => FIELDS,
+        "source" => "store cache",
+        "change" => "added removed tombstone",
+        "result" => "usable blank malformed doubtful ok unchanged not_found",
+        "audience" => "old_users vip missing too_old",
+        "stat" => "min mean max",
+        "version" => env!("CARGO_PKG_VERSION"),
+        "code" => "200 400 404 405 413",
+        "le" => return None,
+        _ => panic!("{label} is a new label"),
+    };
+    Some(values.split_whitespace().collect())
+}
+
+/// Requests of all routes, good and bad; returns how many.
+fn ask_everything(server: &FixtureServer) -> usize {
+    let mut client = server.connect();
+    let id = OLD_USERS[0].1;
+    let targets = [
+        format!("/v1/check/old_users/{id}"),
+        format!("/v1/check/old_users/{STRANGER}?kind=oaid"),
+        format!("/v1/check/old_users/{OLD_VIP}?kind=oaid"),
+        "/v1/check/old_users/null".to_owned(),
+        format!("/v1/check/old_users/{STRANGER}"),
+        format!("/v1/check/{id}/{id}"),
+        format!("/v1/check/old_users/{id}?kind={id}"),
+        format!("/{id}"),
+    ];
+    let bodies = [
+        ("/v1/check/old_users", format!(r#"{{"ids":["{id}","","x"]}}"#)),
+        ("/v1/check/old_users", format!(r#"{{"{id}":1}}"#)),
+        ("/v1/check/old_users", format!(r#"{{"ids":[{}1]}}"#, "1,".repeat(1 << 20))),
+        ("/v1/decide", format!(r#"{{"device":{{"imei_md5":"{id}","mac":"02:00:00:00:00:00"}}}}"#)),
+        (
+            "/v1/decide",
+            format!(r#"{{"strategies":["new-users","vip-only"],"device":{{"oaid":"{STRANGER}"}}}}"#),
+        ),
+        ("/v1/decide", r#"{"strategies":["vip-only"]}"#.to_owned()),
+        ("/v1/decide", format!(r#"{{"strategies":["{id}"]}}"#)),
+    ];
+    for target in &targets {
+        client.get(target);
+    }
+    client.request("PUT", &targets[0], "", "");
+    for (route, body) in &bodies {
+        // After one that is refused unread, the connection is at its end.
+        server.connect().post(route, body);
+    }
+    targets.len() + 1 + bodies.len()
+}
+
+#[test]
+fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
+    let server = super::platforms::server("");
+    ask_everything(&server);
+    let metrics = server.metrics();
+    for (name, kind) in [
+        ("rtad_requests_total", "counter"),
+        ("rtad_request_duration_seconds", "histogram"),
+        ("rtad_decisions_total", "counter"),
+        ("rtad_ids_total", "counter"),
+        ("rtad_platform_failures_total", "counter"),
+        ("rtad_in_flight", "gauge"),
+        ("rtad_shed_total", "counter"),
+        ("rtad_connections", "gauge"),
+        ("rtad_snapshot_generation", "gauge"),
+        ("rtad_snapshot_keys", "gauge"),
+        ("rtad_snapshot_size_bytes", "gauge"),
+        ("rtad_snapshot_created_timestamp_seconds", "gauge"),
+        ("rtad_snapshot_expires_timestamp_seconds", "gauge"),
+        ("rtad_snapshot_max_age_seconds", "gauge"),
+        ("rtad_snapshot_target_fpr", "gauge"),
+        ("rtad_snapshot_expected_fpr", "gauge"),
+        ("rtad_snapshot_mixed", "gauge"),
+        ("rtad_snapshot_fill_ratio", "gauge"),
+        ("rtad_sync_total", "counter"),
+        ("rtad_sync_duration_seconds", "histogram"),
+        ("rtad_chunks_read_total", "counter"),
+        ("rtad_cache_errors_total", "counter"),
+        ("rtad_ready", "gauge"),
+        ("rtad_max_connections", "gauge"),
+        ("rtad_config_last_reload_successful", "gauge"),
+        ("rtad_build_info", "gauge"),
+    ] {
+        assert!(metrics.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+        assert!(metrics.contains(&format!("# HELP {name} ")), "{name}");
+    }
+    for line in metrics.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        value.parse::<f64>().unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        assert!(name.starts_with("rtad_"), "{name}");
+        for label in labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty()) {
+            let (label, value) = label.split_once('=').unwrap();
+            let value = value.trim_matches('"');
+            match accepted(label) {
+                Some(values) => assert!(values.contains(value), "{line}"),
+                None => assert!(value == "+Inf" || value.parse::<f64>().is_ok(), "{line}"),
+            }
+        }
+    }
+    let all = metrics.to_lowercase();
+    for (kind, id) in OLD_USERS {
+        assert!(!all.contains(&id.to_lowercase()) && !all.contains(&hex(&key(kind, id))), "{kind}");
+    }
+}
+
+#[test]
+fn counters_add_up_with_the_requests_made() {
+    let server = FixtureServer::with_everything("");
+    let asked = ask_everything(&server);
+    let metrics = server.metrics();
+    let mut requests = 0.0;
+    for (route, code, expected) in [
+        ("check_one", 200, 3.0),
+        ("check_one", 400, 2.0),
+        ("check_one", 404, 2.0),
+        ("unknown", 404, 1.0),
+        ("unknown", 405, 1.0),
+        ("check_many", 200, 1.0),
+        ("check_many", 400, 1.0),
+        ("check_many", 413, 1.0),
+        ("decide", 200, 3.0),
+        ("decide", 404, 1.0),
+    ] {
+        let found = metric(&metrics, &format!(r#"rtad_requests_total{{route="{route}",code="{code}"}}"#));
+        assert_eq!(found, expected, "{route} {code}\n{metrics}");
+        requests += found;
+    }
+    assert_eq!(requests, asked as f64);
+    for (route, expected) in [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)] {
+        let series = format!(r#"rtad_request_duration_seconds_count{{route="{route}"}}"#);
+        assert_eq!(metric(&metrics, &series), expected, "{route}");
+    }
+    for (kind, result, expected) in [
+        ("md5", "usable", 2.0),
+        ("md5", "blank", 3.0),
+        ("md5", "malformed", 1.0),
+        ("oaid", "usable", 3.0),
+        ("imei_md5", "usable", 1.0),
+        ("mac", "blank", 1.0),
+        ("imei", "usable", 0.0),
+    ] {
+        let series = format!(r#"rtad_ids_total{{kind="{kind}",result="{result}"}}"#);
+        assert_eq!(metric(&metrics, &series), expected, "{series}");
+    }
+    for (strategy, decision, reason, expected) in [
+        ("new-users", "no_bid", "member", 1.0),
+        ("new-users", "bid", "not_member", 1.0),
+        ("vip-only", "no_bid", "not_member", 2.0),
+        ("vip-only", "bid", "no_device", 1.0),
+        ("needs-missing", "bid", "unavailable", 1.0),
+    ] {
+        let labels = format!(r#"strategy="{strategy}",decision="{decision}",reason="{reason}""#);
+        let series = format!(r#"rtad_decisions_total{{platform="api",{labels}}}"#);
+        assert_eq!(metric(&metrics, &series), expected, "{series}");
+    }
+    assert_eq!(metric(&metrics, r#"rtad_snapshot_keys{audience="old_users"}"#), 10.0);
+    assert_eq!(metric(&metrics, r#"rtad_snapshot_generation{audience="vip"}"#), 1.0);
+    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="ok"}"#), 1.0);
+    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="missing",result="not_found"}"#), 1.0);
+    assert_eq!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="too_old"}"#), 172_800.0);
+    assert!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="vip"}"#).is_nan());
+    assert_eq!(metric(&metrics, "rtad_ready"), 1.0);
+    assert_eq!(metric(&metrics, "rtad_max_connections"), 20_000.0);
+    server.look();
+    let metrics = server.metrics();
+    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);
+}
+
+#[test]
+fn the_histogram_tells_what_is_within_a_platforms_patience() {
+    let server = FixtureServer::with_everything("");
+    server.connect().get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).ok();
+    let metrics = server.metrics();
+    let edges: Vec<f64> = metrics
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix(r#"rtad_request_duration_seconds_bucket{route="check_one",le=""#)
+        })
+        .map(|rest| rest.split_once('"').unwrap().0.parse().unwrap())
+        .collect();
+    assert!(edges.is_sorted());
+    assert_eq!((edges[0], edges.last()), (5e-6, Some(&f64::INFINITY)));
+    assert!(edges.contains(&0.06));
+    assert_eq!(
+        metric(&metrics, &format!(r#"rtad_build_info{{version="{}"}}"#, env!("CARGO_PKG_VERSION"))),
+        1.0
+    );
+}

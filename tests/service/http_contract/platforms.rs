@@ -1,0 +1,411 @@
+//! The platforms' routes: what goes wrong on the way is answered too, with 200, in the platform's own words, and counted by cause.
+
+use prost::Message as _;
+use rtad::platform::ocean::{self, Rsp};
+use rtad::platform::tencent::{self, RtaRequest, RtaResponse};
+
+use crate::fixture::{FixtureServer, NEW_VIP, OLD_USERS, OLD_VIP, RULES, STRANGER, TestStore, key};
+use testkit::client::{Answer, Client, metric};
+use testkit::store::hex;
+use testkit::wait_until;
+
+/// `new` bids for new users, `bold` hangs on an audience that is missing and then bids, `careful` does not.
+const PLATFORMS: &str = r#"
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { new = "new-users", vip = "vip-only" }
+bid_cache = "1h"
+no_bid_cache = "24h"
+[[platform]]
+kind = "tencent"
+name = "bold"
+path = "/rta/bold"
+strategies = { new = "new-users", bold = "needs-missing", careful = "needs-fresh" }
+[[platform]]
+kind = "tencent"
+name = "closed"
+path = "/rta/closed"
+strategies = { bold = "needs-missing" }
+headers = [{ name = "X-Rta-Token", value = "old" }, { name = "x-rta-token", value = "new" }]
+[[platform]]
+kind = "ocean"
+name = "ocean"
+path = "/rta/ocean"
+strategies = { 10003 = "new-users", 10004 = "vip-only" }
+no_bid_cache = "1h"
+"#;
+
+fn rules() -> String {
+    format!("{RULES}{PLATFORMS}")
+}
+
+/// All audiences and strategies of the other tests, and the platforms.
+pub(crate) fn server(lines: &str) -> FixtureServer {
+    FixtureServer::start(TestStore::with_everything(), lines, &rules())
+}
+
+/// A request for a device with this OAID.
+fn tencent_request(oaid: &str) -> Vec<u8> {
+    let device = tencent::Device { oaid_md5sum: Some(hex(&key("oaid", oaid)).into()), ..Default::default() };
+    RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() }.encode_to_vec()
+}
+
+fn post(client: &mut Client, path: &str, body: impl AsRef<[u8]>) -> Answer {
+    client.request("POST", path, "", body)
+}
+
+/// The code and the strategies of a Tencent answer, whose status must be 200, and whose code must be written.
+fn accepted(answer: &Answer) -> Option<Vec<String>> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let response = RtaResponse::decode(&answer.body[..]).unwrap();
+    let names = response.out_target_id.iter().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
+    match response.code.expect("a code is always written") {
+        0 => Some(names),
+        _ => {
+            assert_eq!(names, [""; 0]);
+            None
+        }
+    }
+}
+
+fn failures(server: &FixtureServer, platform: &str) -> Vec<(String, f64)> {
+    let prefix = format!(r#"rtad_platform_failures_total{{platform="{platform}",cause=""#);
+    let metrics = server.metrics();
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(&prefix)?.split_once("\"} "));
+    let counted = lines.map(|(cause, count)| (cause.to_owned(), count.parse().unwrap()));
+    let mut counted: Vec<(String, f64)> = counted.filter(|(_, count)| *count > 0.0).collect();
+    counted.sort_by(|a, b| a.0.cmp(&b.0));
+    counted
+}
+
+fn counted(server: &FixtureServer, platform: &str, expected: &[(&str, f64)]) {
+    let expected: Vec<_> = expected.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect();
+    assert_eq!(failures(server, platform), expected, "{platform}");
+}
+
+#[test]
+fn members_and_strangers_are_told_apart() {
+    let server = server("");
+    let mut client = server.connect();
+    for (oaid, expected) in [
+        (OLD_USERS[3].1, None),
+        (OLD_VIP, Some(&["vip"][..])),
+        (NEW_VIP, Some(&["new", "vip"])),
+        (STRANGER, Some(&["new"])),
+    ] {
+        let answer = post(&mut client, "/rta/tencent", tencent_request(oaid));
+        let expected: Option<Vec<_>> = expected.map(|names| names.iter().map(ToString::to_string).collect());
+        assert_eq!(accepted(&answer), expected, "{oaid}");
+        let response = RtaResponse::decode(&answer.body[..]).unwrap();
+        assert_eq!(response.request_id.as_deref(), Some(&b"r1"[..]));
+        assert_eq!(response.response_cache_time, Some(if expected.is_some() { 3600 } else { 86_400 }));
+
+        let device = ocean::Device { oaid: oaid.to_owned().into(), ..Default::default() };
+        let request = ocean::Req {
+            rta_ids: vec![10003, 10004, 10005],
+            req_id: "r1".into(),
+            device: Some(device),
+            ..Default::default()
+        };
+        let answer = post(&mut client, "/rta/ocean?x=y", request.encode_to_vec());
+        assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));
+        let response = Rsp::decode(&answer.body[..]).unwrap();
+        let bids = |name: &str| expected.as_ref().is_some_and(|names| names.iter().any(|one| one == name));
+        let verdicts: Vec<_> =
+            response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+        assert_eq!(verdicts, [(10003, bids("new")), (10004, bids("vip")), (10005, false)]);
+        assert_eq!(response.bid_type, Some(i32::from(expected.is_none())));
+    }
+    let metrics = server.metrics();
+    for (platform, strategy, decision, reason, expected) in [
+        ("tencent", "new-users", "bid", "not_member", 2.0),
+        ("tencent", "new-users", "no_bid", "member", 2.0),
+        ("ocean", "vip-only", "bid", "member", 2.0),
+        ("ocean", "vip-only", "no_bid", "not_member", 2.0),
+        ("api", "new-users", "bid", "not_member", 0.0),
+    ] {
+        let labels =
+            format!(r#"platform="{platform}",strategy="{strategy}",decision="{decision}",reason="{reason}""#);
+        assert_eq!(metric(&metrics, &format!("rtad_decisions_total{{{labels}}}")), expected, "{labels}");
+    }
+    assert_eq!(metric(&metrics, r#"rtad_requests_total{route="tencent",code="200"}"#), 4.0);
+    assert_eq!(metric(&metrics, r#"rtad_request_duration_seconds_count{route="ocean"}"#), 4.0);
+    assert_eq!(metric(&metrics, r#"rtad_ids_total{kind="oaid_md5",result="usable"}"#), 4.0);
+    counted(&server, "tencent", &[]);
+}
+
+#[test]
+fn a_ping_and_a_distrusted_id_decide_nothing() {
+    let server = server("");
+    let mut client = server.connect();
+    assert_eq!(post(&mut client, "/rta/tencent", b"\x0a\x02p1\x10\x01").body, b"\x0a\x02p1\x10\x00");
+    assert!(
+        !server
+            .metrics()
+            .contains(r#"platform="tencent",strategy="new-users",decision="bid",reason="not_member"} 1"#)
+    );
+    let mut request = RtaRequest::decode(&tencent_request(OLD_VIP)[..]).unwrap();
+    request.device.as_mut().unwrap().doubtful_ids_list = vec![4];
+    // Without an id left: new-users does not bid, vip-only does.
+    let answer = post(&mut client, "/rta/tencent", request.encode_to_vec());
+    assert_eq!(accepted(&answer), Some(vec!["vip".to_owned()]));
+    let metrics = server.metrics();
+    assert_eq!(metric(&metrics, r#"rtad_ids_total{kind="oaid_md5",result="doubtful"}"#), 1.0);
+    assert_eq!(metric(&metrics, r#"rtad_ids_total{kind="oaid_md5",result="usable"}"#), 0.0);
+}
+
+#[test]
+fn any_method_and_any_content_type_are_answered() {
+    let server = server("");
+    let mut client = server.connect();
+    for method in ["GET", "PUT", "DELETE", "OPTIONS", "POST"] {
+        let answer = client.request(method, "/rta/tencent", "", "");
+        assert_eq!(
+            accepted(&answer),
+            Some(vec!["vip".to_owned()]),
+            "{method}: no device is a bid for vip-only"
+        );
+    }
+    for kind in ["application/json", "text/plain; charset=x", "\u{1}"] {
+        let headers = format!("Content-Type: {kind}\r\n");
+        let answer = client.request("POST", "/rta/tencent", &headers, tencent_request(STRANGER));
+        if kind != "\u{1}" {
+            assert_eq!(accepted(&answer), Some(vec!["new".to_owned()]), "{kind}");
+        }
+    }
+    server.connect().request("POST", "/rta/tencent/", "", "").problem(404, "not_found");
+    server.connect().request("POST", "/rta", "", "").problem(404, "not_found");
+}
+
+#[test]
+fn bodies_that_cannot_be_read_are_answered_by_the_strategies_own_word() {
+    let server = server("max_body = \"2KiB\"\nidle_timeout = \"1s\"");
+    let bold = Some(vec!["bold".to_owned()]);
+    for garbage in [&b"\xff"[..], b"{\"id\":1}", &[0x0a; 100], &tencent_request(STRANGER)[..20]] {
+        assert_eq!(accepted(&post(&mut server.connect(), "/rta/tencent", garbage)), None);
+        assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", garbage)), bold);
+    }
+    counted(&server, "tencent", &[("bad_body", 4.0)]);
+    // Too large by its own word, and found to be while it comes.
+    assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", vec![0; 2049])), bold);
+    let mut chunked = server.connect();
+    chunked.send("POST /rta/tencent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    chunked.send(format!("1000\r\n{}\r\n0\r\n\r\n", "\0".repeat(4096)));
+    assert_eq!(accepted(&chunked.next().unwrap()), None);
+    let mut good = server.connect();
+    let body = tencent_request(STRANGER);
+    good.send("POST /rta/tencent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    good.send([format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat());
+    assert_eq!(accepted(&good.next().unwrap()), Some(vec!["new".to_owned()]));
+    // One that never comes whole.
+    let mut slow = server.connect();
+    slow.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
+    assert_eq!(accepted(&slow.next().unwrap()), bold);
+    counted(&server, "tencent", &[("bad_body", 4.0), ("too_large", 1.0)]);
+    counted(&server, "bold", &[("bad_body", 4.0), ("body_lost", 1.0), ("too_large", 1.0)]);
+    // Ocean's words for it: an error, with every strategy's verdict.
+    let answer = post(&mut server.connect(), "/rta/ocean", "\u{7f}");
+    assert_eq!(answer.status, 200);
+    let response = Rsp::decode(&answer.body[..]).unwrap();
+    assert_eq!((response.status_code, response.bid_type, response.user_infos.len()), (1, Some(1), 2));
+}
+
+#[test]
+fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large() {
+    let server = server("max_body = \"2KiB\"");
+    for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)] {
+        for (path, status) in [("/rta/bold", 200), ("/v1/decide", 413)] {
+            let mut client = server.connect();
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n"));
+            for _ in 0..9 {
+                let part = "\0".repeat(100_000);
+                client.send(if chunked { format!("{:x}\r\n{part}\r\n", part.len()) } else { part });
+                // As a slow link does it: an answer that comes before the rest has been sent closes the door on it.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            if chunked {
+                client.send("0\r\n\r\n");
+            }
+            let answer = client.next().expect("the answer is not lost to a reset");
+            assert_eq!(answer.status, status, "{path} {head}");
+            assert_eq!(client.get("/nothing").status, 404, "the connection goes on");
+        }
+    }
+}
+
+#[test]
+fn a_missing_audience_is_each_strategys_own_word_and_not_remembered() {
+    let server = server("");
+    let mut client = server.connect();
+    let answer = post(&mut client, "/rta/bold", tencent_request(OLD_VIP));
+    assert_eq!(accepted(&answer), Some(vec!["bold".to_owned()]));
+    assert_eq!(RtaResponse::decode(&answer.body[..]).unwrap().response_cache_time, None);
+    let labels = r#"platform="bold",strategy="needs-missing",decision="bid",reason="unavailable""#;
+    assert_eq!(metric(&server.metrics(), &format!("rtad_decisions_total{{{labels}}}")), 1.0);
+}
+
+#[test]
+fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
+    let server = server("max_in_flight = 1");
+    let held_head = "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
+    let mut held = server.connect();
+    held.send(held_head);
+    wait_until("rtad_in_flight is 1", || metric(&server.metrics(), "rtad_in_flight") == 1.0);
+    let mut client = server.connect();
+    assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(STRANGER))), None);
+    let answer = post(&mut client, "/rta/bold", tencent_request(STRANGER));
+    assert_eq!(accepted(&answer), Some(vec!["bold".to_owned()]));
+    assert_eq!(RtaResponse::decode(&answer.body[..]).unwrap().request_id.as_deref(), Some(&b"r1"[..]));
+    assert_eq!(post(&mut client, "/rta/bold", b"\x0a\x02p1\x10\x01").body, b"\x0a\x02p1\x10\x00", "a ping");
+    let mut late = server.connect();
+    late.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    late.send([0x0a; 100]);
+    assert_eq!(accepted(&late.next().unwrap()), Some(vec!["bold".to_owned()]));
+    assert_eq!(late.get("/nothing").status, 404, "the connection goes on");
+    counted(&server, "tencent", &[("overload", 1.0)]);
+    counted(&server, "bold", &[("overload", 3.0)]);
+    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 5.0);
+    let response = Rsp::decode(&post(&mut client, "/rta/ocean", b"\x72\x02\x93\x4e").body[..]).unwrap();
+    assert_eq!((response.status_code, response.bid_type, response.user_infos[0].rta_id), (0, Some(1), 10003));
+    held.send("{}");
+    held.next().unwrap().ok();
+    assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(NEW_VIP))).unwrap().len(), 2);
+}
+
+#[test]
+fn whoever_sends_none_of_the_headers_is_refused_and_learns_nothing() {
+    let server = server("max_body = \"2KiB\"");
+    let body = tencent_request(STRANGER);
+    for (headers, expected) in [
+        ("X-Rta-Token: old\r\n", true),
+        ("x-rta-token: new\r\n", true),
+        ("X-Rta-Token: wrong\r\nX-RTA-TOKEN: new\r\n", true),
+        ("", false),
+        ("X-Rta-Token: \r\n", false),
+        ("X-Rta-Token: newer\r\n", false),
+        ("Authorization: new\r\n", false),
+    ] {
+        let answer = server.connect().request("POST", "/rta/closed", headers, &body);
+        assert_eq!(accepted(&answer), expected.then(|| vec!["bold".to_owned()]), "{headers:?}");
+    }
+    for broken in [&b"\xff"[..], &[0; 3000], b"\x0a\x02p1\x10\x01"] {
+        assert_eq!(accepted(&post(&mut server.connect(), "/rta/closed", broken)), None);
+    }
+    counted(&server, "closed", &[("unauthorized", 7.0)]);
+}
+
+#[test]
+fn too_many_ids_are_not_half_looked_at() {
+    let server = server("");
+    let caid = |id: String| tencent::device::QaidInfo { qaid: Some(id.into()), qaid_md5sum: None };
+    let mut device = tencent::Device {
+        qaid_infos: (0..64).map(|n| caid(format!("stranger{n}"))).collect(),
+        ..Default::default()
+    };
+    let ask = |device: &tencent::Device| {
+        let request = RtaRequest { device: Some(device.clone()), ..Default::default() };
+        accepted(&post(&mut server.connect(), "/rta/tencent", request.encode_to_vec()))
+    };
+    assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
+    // The 65th might be a member: nobody says that it is not.
+    device.qaid_infos.push(caid("one-more".to_owned()));
+    assert_eq!(ask(&device), None);
+    counted(&server, "tencent", &[("too_many_ids", 1.0)]);
+}
+
+#[test]
+fn a_reload_brings_platforms_and_takes_them_away() {
+    let server = server("");
+    let mut client = server.connect();
+    let body = tencent_request(STRANGER);
+    let other =
+        PLATFORMS.replace("/rta/tencent", "/rta/gdt").replace("new = \"new-users\"", "fresh = \"new-users\"");
+    server.write_config("", &format!("{RULES}{other}"));
+    assert_eq!(server.connect_admin().post("/v1/reload", "").ok()["reloaded"], true);
+    assert_eq!(accepted(&post(&mut client, "/rta/gdt", &body)), Some(vec!["fresh".to_owned()]));
+    let status = server.connect_admin().get("/v1/status").ok();
+    let first = serde_json::json!({ "name": "tencent", "kind": "tencent", "path": "/rta/gdt" });
+    assert_eq!(status["platforms"][0], first);
+    server.connect().request("POST", "/rta/tencent", "", &body).problem(404, "not_found");
+    server.write_config("", &format!("{RULES}{}", PLATFORMS.replace("new-users", "no-such")));
+    let detail = server.connect_admin().post("/v1/reload", "").problem(422, "bad_config");
+    assert!(detail.contains("platform[0].strategies has \"new\" = \"no-such\""), "{detail}");
+    assert_eq!(
+        accepted(&post(&mut client, "/rta/gdt", &body)),
+        Some(vec!["fresh".to_owned()]),
+        "the old goes on"
+    );
+}
+
+/// The profiles as they stand, but for where Kuaishou's file is, and its secret.
+fn profiles() -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let proto = folder.join("kuaishou.proto").display().to_string();
+    let kuaishou = read("kuaishou.toml").replace("\"kuaishou.proto\"", &format!("{proto:?}"));
+    let kuaishou = kuaishou.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
+    format!("{RULES}{kuaishou}{}", read("alibaba.toml"))
+}
+
+#[test]
+fn a_mapped_json_platform_is_asked_and_explained() {
+    let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
+    let mut client = server.connect();
+    let body = |oaid: &str| {
+        let hashed = hex(&key("oaid", oaid));
+        format!(
+            r#"{{"reqId":"r1","rtaIds":"501, 7","dids":[{{"type":"OAID","secure":"MD5","did":"{hashed}"}}]}}"#
+        )
+    };
+    for (oaid, accepted) in [(STRANGER, r#"["501"]"#), (OLD_VIP, "[]")] {
+        let answer = post(&mut client, "/rta/alibaba", body(oaid));
+        assert_eq!(answer.ok()["reqId"], "r1");
+        assert_eq!(answer.text(), format!(r#"{{"reqId":"r1","code":0,"rtaIds":{accepted}}}"#));
+    }
+    let broken = post(&mut client, "/rta/alibaba", "{");
+    assert_eq!((broken.status, broken.text().as_str()), (200, r#"{"code":1,"rtaIds":[]}"#));
+    counted(&server, "alibaba", &[("bad_body", 1.0)]);
+    let explained = server.connect_admin().post("/v1/explain/alibaba", body(OLD_VIP)).ok();
+    assert_eq!(explained["ids"][0]["path"], "dids.did");
+    let text = explained.to_string();
+    assert!(text.contains("not_configured") && text.contains("old_users"), "{text}");
+    // An id of a type that kinds does not have is skipped, and explained so.
+    let odd = r#"{"reqId":"r1","dids":[{"type":"FAX","did":"x"}]}"#;
+    let explained = server.connect_admin().post("/v1/explain/alibaba", odd).ok();
+    let text = explained["notes"].to_string();
+    assert!(text.contains("id skipped") && text.contains("FAX"), "{text}");
+}
+
+#[test]
+fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without() {
+    use prost::encoding::{bytes, int64, string};
+    let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
+    let mut client = server.connect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let request = |milliseconds: u128, secret: &str| {
+        let sign = hex(&key("openid", &format!("r1{milliseconds}{secret}")));
+        let (mut device, mut body) = (Vec::new(), Vec::new());
+        string::encode(3, &STRANGER.to_owned(), &mut device);
+        string::encode(1, &"r1".to_owned(), &mut body);
+        int64::encode(3, &i64::try_from(milliseconds).unwrap(), &mut body);
+        string::encode(4, &sign, &mut body);
+        bytes::encode(5, &device, &mut body);
+        string::encode(6, &"1001".to_owned(), &mut body);
+        body
+    };
+    let bid = b"\x08\x00\x12\x08\x0a\x041001\x10\x01";
+    assert_eq!(post(&mut client, "/rta/kuaishou", request(now, "replace-me")).body, bid);
+    let forged = request(now, "guessed");
+    assert_eq!(post(&mut client, "/rta/kuaishou", &forged).body, b"\x08\x01");
+    let old = request(now - 3_600_000, "replace-me");
+    assert_eq!(post(&mut client, "/rta/kuaishou", &old).body, b"\x08\x01");
+    counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
+    // A captured request is always too old: that is told, and the rest explained.
+    let explained = server.connect_admin().post("/v1/explain/kuaishou", &old).ok();
+    let text = explained.to_string();
+    assert!(text.contains("bad_timestamp") && text.contains(&const_hex::encode(bid)), "{text}");
+    counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
+}

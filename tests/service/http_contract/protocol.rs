@@ -1,0 +1,101 @@
+//! HTTP itself, as it is spoken on a socket.
+
+use crate::fixture::{FixtureServer, OLD_USERS, STRANGER};
+use testkit::client::Client;
+
+fn check(id: &str, version: &str, headers: &str) -> String {
+    format!("GET /v1/check/old_users/{id}?kind=oaid HTTP/{version}\r\n{headers}\r\n")
+}
+
+fn is_member(client: &mut Client) -> bool {
+    client.next().unwrap().ok()["member"].as_bool().unwrap()
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let old = check(OLD_USERS[3].1, "1.1", "Host: x\r\n");
+    let new = check(STRANGER, "1.1", "Host: x\r\n");
+    let body = r#"{"request_id":"in the middle","strategies":["new-users"]}"#;
+    let decide =
+        format!("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let unknown = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.send([old.as_str(), &new, &decide, unknown, &old, &old].concat());
+    assert!(is_member(&mut client));
+    assert!(!is_member(&mut client));
+    assert_eq!(client.next().unwrap().ok()["request_id"], "in the middle");
+    client.next().unwrap().problem(404, "not_found");
+    assert!(is_member(&mut client) && is_member(&mut client));
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    for byte in check(OLD_USERS[3].1, "1.1", "Host: x\r\n").bytes() {
+        client.send([byte]);
+    }
+    assert!(is_member(&mut client));
+}
+
+#[test]
+fn http_1_0_is_answered_and_closed_unless_asked_to_stay() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    client.send(check(OLD_USERS[3].1, "1.0", "Connection: keep-alive\r\n"));
+    let answer = client.next().unwrap();
+    answer.ok();
+    assert_eq!(answer.header("connection"), Some("keep-alive"));
+    client.send(check(OLD_USERS[3].1, "1.0", ""));
+    assert!(is_member(&mut client));
+    client.closes();
+}
+
+#[test]
+fn a_client_may_ask_for_the_end() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    client.send(check(OLD_USERS[3].1, "1.1", "Host: x\r\nConnection: close\r\n"));
+    assert!(is_member(&mut client));
+    client.closes();
+}
+
+#[test]
+fn what_is_not_http_gets_400_and_the_connection_is_closed() {
+    let server = FixtureServer::with_everything("");
+    for garbage in [
+        "\x16\x03\x01\x02\x00\x01\x00\x01\x7c\x03\x03 a TLS hello\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /v1/decide HTTP/9.9\r\n\r\n",
+        "GET /v1/decide HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: ten\r\n\r\n",
+        "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    ] {
+        let mut client = server.connect();
+        client.send(garbage);
+        assert_eq!(client.next().map(|answer| answer.status), Some(400), "{garbage:?}");
+        client.closes();
+    }
+    let mut client = server.connect();
+    client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n");
+    client.next().unwrap().problem(400, "bad_body");
+    client.closes();
+    let mut client = server.connect();
+    client.send(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(128 << 10)));
+    assert_eq!(client.next().unwrap().status, 431);
+}
+
+#[test]
+fn a_client_that_asks_first_is_told_to_continue() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.next().unwrap().status, 100);
+    client.send("{}");
+    client.next().unwrap().ok();
+    // One that would be refused is refused at once, and not told to go on.
+    client
+        .send("POST /v1/check/none HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    client.next().unwrap().problem(404, "unknown_audience");
+}

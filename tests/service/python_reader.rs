@@ -1,0 +1,155 @@
+//! What rtad publishes, a reader that shares no code with it reads: `tests/snapshot_reader.py`.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, ManifestBuilder, shards_per_chunk};
+use rtad_store::write::Change;
+use testkit::store::{Depot, Spec, hex, keys};
+use tokio::runtime::Runtime;
+
+const AUDIENCE: &str = "old_users";
+
+/// Keys in 32 shards of 4 chunks, so that 20,000 of them fill filters as 40 million would.
+fn random_keys(seed: u64, count: usize) -> Vec<DeviceKey> {
+    keys(seed, count, |shard| shard & 0xc007)
+}
+
+fn spec(kind: FilterKind, fpr: f64, keys: &[DeviceKey]) -> Spec {
+    let filter = FilterSpec::for_fpr(kind, fpr).unwrap();
+    Spec {
+        filter,
+        target_fpr: fpr,
+        shards_per_chunk: shards_per_chunk(&filter, keys.len() as u64),
+        created_unix_seconds: 1_763_722_800,
+        // The golden files have no such field.
+        expires_unix_seconds: Some(1_763_722_801),
+        ..Spec::small()
+    }
+}
+
+/// Runs the reader with `keys` on its stdin.
+fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
+    let mut reader = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshot_reader.py"))
+        .arg(store)
+        .arg(AUDIENCE)
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed: it is the second implementation that the format is tested against");
+    let lines: String = keys.iter().map(|key| hex(key) + "\n").collect();
+    let mut stdin = reader.stdin.take().expect("it is piped");
+    // A reader that refuses the store is gone before it has read a key: not being heard is then no failure.
+    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = reader.wait_with_output().unwrap();
+    let _ = writer.join().unwrap();
+    output
+}
+
+#[test]
+fn python_gives_the_same_answers() {
+    let members = random_keys(1, 20_000);
+    let strangers = random_keys(2, 20_000);
+    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make the same
+    // mistakes.
+    for kind in [FilterKind::Classic, FilterKind::Block512] {
+        let depot = Depot::new();
+        depot.publish(AUDIENCE, &members, &spec(kind, 0.05, &members));
+        let manifest = depot.manifest(AUDIENCE);
+        let snapshot = depot.read(AUDIENCE).unwrap();
+
+        let check = python(&depot.root, &[], &["--check"]);
+        let totals = format!(
+            "old_users: generation 1, {}, 20000 keys, {} chunks, {} bytes\n",
+            kind.as_str(),
+            manifest.chunks().len(),
+            manifest.size_bytes()
+        );
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&check.stderr).as_ref(),
+                String::from_utf8_lossy(&check.stdout).as_ref()
+            ),
+            ("", totals.as_str())
+        );
+
+        let asked = [members.as_slice(), strangers.as_slice()].concat();
+        let output = python(&depot.root, &asked, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answers: Vec<bool> =
+            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
+        assert!(answers == expected, "the answers of the {kind:?} filter differ");
+        assert!(expected[..members.len()].iter().all(|member| *member));
+        let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
+        assert!(mistakes > 100, "some strangers must be members, or nothing but empty filters was compared");
+    }
+}
+
+#[test]
+fn python_refuses_a_chunk_that_was_changed() {
+    let depot = Depot::new();
+    let members = random_keys(1, 1000);
+    depot.publish(AUDIENCE, &members, &spec(FilterKind::Block512, 0.0001, &members));
+    let name = format!("chunks/{}.chunk", depot.manifest(AUDIENCE).chunks()[0].digest);
+    let path = depot.path(AUDIENCE, &name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+
+    let output = python(&depot.root, &members, &[]);
+
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "no answer comes from a store that is not sound");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
+}
+
+/// Deltas merged and not, tombstones, a build that has taken some up, a rollback.
+#[test]
+fn python_applies_deltas_as_rtad_does() {
+    let depot = Depot::new();
+    let members = random_keys(1, 3000);
+    let spec = spec(FilterKind::Block512, 0.0001, &members);
+    depot.publish(AUDIENCE, &members, &spec);
+    let others = random_keys(3, 3000);
+    for step in 0..4 {
+        let mut change = Change::default();
+        others[step * 500..step * 500 + 400 / (step + 1)].iter().for_each(|key| change.add(*key));
+        members[step * 100..step * 100 + 50].iter().for_each(|key| change.remove(*key));
+        if step == 2 {
+            others[..20].iter().chain(&members[2000..2020]).for_each(|key| change.entomb(*key));
+        }
+        depot.append(AUDIENCE, change);
+        if step == 1 {
+            let folded = depot.base(AUDIENCE);
+            Runtime::new().unwrap().block_on(async {
+                let writer = depot.writer();
+                let publication = writer.publish(folded.clone()).await.unwrap();
+                let name = AUDIENCE.parse().unwrap();
+                let manifest = ManifestBuilder::new(spec.filter, 0.0001)
+                    .finish(name, publication.generation(), 1, BuildReport::default())
+                    .with_folded(folded.folded().unwrap());
+                publication.commit(&manifest).await.unwrap();
+            });
+            depot.roll_back(AUDIENCE, 1);
+        }
+        let snapshot = depot.read(AUDIENCE).unwrap();
+        assert!(snapshot.overlay().deltas().count() > 0);
+        let asked = [members.as_slice(), others.as_slice()].concat();
+        let output = python(&depot.root, &asked, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answers: Vec<bool> =
+            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
+        assert!(answers == expected, "the answers after step {step} differ");
+        assert!(expected.iter().any(|member| !member) && expected.iter().any(|member| *member));
+    }
+}

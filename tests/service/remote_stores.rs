@@ -1,0 +1,199 @@
+//! A pod over a store behind a network: plain HTTP always, and S3 if `tests/stores/run.sh` has started a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::write::{Change, StoreWriter};
+use rtad_store::{Store, StoreError};
+use testkit::server::{Fault, FileServer};
+use testkit::store::{Depot, Spec, keys, s3};
+use testkit::wait_until;
+use tokio::runtime::Runtime;
+
+use crate::server::{Server, config, places};
+
+const AUDIENCE: &str = "old_users";
+const OFTEN: Duration = Duration::from_millis(100);
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+
+fn members(seed: u64) -> Vec<DeviceKey> {
+    keys(seed, 2000, |shard| shard)
+}
+
+fn audience() -> AudienceName {
+    AUDIENCE.parse().unwrap()
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What the error says, with its causes.
+fn chain(error: &StoreError) -> String {
+    rtad_http::error_chain::error_chain(error)
+}
+
+/// A pod that looks at `url` serves what is published into `depot`, forwards and back, and shares what did not change.
+fn follows(depot: &Depot, url: &str, text: &str) {
+    let all = members(1);
+    depot.publish(AUDIENCE, &all[..1000], &Spec::small());
+    let server = Server::start(config(url, text, OFTEN));
+    let mut client = server.connect();
+    let mut serves = |generation, count: usize| {
+        wait_until("the generation is served", || server.generation(AUDIENCE) == generation);
+        let found = client.members(AUDIENCE, &all);
+        assert!(found[..count].iter().all(|member| *member));
+        // Of a thousand strangers one may be taken for a member, at 1 in 10,000; not a dozen.
+        assert!(found[count..].iter().filter(|member| **member).count() < 12);
+    };
+    serves(1, 1000);
+    depot.publish(AUDIENCE, &all, &Spec::small());
+    serves(2, 2000);
+    depot.roll_back(AUDIENCE, 1);
+    serves(1, 1000);
+    depot.publish(AUDIENCE, &all[..1500], &Spec::small());
+    serves(3, 1500);
+    // Changes in between: within two looks, and with no chunk read anew.
+    let before = places(&server.snapshot(AUDIENCE).unwrap());
+    let mut change = Change::default();
+    all[1500..].iter().for_each(|key| change.add(*key));
+    all[..100].iter().for_each(|key| change.remove(*key));
+    let sequence = depot.append(AUDIENCE, change).sequence;
+    let sees = || server.snapshot(AUDIENCE).is_some_and(|snapshot| snapshot.overlay().sequence() == sequence);
+    wait_until("the change is served", sees);
+    let found = client.members(AUDIENCE, &all);
+    assert!(found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member));
+    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), before);
+}
+
+#[test]
+fn a_pod_follows_a_store_over_plain_http() {
+    let depot = Depot::new();
+    let web = FileServer::serve(&depot.root);
+    follows(&depot, &web.url(), CONFIG);
+    assert!(web.requests("") > 20);
+}
+
+#[test]
+fn a_pod_follows_a_store_on_s3() {
+    let Some(url) = s3("pod-named") else { return };
+    follows(&Depot::over(&url), &url, CONFIG);
+}
+
+#[test]
+fn without_a_config_a_pod_serves_all_that_an_s3_store_lists() {
+    let Some(url) = s3("pod-listed") else { return };
+    follows(&Depot::over(&url), &url, "");
+}
+
+#[test]
+fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
+    let depot = Depot::new();
+    // Chunks of several blocks: each is a range.
+    let members = keys(3, 1_200_000, |shard| shard);
+    depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
+    let web = FileServer::serve(&depot.root);
+    for path in ["", "/", "/moved", "/moved/moved/"] {
+        let url = format!("{}{path}", web.url());
+        let over = Depot::over(&url);
+        let snapshot = over.read(AUDIENCE).unwrap_or_else(|error| panic!("{url}: {error:?}"));
+        assert!(members.iter().all(|key| snapshot.contains(key)), "{url}");
+    }
+
+    let url = web.url();
+    let store = Store::open(&url).unwrap();
+    let (audience, elsewhere): (_, AudienceName) = (audience(), "others".parse().unwrap());
+    runtime().block_on(async {
+        assert!(store.live(&elsewhere).await.unwrap().is_none());
+        let error = store.manifest_of(&audience, 9).await.unwrap_err();
+        assert_eq!(chain(&error), "old_users/manifests/9.json does not exist");
+
+        let read_only =
+            format!("store {url:?} is read-only: nothing can be published or removed over plain HTTP");
+        assert_eq!(chain(&StoreWriter::new(store.clone()).unwrap_err()), read_only);
+        let unlisted = format!("store {url:?} cannot be listed over plain HTTP: ");
+        assert!(chain(&store.audiences().await.unwrap_err()).starts_with(&unlisted));
+        assert!(chain(&store.generations(&audience).await.unwrap_err()).starts_with(&unlisted));
+    });
+    assert_eq!(depot.files(AUDIENCE).len(), 4);
+}
+
+/// The missing bytes are requested once, and no others, whether object_store resumes (it needs an
+/// entity tag) or the store's own reader does.
+#[test]
+fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
+    const BLOCK_BYTES: usize = 1 << 20;
+    let depot = Depot::new();
+    let keys = keys(3, 800_000, |shard| shard);
+    depot.publish(AUDIENCE, &keys, &Spec { shards_per_chunk: 65_536, ..Spec::small() });
+    let server = FileServer::serve(&depot.root);
+    let store = Store::open(&server.url()).unwrap().with_stall_timeout(Duration::from_secs(1));
+    let runtime = runtime();
+    let live = runtime.block_on(store.live(&audience())).unwrap().unwrap();
+    let manifest = runtime.block_on(store.manifest(&audience(), &live.current)).unwrap();
+    let [entry] = manifest.chunks() else { panic!("one chunk") };
+    let size = entry.size_bytes as usize;
+    assert!(size > 2 * BLOCK_BYTES);
+
+    let read = |fault| {
+        server.misbehave(fault, "chunks/");
+        let file = runtime.block_on(store.chunk_file(&manifest, entry)).unwrap();
+        assert_eq!(file.len(), size);
+        server.take_ranges("chunks/")
+    };
+    let range = |first: usize, end: usize| Some(format!("bytes={first}-{}", end - 1));
+    // Of every other request the first half arrives. object_store then requests its second half, the
+    // reader as much as of any request.
+    let ranges = |by_object_store: bool| {
+        let (mut ranges, mut offset) = (Vec::new(), 0);
+        while offset < size {
+            let end = size.min(offset + BLOCK_BYTES);
+            let middle = offset + (end - offset) / 2;
+            let resumed_end = if by_object_store { end } else { size.min(middle + BLOCK_BYTES) };
+            ranges.extend([range(offset, end), range(middle, resumed_end)]);
+            offset = resumed_end;
+        }
+        ranges
+    };
+    assert_eq!(read(Fault::ShortOnce), ranges(true));
+    assert_eq!(read(Fault::StallOnce), ranges(false));
+    // object_store tries a range for the rest.
+    let whole = [range(0, BLOCK_BYTES), None, range(size / 2, size), None];
+    assert_eq!(read(Fault::RangeIgnoredShortOnce), whole);
+    server.hide_tags();
+    assert_eq!(read(Fault::ShortOnce), ranges(false), "object_store needs a tag");
+    assert_eq!(read(Fault::RangeIgnoredShortOnce), [range(0, BLOCK_BYTES), None, None]);
+}
+
+#[test]
+fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
+    let depot = Depot::new();
+    let web = FileServer::serve(&depot.root);
+    let config = config(&web.url(), "", OFTEN);
+    let error = runtime().block_on(rtad::serve::start(config, Box::new(|| Err(String::new())))).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"), "{said}");
+}
+
+#[test]
+fn a_redirect_to_another_host_is_not_followed() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let away = FileServer::serve(&depot.root);
+    let web = FileServer::serve_with_redirects(&depot.root, away.address);
+    let store = Store::open(&format!("{}/away", web.url())).unwrap();
+    let error = runtime().block_on(store.live(&audience())).unwrap_err();
+    assert_eq!(error.cause(), "store");
+    let said = format!("redirects to {}, which is not the store", away.url());
+    assert!(chain(&error).contains(&said), "{}", chain(&error));
+    assert_eq!((away.requests(""), web.requests("")), (0, 1), "nor is it tried again");
+}
+
+#[test]
+fn a_store_shows_its_url_and_nothing_else() {
+    let store = Arc::new(Store::open("https://files.example/rtad").unwrap());
+    assert_eq!(format!("{store:?}"), "Store { backend: https://files.example/rtad }");
+}

@@ -1,0 +1,140 @@
+//! `swap = "rolling"`: generations replace each other chunk by chunk, from a cache in which all of them were verified first.
+
+mod disk;
+mod kill;
+mod load;
+mod memory;
+mod rot;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::Snapshot;
+
+use testkit::client::Client;
+use testkit::server::{Fault, FileServer};
+use testkit::store::{Depot, Spec, keys};
+use testkit::wait_until;
+
+use crate::pod::Pod;
+use crate::server::{NEVER, Server, config};
+
+const AUDIENCE: &str = "old_users";
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// A store behind a network, a folder for a cache, and what was published.
+struct Site {
+    depot: Depot,
+    unruly: FileServer,
+    folder: tempfile::TempDir,
+    /// By generation, from 1.
+    snapshots: Vec<Snapshot>,
+    /// Members of any generation, and strangers to all.
+    asked: Vec<DeviceKey>,
+}
+
+impl Site {
+    /// With one generation published.
+    fn new() -> Self {
+        let depot = Depot::new();
+        let unruly = FileServer::serve(&depot.root);
+        let folder = tempfile::tempdir().unwrap();
+        let asked = keys(1_000_000, 2000, |shard| shard);
+        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), asked };
+        site.publish();
+        site
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn start(&self) -> Server {
+        let mut config = config(&self.unruly.url(), CONFIG, OFTEN);
+        config.store.cache_dir = Some(self.cache());
+        config.store.swap = rtad::sync::SwapMode::Rolling;
+        Server::start(config)
+    }
+
+    /// A pod of its own over this site, that rolls.
+    fn pod(&self, before: &str) -> Pod {
+        let lines = format!("swap = \"rolling\"\ncache_dir = {:?}", self.cache());
+        Pod::start(&self.unruly.url(), self.folder.path(), &lines, before)
+    }
+
+    /// Publishes the next generation: other devices, cut elsewhere, read otherwise, in turn.
+    fn publish(&mut self) -> u64 {
+        let generation = self.snapshots.len() as u64 + 1;
+        let members = keys(generation, 4000, |shard| shard);
+        let filter = match generation % 3 {
+            0 => FilterSpec::for_fpr(FilterKind::Classic, 0.001).unwrap(),
+            1 => FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
+            _ => FilterSpec::new(FilterKind::Block512, 3, 60_000).unwrap(),
+        };
+        let shards_per_chunk = [4096, 5000, 3000, 8192][generation as usize % 4];
+        let spec = Spec { filter, shards_per_chunk, ..Spec::small() };
+        assert_eq!(self.depot.publish(AUDIENCE, &members, &spec), generation);
+        self.snapshots.push(self.depot.read(AUDIENCE).unwrap());
+        self.asked.extend(members);
+        generation
+    }
+
+    fn snapshot(&self, generation: u64) -> &Snapshot {
+        &self.snapshots[generation as usize - 1]
+    }
+
+    /// What a pod answers everybody.
+    fn answers(&self, client: &mut Client) -> Vec<bool> {
+        // As many as one request may ask for.
+        self.asked.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
+    }
+
+    /// Asserts that a pod answers everybody as this generation does, its false positives included.
+    #[track_caller]
+    fn assert_answers(&self, client: &mut Client, generation: u64) {
+        let snapshot = self.snapshot(generation);
+        let expected: Vec<bool> = self.asked.iter().map(|key| snapshot.contains(key)).collect();
+        assert!(self.answers(client) == expected, "everybody is answered as of generation {generation}");
+    }
+
+    #[track_caller]
+    fn assert_serves(&self, server: &mut Server, generation: u64) {
+        assert_eq!(server.generation(AUDIENCE), generation);
+        assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], generation);
+        assert_eq!((server.metric("rtad_snapshot_mixed{"), server.is_ready()), (0, true));
+        self.assert_answers(&mut server.connect(), generation);
+    }
+}
+
+#[test]
+fn generations_of_other_cuts_and_filters_replace_each_other() {
+    let mut site = Site::new();
+    let mut server = site.start();
+    site.assert_serves(&mut server, 1);
+    for _ in 2..=7 {
+        let generation = site.publish();
+        let digests =
+            |snapshot: &Snapshot| -> Vec<_> { snapshot.chunks().iter().map(|c| *c.digest()).collect() };
+        wait_until("the next", || server.generation(AUDIENCE) == generation);
+        site.assert_serves(&mut server, generation);
+        assert_eq!(digests(&server.snapshot(AUDIENCE).unwrap()), digests(site.snapshot(generation)));
+    }
+    site.depot.roll_back(AUDIENCE, 3);
+    wait_until("back", || server.generation(AUDIENCE) == 3);
+    site.assert_serves(&mut server, 3);
+    let generation = site.publish();
+    wait_until("forward again", || server.generation(AUDIENCE) == generation);
+    site.assert_serves(&mut server, generation);
+    for result in ["store", "cache", "digest", "format", "internal"] {
+        assert_eq!(server.looks(AUDIENCE, result), 0, "{result}");
+    }
+    // Chunks go through the disk, and from there into memory, once each.
+    let [store, cache] = ["store", "cache"]
+        .map(|source| server.metric(&format!("rtad_chunks_read_total{{source=\"{source}\"}}")));
+    let first = site.snapshot(1).chunks().len() as u64;
+    assert_eq!(store, cache + first);
+}

@@ -1,0 +1,121 @@
+//! A disk that takes no chunks: nothing is replaced, and the error says why.
+
+use rtad::sync::{Headroom, Shared, SwapMode, Sync};
+use rtad_core::snapshot::ChunkEntry;
+use rtad_store::Store;
+
+use super::*;
+
+#[test]
+fn a_cache_that_cannot_be_written_keeps_the_old_generation() {
+    let mut site = Site::new();
+    // A file in the folder's place: permissions would not hold up a test that runs as root.
+    std::fs::write(site.cache(), b"a file").unwrap();
+    let mut server = site.start();
+    site.assert_serves(&mut server, 1);
+    site.publish();
+    wait_until("it is noticed", || server.looks(AUDIENCE, "cache") >= 1);
+    let (result, error) = server.last_sync(AUDIENCE);
+    let words = "store.swap = \"rolling\" needs all chunks in the cache, and ";
+    assert!(result == "cache" && error.starts_with(words) && error.contains("Not a directory"), "{error}");
+    assert!(server.metric("rtad_cache_errors_total") >= 1);
+    site.assert_serves(&mut server, 1);
+
+    std::fs::remove_file(site.cache()).unwrap();
+    wait_until("it goes on by itself", || server.generation(AUDIENCE) == 2);
+    site.assert_serves(&mut server, 2);
+}
+
+#[test]
+fn a_disk_that_is_full_keeps_the_old_generation() {
+    let mut site = Site::new();
+    // Most bytes of a file that this process may write, in blocks of 512; and no signal if it would.
+    let mut pod = site.pod("trap '' XFSZ; ulimit -f 4;");
+    assert_eq!(pod.generation(), 1);
+    assert!(pod.metric("rtad_cache_errors_total") >= 1);
+    site.publish();
+    // The poll after it may find nothing new.
+    let refused = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
+    let (_, error) = wait_until("it is noticed", refused);
+    assert!(error.contains("File too large"), "{error}");
+    assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
+    assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
+    site.assert_answers(&mut pod.client, 1);
+    let left: Vec<_> =
+        std::fs::read_dir(site.cache().join(AUDIENCE)).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(
+        left.iter()
+            .all(|path| path.extension().is_some_and(|end| end == "json") || path.ends_with("CURRENT")),
+        "{left:?}"
+    );
+    drop(pod);
+
+    let mut pod = site.pod("");
+    assert_eq!(pod.generation(), 2);
+    site.assert_answers(&mut pod.client, 2);
+}
+
+#[test]
+fn a_disk_that_is_full_costs_a_pod_that_swaps_at_once_its_cache_alone() {
+    let mut site = Site::new();
+    let lines = format!("cache_dir = {:?}", site.cache());
+    let limit = "trap '' XFSZ; ulimit -f 4;";
+    let mut pod = Pod::start(&site.unruly.url(), site.folder.path(), &lines, limit);
+    assert_eq!(pod.generation(), 1);
+    let errors = pod.metric("rtad_cache_errors_total");
+    site.publish();
+    wait_until("the next", || pod.generation() == 2);
+    site.assert_answers(&mut pod.client, 2);
+    assert!(errors >= 1 && pod.metric("rtad_cache_errors_total") > errors);
+}
+
+#[test]
+fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
+    let mut site = Site::new();
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cgroup/memory.max", "1000000000\n");
+    put("sys/fs/cgroup/memory.current", "0\n");
+    let leave = |bytes: u64| put("sys/fs/cgroup/memory.current", &format!("{}\n", 1_000_000_000 - bytes));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = |site: &Site, swap| {
+        let shared = Shared::default();
+        let mut plan = config(site.depot.url(), CONFIG, OFTEN).plan();
+        plan.swap = swap;
+        let store = Store::open(site.depot.url()).unwrap();
+        let sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+        (sync.with_cache(Some(site.cache())), shared)
+    };
+    let mut syncs = [SwapMode::Whole, SwapMode::Rolling].map(|swap| start(&site, swap));
+    let mut look = |leave_bytes: u64| {
+        leave(leave_bytes);
+        let results = syncs.each_mut().map(|(sync, shared)| {
+            runtime.block_on(sync.look_at_all());
+            shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
+        });
+        results.map(|last| (last.result, last.error.unwrap_or_default()))
+    };
+    let ok = || ("ok", String::new());
+    assert_eq!(look(500_000_000), [ok(), ok()]);
+
+    let bytes = |site: &Site, generation| {
+        let chunks = site.snapshot(generation).manifest().chunks().iter().map(ChunkEntry::filter_bytes);
+        (chunks.clone().sum::<u64>(), chunks.max().unwrap())
+    };
+    let next = site.publish();
+    let ((old, old_chunk), (new, new_chunk)) = (bytes(&site, next - 1), bytes(&site, next));
+    let two_chunks = new.saturating_sub(old) + old_chunk + new_chunk;
+    assert!(two_chunks < new, "{two_chunks} {new}");
+    let [(whole, words), rolling] = look(two_chunks);
+    assert_eq!((whole, rolling), ("too_large", ok()));
+    assert!(words.contains("replace chunk by chunk with store.swap = \"rolling\""), "{words}");
+
+    site.publish();
+    let [_, (result, words)] = look(1000);
+    assert!(result == "too_large" && words.contains("the container has 1000 left"), "{words}");
+}

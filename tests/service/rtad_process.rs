@@ -1,0 +1,85 @@
+//! The real `rtad` as a child process.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::client::Client;
+use testkit::process::{self, Outcome, Service};
+use testkit::wait_until;
+
+/// The program under test.
+pub(crate) const RTAD: &str = env!("CARGO_BIN_EXE_rtad");
+
+/// `rtad` with these arguments and no environment but `variables`.
+pub(crate) fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(RTAD);
+    command.args(arguments).env_clear().envs(variables.iter().copied());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Outcome {
+    process::run(&mut command(arguments, variables), b"")
+}
+
+/// A running `rtad`.
+pub(crate) struct Rtad(Service);
+
+impl Rtad {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(Service::spawn(command))
+    }
+
+    pub(crate) fn spawn(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Self {
+        Self::start(&mut command(arguments, variables))
+    }
+
+    /// `rtad serve --config FILE`, once it serves.
+    pub(crate) fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
+        let rtad = Self::spawn(&[OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()], variables);
+        rtad.log("decision port listens", 1);
+        rtad
+    }
+
+    /// Waits until it serves; its log if it ends instead.
+    pub(crate) fn serving(mut self) -> Result<Self, String> {
+        match self.0.log_unless_ended("decision port listens") {
+            Some(_) => Ok(self),
+            None => Err(self.wait().stderr),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address("decision port listens", "decision_address"))
+    }
+
+    fn admin_address(&self) -> SocketAddr {
+        self.address("admin port listens; loading the first snapshots", "admin_address")
+    }
+
+    pub(crate) fn connect_admin(&self) -> Client {
+        Client::connect(self.admin_address())
+    }
+
+    /// Waits until readiness has fallen because of SIGTERM.
+    pub(crate) fn is_draining(&self) {
+        let mut admin = self.connect_admin();
+        wait_until("it drains", || admin.get("/readyz").status == 503);
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(self) -> Outcome {
+        self.0.wait()
+    }
+}
+
+impl Deref for Rtad {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.0
+    }
+}

@@ -1,0 +1,142 @@
+//! The real service in this process, on ports that the kernel gives.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rtad::catalog::Catalog;
+use rtad::config::Config;
+use rtad::serve::{Running, start};
+use rtad_core::snapshot::{Chunk, Snapshot};
+use serde_json::Value;
+use testkit::client::{Client, metric_sum};
+use tokio::runtime::Runtime;
+
+/// A running service. Its threads end with the test's process.
+pub(crate) struct Server {
+    running: Running,
+    /// Connection to the admin port.
+    pub(crate) admin: Client,
+    runtime: Runtime,
+    /// Result of the next reading of the config.
+    file: Arc<Mutex<Result<Config, String>>>,
+}
+
+/// A config by its file's text, on ports of the kernel's choice. `poll_interval` may be shorter
+/// than a file allows.
+pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config {
+    let flags = vec![
+        ("store.url", store.to_owned()),
+        ("server.listen", "127.0.0.1:0".to_owned()),
+        ("server.admin_listen", "127.0.0.1:0".to_owned()),
+        ("server.workers", "2".to_owned()),
+    ];
+    let mut config = Config::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap();
+    config.store.poll_interval = poll_interval;
+    config
+}
+
+/// A poll interval longer than any test.
+pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
+
+impl Server {
+    pub(crate) fn start(config: Config) -> Self {
+        let file = Arc::new(Mutex::new(Ok(config.clone())));
+        let read = Arc::clone(&file);
+        let reread = Box::new(move || read.lock().unwrap().clone());
+        // One thread besides the test's, for the acceptor.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let running = runtime.block_on(start(config, reread)).unwrap();
+        let admin = Client::connect(running.admin_address);
+        Self { running, admin, runtime, file }
+    }
+
+    /// Connects to the decision port.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    pub(crate) fn connect_admin(&self) -> Client {
+        Client::connect(self.running.admin_address)
+    }
+
+    /// Address of the decision port.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.running.decision_address
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        self.connect_admin().get("/metrics").text()
+    }
+
+    /// Polls the store now.
+    pub(crate) fn look(&self) {
+        self.runtime.block_on(self.running.poll());
+    }
+
+    /// Changes the result of the next reading of the config.
+    pub(crate) fn write_config(&self, file: Result<Config, String>) {
+        *self.file.lock().unwrap() = file;
+    }
+
+    /// Reloads the config, which now reads so.
+    pub(crate) fn reload(&self, file: Result<Config, String>) -> Result<(), String> {
+        self.write_config(file);
+        self.runtime.block_on(self.running.reload()).map(drop)
+    }
+
+    /// Begins to drain; the thread ends with the drain.
+    pub(crate) fn drain(self) -> JoinHandle<()> {
+        let Self { running, runtime, .. } = self;
+        std::thread::spawn(move || runtime.block_on(running.drain()))
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.running.serving().load_full()
+    }
+
+    /// The snapshot being served.
+    pub(crate) fn snapshot(&self, audience: &str) -> Option<Arc<Snapshot>> {
+        self.catalog().audience(audience)?.snapshot.clone()
+    }
+
+    /// Generation being served; 0 = none.
+    pub(crate) fn generation(&self, audience: &str) -> u64 {
+        self.snapshot(audience).map_or(0, |snapshot| snapshot.manifest().generation())
+    }
+
+    /// The audience's part of `/v1/status`; null if it is not served.
+    pub(crate) fn status(&mut self, audience: &str) -> Value {
+        let status = self.admin.get("/v1/status").ok();
+        let all = status["audiences"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == audience).cloned().unwrap_or_default()
+    }
+
+    /// Result and error of the last poll, from `/v1/status`.
+    pub(crate) fn last_sync(&mut self, audience: &str) -> (String, String) {
+        let last = &self.status(audience)["last_sync"];
+        let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
+        (text("result"), text("error"))
+    }
+
+    pub(crate) fn is_ready(&mut self) -> bool {
+        self.admin.get("/readyz").status == 200
+    }
+
+    /// Sum over all series whose lines begin so.
+    pub(crate) fn metric(&mut self, beginning: &str) -> u64 {
+        metric_sum(&self.admin.get("/metrics").text(), beginning)
+    }
+
+    /// `rtad_sync_total` of the audience and result, as a scraper reads it.
+    pub(crate) fn looks(&mut self, audience: &str, result: &str) -> u64 {
+        self.metric(&format!("rtad_sync_total{{audience=\"{audience}\",result=\"{result}\"}}"))
+    }
+}
+
+/// Addresses of the chunks' filters: an equal one means shared memory, not read again.
+pub(crate) fn places(snapshot: &Snapshot) -> Vec<*const u8> {
+    snapshot.chunks().iter().map(|chunk: &Arc<Chunk>| chunk.filters().as_ptr()).collect()
+}

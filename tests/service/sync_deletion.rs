@@ -1,0 +1,101 @@
+//! A pod whose audience is disabled, deleted and published again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::State;
+use testkit::client::Client;
+use testkit::store::{Depot, Spec, hex, keys};
+use testkit::wait_until;
+
+use crate::server::{Server, config};
+
+const AUDIENCE: &str = "old_users";
+const OFTEN: Duration = Duration::from_millis(50);
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+
+fn members() -> Vec<DeviceKey> {
+    keys(1, 500, |shard| shard)
+}
+
+fn start(depot: &Depot, cache: &Path) -> Server {
+    let mut config = config(depot.url(), CONFIG, OFTEN);
+    config.store.cache_dir = Some(cache.into());
+    Server::start(config)
+}
+
+/// Whether a member is answered as one; `None` if the audience is unavailable.
+fn answers(client: &mut Client) -> Option<bool> {
+    let answer = client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members()[0])));
+    if answer.status == 200 {
+        return Some(answer.ok()["member"].as_bool().unwrap());
+    }
+    answer.problem(503, "not_loaded");
+    None
+}
+
+#[test]
+fn a_pod_follows_an_audience_that_is_disabled_enabled_deleted_and_published_again() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(), &Spec::small());
+    let cache = tempfile::tempdir().unwrap();
+    let server = start(&depot, cache.path());
+    let mut client = server.connect();
+    for _ in 0..2 {
+        wait_until("it answers", || answers(&mut client) == Some(true));
+        depot.set(AUDIENCE, State::Disabled, None);
+        wait_until("it is disabled", || answers(&mut client).is_none());
+        depot.set(AUDIENCE, State::Live, None);
+        wait_until("it is enabled", || answers(&mut client) == Some(true));
+        depot.delete(AUDIENCE);
+        wait_until("it is deleted", || answers(&mut client).is_none());
+        depot.publish(AUDIENCE, &members(), &Spec::small());
+    }
+    wait_until("it answers again", || answers(&mut client) == Some(true));
+    assert_eq!(server.generation(AUDIENCE), 3);
+}
+
+/// Nor a cache brings back what was deleted, with the store or without.
+#[test]
+fn a_pod_that_starts_after_a_deletion_does_not_answer() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(), &Spec::small());
+    let cache = tempfile::tempdir().unwrap();
+    let server = start(&depot, cache.path());
+    let mut client = server.connect();
+    wait_until("it answers", || answers(&mut client) == Some(true));
+    // A pod that was away meanwhile, with a cache of its own.
+    let other = tempfile::tempdir().unwrap();
+    drop(start(&depot, other.path()));
+    depot.delete(AUDIENCE);
+    wait_until("it is deleted", || answers(&mut client).is_none());
+    drop((client, server));
+
+    for cache in [cache.path(), other.path()] {
+        let mut server = start(&depot, cache);
+        let (result, error) = server.last_sync(AUDIENCE);
+        assert!(result == "not_found" && error.contains("old_users was deleted"), "{result}: {error}");
+        assert_eq!(answers(&mut server.connect()), None);
+    }
+    // A directory that is no store any more cannot say anything.
+    let live = depot.root.join(AUDIENCE).join("CURRENT");
+    std::fs::write(live, "{").unwrap();
+    let server = start(&depot, cache.path());
+    assert_eq!(answers(&mut server.connect()), None, "what the cache has is the deletion");
+}
+
+/// Without a config of its own a pod waits for all audiences that there are, but not for what was deleted.
+#[test]
+fn what_was_deleted_is_not_waited_for() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(), &Spec::small());
+    depot.publish("other", &members(), &Spec::small());
+    depot.delete(AUDIENCE);
+    let mut config = config(depot.url(), "", OFTEN);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(rtad::serve::find_audiences(&mut config)).unwrap();
+    let names: Vec<_> = config.audiences.iter().map(|audience| audience.name.to_string()).collect();
+    assert_eq!(names, ["other"]);
+}

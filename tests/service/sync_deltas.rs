@@ -1,0 +1,330 @@
+//! A pod and the changes that are published between builds: what it fetches, what it answers, what it does when they are broken,
+//! and what it remembers without its store.
+
+use std::time::{Duration, Instant};
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{State, shards_per_chunk};
+use rtad_store::write::Change;
+use testkit::client::Client;
+use testkit::server::FileServer;
+use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::wait_until;
+
+use crate::server::{NEVER, Server, config, places};
+
+const AUDIENCE: &str = "old_users";
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+
+fn change(say: impl Fn(&mut Change, DeviceKey), keys: &[DeviceKey]) -> Change {
+    let mut change = Change::default();
+    keys.iter().for_each(|key| say(&mut change, *key));
+    change
+}
+
+fn adding(keys: &[DeviceKey]) -> Change {
+    change(Change::add, keys)
+}
+
+fn count(client: &mut Client, keys: &[DeviceKey]) -> usize {
+    client.members(AUDIENCE, keys).into_iter().filter(|member| *member).count()
+}
+
+fn metric(server: &Server, line: &str) -> f64 {
+    let text = server.metrics();
+    let found =
+        text.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("{line} in {text}"));
+    found.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
+    let depot = Depot::new();
+    let (members, new) = (keys(1, 200_000, |shard| shard), keys(2, 1000, |shard| shard));
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    let web = FileServer::serve(&depot.root);
+    let mut server = Server::start(config(&web.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    assert!(count(&mut client, &new) < 10);
+    let before = (places(&server.snapshot(AUDIENCE).unwrap()), web.sent_bytes());
+
+    depot.append(AUDIENCE, adding(&new));
+    server.look();
+
+    assert_eq!(count(&mut client, &new), 1000);
+    assert_eq!(client.decide(&new[..1])[0], (false, "member".to_owned()));
+    assert!(client.members_binary(AUDIENCE, &new).into_iter().all(|member| member));
+    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), before.0);
+    let fetched = web.sent_bytes() - before.1;
+    assert!((16_000..24_000).contains(&fetched), "{fetched} bytes for 1,000 ids");
+    assert_eq!(server.looks(AUDIENCE, "ok"), 2);
+    let deltas = &server.status(AUDIENCE)["snapshot"]["deltas"];
+    assert_eq!(
+        (&deltas["sequence"], &deltas["added"], &deltas["state"]),
+        (&2.into(), &1000.into(), &"live".into())
+    );
+    assert_eq!(metric(&server, "rtad_delta_keys{audience=\"old_users\",change=\"added\"}") as u64, 1000);
+    assert!(metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9);
+
+    // Nothing new, nothing fetched but a 304.
+    let sent = web.sent_bytes();
+    server.look();
+    assert!(web.sent_bytes() - sent < 200);
+    assert_eq!(server.looks(AUDIENCE, "unchanged"), 1);
+}
+
+/// The same where it hurts, with a pod that looks by itself.
+#[test]
+#[ignore = "100 million keys: 5 GB of memory and a minute in release; tests/full_size/run.sh runs it"]
+fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
+    let (depot, poll) = (Depot::new(), Duration::from_secs(5));
+    let (mut members, new) = (keys(1, 100_000_000, |shard| shard), keys(2, 1000, |shard| shard));
+    let shards_per_chunk = shards_per_chunk(&Spec::small().filter, members.len() as u64);
+    let spec = Spec { shards_per_chunk, ..Spec::small() };
+    depot.publish(AUDIENCE, &members, &spec);
+    let web = FileServer::serve(&depot.root);
+    let mut server = Server::start(config(&web.url(), CONFIG, poll));
+    let mut client = server.connect();
+    assert!(count(&mut client, &new) < 10);
+    let all = web.sent_bytes();
+    let looks = |server: &mut Server| server.looks(AUDIENCE, "ok") + server.looks(AUDIENCE, "unchanged");
+
+    depot.append(AUDIENCE, adding(&new));
+    let (begun, sent, looked) = (Instant::now(), web.sent_bytes(), looks(&mut server));
+    wait_until("the ids are served", || count(&mut client, &new[..1]) == 1);
+    let (after, fetched) = (begun.elapsed(), web.sent_bytes() - sent);
+    assert!(looks(&mut server) - looked <= 2);
+    assert_eq!(count(&mut client, &new), 1000);
+    assert!(fetched < 1_000_000, "{fetched} bytes for 1,000 ids");
+
+    // Three shards, wide apart, get members.
+    members.extend(keys(3, 30, |shard| shard % 3 * 20_000));
+    members.sort_unstable();
+    let old = depot.manifest(AUDIENCE);
+    depot.publish(AUDIENCE, &members, &spec);
+    let changed = depot.manifest(AUDIENCE);
+    let changed = changed.chunks().iter().filter(|entry| !old.chunks().contains(entry));
+    let changed: Vec<u64> = changed.map(|entry| entry.size_bytes).collect();
+    let sent = web.sent_bytes();
+    wait_until("the next generation", || server.generation(AUDIENCE) == 2);
+    let (rebuilt, chunks) = (web.sent_bytes() - sent, changed.iter().sum::<u64>());
+    assert_eq!((changed.len(), count(&mut client, &members[..1000])), (3, 1000));
+    let manifest = depot.files(AUDIENCE)["manifests/2.json"].len() as u64;
+    assert!(
+        (chunks..chunks + manifest + 10_000).contains(&rebuilt),
+        "{rebuilt} bytes for {chunks} in chunks"
+    );
+    println!(
+        "{} keys: {all} bytes to load; 1,000 ids appended: {fetched} bytes, served after {:.1} s at a poll interval \
+         of {} s; 3 shards of a rebuild: {rebuilt} bytes, {chunks} of them in {} chunks",
+        old.keys(),
+        after.as_secs_f64(),
+        poll.as_secs(),
+        changed.len(),
+    );
+}
+
+#[test]
+fn removals_and_tombstones_hold_and_a_build_takes_deltas_up() {
+    let depot = Depot::new();
+    let members = keys(1, 20_000, |shard| shard);
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    let server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    assert_eq!(count(&mut client, &members[..300]), 300);
+    depot.append(AUDIENCE, change(Change::remove, &members[..100]));
+    depot.append(AUDIENCE, change(Change::entomb, &members[100..200]));
+    server.look();
+    assert_eq!((count(&mut client, &members[..200]), count(&mut client, &members[200..400])), (0, 200));
+    depot.append(AUDIENCE, adding(&members[..200]));
+    server.look();
+    assert_eq!((count(&mut client, &members[..100]), count(&mut client, &members[100..200])), (100, 0));
+
+    // A build that has not taken them up leaves them over it; what is entombed stays so.
+    depot.publish(AUDIENCE, &members[100..], &Spec::small());
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 2);
+    assert_eq!((count(&mut client, &members[..100]), count(&mut client, &members[100..200])), (100, 0));
+    depot.roll_back(AUDIENCE, 1);
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..200])), (1, 100));
+}
+
+#[test]
+fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
+    let depot = Depot::new();
+    let (members, new, newer) = (keys(1, 2000, |s| s), keys(2, 10, |s| s), keys(3, 1000, |s| s));
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    depot.append(AUDIENCE, adding(&new));
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    depot.append(AUDIENCE, adding(&newer));
+    let files = depot.files(AUDIENCE);
+    let (name, bytes) =
+        files.iter().rfind(|(name, bytes)| name.ends_with(".delta") && bytes.len() > 10_000).unwrap();
+    let mut rotten = bytes.clone();
+    rotten[100] ^= 1;
+    let longer = [&bytes[..], b"x"].concat();
+    for (spoiled, result) in [
+        (Some(&rotten[..]), "digest"),
+        (Some(&bytes[..5000]), "truncated"),
+        (Some(&longer[..]), "truncated"),
+        (Some(&[][..]), "truncated"),
+        (None, "not_found"),
+    ] {
+        let looks = server.looks(AUDIENCE, result);
+        depot.put(AUDIENCE, name, spoiled);
+        // Whoever asks by hand is not held off by what was refused before.
+        server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
+        assert!(server.looks(AUDIENCE, result) > looks, "{result}: {:?}", server.last_sync(AUDIENCE));
+        let (_, error) = server.last_sync(AUDIENCE);
+        assert!(error.contains(name), "{error}");
+        let served = (count(&mut client, &new), count(&mut client, &members), count(&mut client, &newer));
+        assert!(served.0 == 10 && served.1 == 2000 && served.2 < 10, "{served:?}");
+        depot.put(AUDIENCE, name, Some(bytes));
+    }
+    server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
+    assert_eq!(count(&mut client, &newer), 1000);
+}
+
+#[test]
+fn without_its_store_a_pod_serves_the_changes_that_its_cache_holds_or_nothing() {
+    let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
+    let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    depot.append(AUDIENCE, adding(&new));
+    depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
+    let with_cache = |url: &str| {
+        let mut config = config(url, CONFIG, NEVER);
+        config.store.cache_dir = Some(cache.path().to_owned());
+        config
+    };
+    let server = Server::start(with_cache(depot.url()));
+    assert_eq!(count(&mut server.connect(), &new), 100);
+    let elsewhere = depot.root.with_file_name("elsewhere");
+    std::fs::rename(&depot.root, &elsewhere).unwrap();
+    std::fs::write(&depot.root, "no directory").unwrap();
+
+    let server = Server::start(with_cache(depot.url()));
+    let mut client = server.connect();
+    assert_eq!((count(&mut client, &new), count(&mut client, &members[..10])), (100, 0));
+    assert_eq!(count(&mut client, &members), 1990);
+
+    // Without the tombstones it would serve those who were erased: so it serves nothing.
+    let deltas: Vec<_> = std::fs::read_dir(cache.path().join(AUDIENCE))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "delta"))
+        .collect();
+    assert_eq!(deltas.len(), 2);
+    let tombstones = deltas.iter().find(|path| std::fs::metadata(path).unwrap().len() == 64 + 160).unwrap();
+    std::fs::remove_file(tombstones).unwrap();
+    let mut server = Server::start(with_cache(depot.url()));
+    assert!(!server.is_ready());
+    std::fs::remove_file(&depot.root).unwrap();
+    std::fs::rename(&elsewhere, &depot.root).unwrap();
+    server.look();
+    assert_eq!((server.is_ready(), count(&mut server.connect(), &members)), (true, 1990));
+}
+
+#[test]
+fn what_is_disabled_expired_or_deleted_counts_as_unavailable_until_it_is_back() {
+    let depot = Depot::new();
+    let members = keys(1, 2000, |s| s);
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    let path = format!("/v1/check/{AUDIENCE}/{}", hex(&members[0]));
+    let now = now_unix_seconds();
+    for (state, ends, status) in [
+        (State::Disabled, None, 503),
+        (State::Live, None, 200),
+        (State::Live, Some(now - 1), 503),
+        (State::Live, Some(now + 3600), 200),
+        (State::Deleted, None, 503),
+    ] {
+        depot.set(AUDIENCE, state, ends);
+        server.look();
+        assert_eq!(client.get(&path).status, status, "{state:?}, {ends:?}");
+        assert_eq!(server.status(AUDIENCE)["snapshot"]["deltas"]["state"], state.as_str());
+        assert_eq!(server.status(AUDIENCE)["available"], status == 200);
+        // Once ready, always ready.
+        assert!(server.is_ready());
+    }
+    // Who starts now finds nothing to serve, and says why.
+    let mut late = Server::start(config(depot.url(), CONFIG, NEVER));
+    assert!(!late.is_ready());
+    let (result, error) = late.last_sync(AUDIENCE);
+    assert_eq!((result.as_str(), error.contains("was deleted")), ("not_found", true), "{error}");
+    // Published again it is an audience like any other.
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    for server in [&server, &late] {
+        server.look();
+        assert_eq!((server.connect().get(&path).status, server.generation(AUDIENCE)), (200, 2));
+    }
+}
+
+#[test]
+fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
+    let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
+    let (old, other, new) = (keys(1, 9000, |s| s), keys(2, 9000, |s| s), keys(3, 100, |s| s));
+    depot.publish(AUDIENCE, &old, &Spec::small());
+    depot.append(AUDIENCE, adding(&new));
+    depot.append(AUDIENCE, change(Change::remove, &old[..100]));
+    let mut config = config(depot.url(), CONFIG, NEVER);
+    config.store.cache_dir = Some(cache.path().to_owned());
+    config.store.swap = rtad::sync::SwapMode::Rolling;
+    let server = Server::start(config);
+    let mut client = server.connect();
+    assert_eq!((count(&mut client, &new), count(&mut client, &old[..100])), (100, 0));
+
+    // A generation without a chunk in common.
+    depot.publish(AUDIENCE, &other, &Spec::small());
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 2);
+    assert_eq!((count(&mut client, &new), count(&mut client, &other)), (100, 9000));
+    assert!(count(&mut client, &old[..100]) == 0 && count(&mut client, &old[100..1000]) < 10);
+
+    // Back, with more changes on the way.
+    depot.append(AUDIENCE, change(Change::entomb, &new[..50]));
+    depot.roll_back(AUDIENCE, 1);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 1);
+    assert_eq!((count(&mut client, &new[..50]), count(&mut client, &new[50..])), (0, 50));
+    assert_eq!((count(&mut client, &old[..100]), count(&mut client, &old[100..])), (0, 8900));
+    assert!(metric(&server, "rtad_snapshot_mixed{audience=\"old_users\"}") < 1.0);
+}
+
+#[test]
+fn what_is_said_over_a_generation_that_cannot_be_had_holds_for_the_one_that_is_served() {
+    let depot = Depot::new();
+    let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
+    depot.publish(AUDIENCE, &members, &Spec::small());
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    depot.publish(AUDIENCE, &members[..1900], &Spec::small());
+    let old: Vec<_> =
+        server.snapshot(AUDIENCE).unwrap().chunks().iter().map(|chunk| *chunk.digest()).collect();
+    let missing = depot.manifest(AUDIENCE);
+    let missing = missing.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
+    let file = format!("chunks/{}.chunk", missing.digest);
+    let bytes = depot.files(AUDIENCE)[&file].clone();
+    depot.put(AUDIENCE, &file, None);
+
+    depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
+    depot.append(AUDIENCE, adding(&new));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.looks(AUDIENCE, "not_found")), (1, 1));
+    assert_eq!((count(&mut client, &members[..10]), count(&mut client, &new)), (0, 100));
+    assert_eq!(count(&mut client, &members[10..]), 1990);
+    depot.set(AUDIENCE, State::Disabled, None);
+    server.look();
+    assert_eq!(client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20]))).status, 503);
+
+    depot.set(AUDIENCE, State::Live, None);
+    depot.put(AUDIENCE, &file, Some(&bytes));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..10])), (2, 0));
+    assert_eq!(count(&mut client, &new), 100);
+}

@@ -1,0 +1,248 @@
+//! Every way in which a published snapshot can be spoiled, seen from a pod that serves the one before: it is refused in its
+//! own words and counted under its own name, the old one goes on, and once the damage is repaired the new one is served.
+
+mod chunks;
+mod current;
+mod manifests;
+mod network;
+mod restart;
+mod signing;
+mod tls;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{Current, Digest, Manifest};
+use serde_json::Value;
+
+use testkit::client::Client;
+use testkit::store::{Depot, Files, Spec, keys};
+use testkit::wait_until;
+
+use crate::server::{NEVER, Server, config};
+
+const AUDIENCE: &str = "old_users";
+const CONFIG: &str =
+    "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+/// Keys of each of the two sets that are published in turn, and shards that they lie in.
+const SHARDS: [u16; 6] = [0, 1, 9, 4096, 4097, 4105];
+const KEYS_PER_SHARD: usize = 100;
+
+/// What is written into the store, and what rtad says to it.
+struct Damage {
+    name: String,
+    /// By path below the audience's folder; `None` deletes.
+    files: Vec<(String, Option<Vec<u8>>)>,
+    /// As counted.
+    result: &'static str,
+    /// Stands in the error, whose first words name the file.
+    words: String,
+}
+
+impl Damage {
+    fn new(name: impl Into<String>, result: &'static str, words: impl Into<String>) -> Self {
+        Self { name: name.into(), files: Vec::new(), result, words: words.into() }
+    }
+
+    fn file(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.push((path.to_owned(), Some(bytes.into())));
+        self
+    }
+
+    fn deleted(mut self, path: &str) -> Self {
+        self.files.push((path.to_owned(), None));
+        self
+    }
+
+    /// Other bytes in the manifest's place, with `CURRENT` changed to vouch for them.
+    fn manifest(self, candidate: &Candidate, bytes: Vec<u8>) -> Self {
+        let current = Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
+        self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
+    }
+
+    /// Another chunk in the place of chunk `index`, with manifest and `CURRENT` changed to vouch for it.
+    fn chunk(self, candidate: &Candidate, index: usize, bytes: Vec<u8>) -> Self {
+        let digest = Digest::of(&bytes).to_string();
+        let mut json = candidate.manifest_json();
+        json["chunks"][index]["digest"] = digest.clone().into();
+        self.file(&format!("chunks/{digest}.chunk"), bytes).manifest(candidate, json.to_string().into_bytes())
+    }
+}
+
+/// A generation that was published and not yet looked at.
+struct Candidate {
+    current: Current,
+    manifest: Manifest,
+    sound: Files,
+}
+
+impl Candidate {
+    const fn generation(&self) -> u64 {
+        self.current.generation
+    }
+
+    fn manifest_path(&self) -> String {
+        format!("manifests/{}.json", self.generation())
+    }
+
+    fn manifest_size(&self) -> usize {
+        self.sound[&self.manifest_path()].len()
+    }
+
+    fn manifest_json(&self) -> Value {
+        serde_json::from_slice(&self.sound[&self.manifest_path()]).unwrap()
+    }
+
+    fn current_json(&self) -> Value {
+        serde_json::from_slice(&self.sound["CURRENT"]).unwrap()
+    }
+
+    fn chunk_path(&self, index: usize) -> String {
+        format!("chunks/{}.chunk", self.manifest.chunks()[index].digest)
+    }
+
+    fn chunk(&self, index: usize) -> &[u8] {
+        &self.sound[&self.chunk_path(index)]
+    }
+}
+
+/// A pod that serves one generation, in a store to which the next has been published.
+struct Bench {
+    depot: Depot,
+    server: Server,
+    client: Client,
+    /// Members of odd generations and of even ones; each are strangers to the other.
+    sets: [Vec<DeviceKey>; 2],
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut rtad::config::Config)) -> Self {
+        Self::over(Depot::new(), change)
+    }
+
+    /// Over a store in which nothing was published yet.
+    fn over(depot: Depot, change: impl FnOnce(&mut rtad::config::Config)) -> Self {
+        let sets = [1, 2].map(members);
+        depot.publish(AUDIENCE, &sets[0], &Spec::small());
+        let mut config = config(depot.url(), CONFIG, NEVER);
+        change(&mut config);
+        let server = Server::start(config);
+        let client = server.connect();
+        Self { depot, server, client, sets }
+    }
+
+    /// Publishes the next generation; nobody looks yet.
+    fn publish(&self) -> Candidate {
+        let generation = self.depot.current(AUDIENCE).unwrap().generation + 1;
+        let set = &self.sets[(generation as usize + 1) % 2];
+        assert_eq!(self.depot.publish(AUDIENCE, set, &Spec::small()), generation);
+        let current = self.depot.current(AUDIENCE).unwrap();
+        Candidate { current, manifest: self.depot.manifest(AUDIENCE), sound: self.depot.files(AUDIENCE) }
+    }
+
+    /// Asserts that this generation answers, members and strangers, and that the pod is ready.
+    #[track_caller]
+    fn assert_serves(&mut self, generation: u64, context: &str) {
+        assert_eq!(self.server.generation(AUDIENCE), generation, "{context}");
+        assert_eq!(self.server.status(AUDIENCE)["snapshot"]["generation"], generation, "{context}");
+        let members = &self.sets[(generation as usize + 1) % 2];
+        let strangers = &self.sets[generation as usize % 2];
+        assert!(self.client.members(AUDIENCE, members).iter().all(|member| *member), "{context}");
+        // 600 strangers at a rate of 1 in 10,000.
+        let found = self.client.members_binary(AUDIENCE, strangers).into_iter().filter(|member| *member);
+        assert!(found.count() < 5, "{context}");
+        assert!(self.server.is_ready(), "{context}");
+    }
+
+    /// Spoils the candidate, has it looked at, asserts that it is refused as it should be, and repairs it.
+    #[track_caller]
+    fn refuses(&mut self, candidate: &Candidate, damage: &Damage) {
+        let context = &damage.name;
+        let served = self.server.generation(AUDIENCE);
+        let counted = self.server.looks(AUDIENCE, damage.result);
+        for (path, bytes) in &damage.files {
+            self.depot.put(AUDIENCE, path, bytes.as_deref());
+        }
+        self.server.look();
+        let (result, error) = self.server.last_sync(AUDIENCE);
+        assert_eq!(result, damage.result, "{context}: {error}");
+        assert!(error.contains(&damage.words), "{context}: {error:?} says nothing of {:?}", damage.words);
+        assert_eq!(self.server.looks(AUDIENCE, damage.result), counted + 1, "{context}");
+        self.assert_serves(served, context);
+        for (path, _) in &damage.files {
+            match candidate.sound.get(path) {
+                Some(bytes) => self.depot.put(AUDIENCE, path, Some(bytes)),
+                None => self.depot.put(AUDIENCE, path, None),
+            }
+        }
+    }
+
+    /// Asserts that the candidate is served now that it is whole again.
+    #[track_caller]
+    fn takes(&mut self, candidate: &Candidate, context: &str) {
+        self.server.look();
+        assert_eq!(self.server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()), "{context}");
+        self.assert_serves(candidate.generation(), context);
+    }
+
+    /// Publishes a generation for each damage: refused, repaired, taken.
+    #[track_caller]
+    fn survives_each(&mut self, damages: impl Fn(&Candidate) -> Vec<Damage>) {
+        let mut index = 0;
+        loop {
+            let candidate = self.publish();
+            let Some(damage) = damages(&candidate).into_iter().nth(index) else { break };
+            self.refuses(&candidate, &damage);
+            self.takes(&candidate, &damage.name);
+            index += 1;
+        }
+        assert!(index > 0, "there are damages");
+    }
+}
+
+/// Both sets have equally many keys in each shard: then their chunks are alike in all but the filters.
+fn members(seed: u64) -> Vec<DeviceKey> {
+    let in_shard =
+        |(index, shard): (usize, &u16)| keys(seed * 100 + index as u64, KEYS_PER_SHARD, |_| *shard);
+    SHARDS.iter().enumerate().flat_map(in_shard).collect()
+}
+
+#[test]
+fn a_pod_recovers_by_itself_at_its_own_pace() {
+    let mut bench = Bench::with(|config| config.store.poll_interval = std::time::Duration::from_millis(100));
+    let (depot, sets) = (&bench.depot, bench.sets.clone());
+    // Published damaged: everything but CURRENT first, as a store that loses bytes would have it.
+    let candidate = {
+        let other = Depot::new();
+        other.publish(AUDIENCE, &sets[0], &Spec::small());
+        other.publish(AUDIENCE, &sets[1], &Spec::small());
+        let current = other.current(AUDIENCE).unwrap();
+        Candidate { current, manifest: other.manifest(AUDIENCE), sound: other.files(AUDIENCE) }
+    };
+    let damaged = candidate.chunk_path(0);
+    let mut bytes = candidate.chunk(0).to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    for (path, sound) in candidate.sound.iter().filter(|(path, _)| *path != "CURRENT") {
+        let bytes = if *path == damaged { &bytes } else { sound };
+        depot.put(AUDIENCE, path, Some(bytes));
+    }
+    depot.put(AUDIENCE, "CURRENT", Some(&candidate.sound["CURRENT"]));
+    wait_until("the damage is noticed", || bench.server.looks(AUDIENCE, "digest") >= 3);
+    bench.assert_serves(1, "damaged");
+
+    bench.depot.put(AUDIENCE, &damaged, Some(candidate.chunk(0)));
+    wait_until("the repair is noticed", || bench.server.generation(AUDIENCE) == 2);
+    bench.assert_serves(2, "repaired");
+
+    // The whole store goes away and comes back.
+    let gone = bench.depot.root.with_extension("gone");
+    std::fs::rename(&bench.depot.root, &gone).unwrap();
+    wait_until("the loss is noticed", || bench.server.looks(AUDIENCE, "not_found") >= 3);
+    bench.assert_serves(2, "without a store");
+    std::fs::rename(&gone, &bench.depot.root).unwrap();
+    let candidate = bench.publish();
+    wait_until("the store is back", || bench.server.generation(AUDIENCE) == candidate.generation());
+    bench.assert_serves(candidate.generation(), "with the store again");
+}

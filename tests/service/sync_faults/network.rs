@@ -1,0 +1,212 @@
+//! A store behind a network that misbehaves while a pod serves: the generation before it goes on, the fault is counted under
+//! its name, and once the store behaves the pod has the new one, by itself.
+
+use std::time::Duration;
+
+use testkit::server::{Fault, FileServer};
+
+use super::*;
+
+const OFTEN: Duration = Duration::from_millis(100);
+/// Of 2.2 MB in one chunk: three ranges.
+const MANY: usize = 800_000;
+
+/// A pod over an unruly store.
+struct Network {
+    depot: Depot,
+    unruly: FileServer,
+    server: Server,
+    client: Client,
+    sets: [Vec<DeviceKey>; 2],
+    spec: Spec,
+}
+
+impl Network {
+    fn small() -> Self {
+        Self::new([1, 2].map(members), Spec::small())
+    }
+
+    fn large() -> Self {
+        let sets = [1, 2].map(|seed| keys(seed, MANY, |shard| shard));
+        Self::new(sets, Spec { shards_per_chunk: 65_536, ..Spec::small() })
+    }
+
+    fn new(sets: [Vec<DeviceKey>; 2], spec: Spec) -> Self {
+        let depot = Depot::new();
+        depot.publish(AUDIENCE, &sets[0], &spec);
+        let unruly = FileServer::serve(&depot.root);
+        let mut config = config(&unruly.url(), CONFIG, OFTEN);
+        config.store.stall_timeout = Duration::from_secs(1);
+        let server = Server::start(config);
+        let client = server.connect();
+        Self { depot, unruly, server, client, sets, spec }
+    }
+
+    #[track_caller]
+    fn assert_serves(&mut self, generation: u64, context: &str) {
+        assert_eq!(self.server.generation(AUDIENCE), generation, "{context}");
+        let members = &self.sets[(generation as usize + 1) % 2];
+        let some = &members[..members.len().min(1000)];
+        assert!(self.client.members(AUDIENCE, some).iter().all(|member| *member), "{context}");
+        let strangers = &self.sets[generation as usize % 2];
+        let some = &strangers[..strangers.len().min(1000)];
+        let found = self.client.members_binary(AUDIENCE, some).into_iter().filter(|member| *member);
+        assert!(found.count() < 5, "{context}");
+        assert!(self.server.is_ready(), "{context}");
+    }
+
+    /// Publishes the next generation while the store misbehaves: it is served once the store behaves, and not before.
+    #[track_caller]
+    fn survives(&mut self, fault: Fault, word: &'static str, result: &str, words: &str) {
+        let context = format!("{fault:?} on {word:?}");
+        let served = self.server.generation(AUDIENCE);
+        let counted = self.server.looks(AUDIENCE, result);
+        self.unruly.misbehave(fault, word);
+        let set = &self.sets[served as usize % 2];
+        assert_eq!(self.depot.publish(AUDIENCE, set, &self.spec), served + 1);
+        wait_until(&context, || self.server.looks(AUDIENCE, result) >= counted + 2);
+        let (_, error) = self.server.last_sync(AUDIENCE);
+        assert!(error.contains(words), "{context}: {error:?} says nothing of {words:?}");
+        assert!(error.len() < 600 && !error.contains('\n'), "{context}: {} bytes of error", error.len());
+        self.assert_serves(served, &context);
+        self.unruly.behave();
+        self.recovers(served + 1, &context);
+    }
+
+    #[track_caller]
+    fn recovers(&mut self, generation: u64, context: &str) {
+        wait_until(context, || self.server.generation(AUDIENCE) == generation);
+        self.assert_serves(generation, context);
+    }
+}
+
+#[test]
+fn a_store_that_answers_nonsense_is_survived() {
+    let mut network = Network::small();
+    let forbidden = Fault::Status("403 Forbidden", "");
+    for (fault, word, result, words) in [
+        (Fault::Dead, "", "store", "could not read old_users/CURRENT"),
+        (Fault::Mute, "CURRENT", "store", "old_users/CURRENT came to a standstill: under 16384 bytes in 1 s"),
+        (forbidden, "", "store", "403 Forbidden"),
+        (forbidden, "chunks/", "store", "403 Forbidden"),
+        (Fault::Status("500 Internal Server Error", ""), "manifests/", "store", "500 Internal Server Error"),
+        (Fault::Status("404 Not Found", ""), "chunks/", "not_found", ".chunk does not exist"),
+        (Fault::Html, "CURRENT", "format", "is not what version 1 of the format allows"),
+        (Fault::Html, "manifests/", "truncated", "has 35 bytes, expected "),
+        (Fault::Html, "chunks/", "truncated", "has 35 bytes, expected "),
+        (Fault::Status("500 Internal Server Error", ""), "CURRENT", "store", "500 Internal Server Error"),
+        (Fault::EndlessChunked, "CURRENT", "store", "Content-Length"),
+        (Fault::EndlessChunked, "chunks/", "store", "Content-"),
+        (Fault::EndlessLength, "CURRENT", "too_large", "bytes, the limit is 4096"),
+        (Fault::EndlessLength, "manifests/", "too_large", "bytes, the limit is 4194304"),
+        (Fault::EndlessLength, "chunks/", "truncated", "has 9000000000000 bytes or more, expected "),
+        (Fault::EndlessError, "", "store", "403 Forbidden"),
+    ] {
+        network.survives(fault, word, result, words);
+    }
+}
+
+#[test]
+fn a_store_that_breaks_off_is_survived() {
+    let mut network = Network::small();
+    for (fault, word) in [
+        (Fault::Reset, "CURRENT"),
+        (Fault::Reset, "chunks/"),
+        (Fault::Short, "CURRENT"),
+        (Fault::Short, "chunks/"),
+        (Fault::Drip, "CURRENT"),
+        (Fault::Drip, "chunks/"),
+    ] {
+        network.survives(fault, word, "store", "old_users/");
+    }
+}
+
+#[test]
+fn a_store_that_asks_to_be_left_alone_is_and_says_for_how_long() {
+    leaves_alone("Retry-After: 3600\r\n");
+    leaves_alone("Date: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: Sat, 01 Jan 2000 01:00:00 GMT\r\n");
+}
+
+#[track_caller]
+fn leaves_alone(fields: &'static str) {
+    let mut network = Network::small();
+    let served = network.server.generation(AUDIENCE);
+    network.unruly.misbehave(Fault::Status("503 Service Unavailable", fields), "CURRENT");
+    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    wait_until("it is busy", || network.server.looks(AUDIENCE, "store") == 1);
+    let (_, error) = network.server.last_sync(AUDIENCE);
+    assert!(error.contains("answers 503 and asks to be left alone for 3600 s"), "{error}");
+    network.assert_serves(served, "busy");
+    // Not even a request by hand is answered with more than one; and it is asked at once, as somebody wants it.
+    let asked = network.unruly.requests("CURRENT");
+    network.server.look();
+    assert_eq!(network.unruly.requests("CURRENT"), asked + 1);
+    network.unruly.behave();
+    network.server.look();
+    network.assert_serves(served + 1, "no longer busy");
+
+    // What passes within two seconds is waited for.
+    network.survives(Fault::Status("503 Service Unavailable", "Retry-After: 0\r\n"), "", "store", "503");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_refused() {
+    let mut network = Network::large();
+    let words = "chunk was replaced while it was read";
+    network.survives(Fault::Replaced, "chunks/", "digest", words);
+    network.survives(Fault::ReplacedUnnoticed, "chunks/", "digest", words);
+}
+
+#[test]
+fn a_chunk_goes_on_where_it_broke_off() {
+    let mut network = Network::large();
+    network.unruly.misbehave(Fault::Hiccup, "chunks/");
+    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    let before = network.unruly.requests("chunks/");
+    network.recovers(2, "every other request breaks off");
+    assert!(network.unruly.requests("chunks/") >= before + 3);
+    for result in ["store", "truncated", "digest"] {
+        assert_eq!(network.server.looks(AUDIENCE, result), 0, "{result}");
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_read_as_a_whole() {
+    let mut network = Network::large();
+    network.unruly.misbehave(Fault::RangeIgnored, "chunks/");
+    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    network.recovers(2, "whole");
+    for result in ["store", "truncated", "digest"] {
+        assert_eq!(network.server.looks(AUDIENCE, result), 0, "{result}");
+    }
+}
+
+#[test]
+fn a_redirect_elsewhere_is_not_followed() {
+    let mut network = Network::small();
+    let away = FileServer::serve(&network.depot.root);
+    network.survives(Fault::Elsewhere(away.address), "", "store", "which is not the store");
+    network.survives(Fault::Elsewhere(away.address), "chunks/", "store", "which is not the store");
+    assert_eq!(away.requests(""), 0);
+}
+
+#[test]
+fn a_look_that_finds_nothing_new_is_answered_with_304() {
+    let network = Network::small();
+    wait_until("three polls", || network.unruly.answers("CURRENT", "304") >= 3);
+    assert_eq!(network.unruly.answers("CURRENT", "200"), 1);
+    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    wait_until("the next", || network.server.generation(AUDIENCE) == 2);
+    assert_eq!(network.unruly.answers("CURRENT", "200"), 2);
+}
+
+#[test]
+fn a_store_that_is_dead_for_long_is_asked_again_until_it_is_back() {
+    let mut network = Network::small();
+    network.unruly.misbehave(Fault::Dead, "");
+    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    wait_until("six looks", || network.server.looks(AUDIENCE, "store") >= 6);
+    network.assert_serves(1, "dead");
+    network.unruly.behave();
+    network.recovers(2, "back");
+}

@@ -1,0 +1,278 @@
+//! A pod that starts while its store is dead, with a cache and without; what a cache saves and what it may cost; and a
+//! container that is too small.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rtad::sync::{Headroom, Shared, Sync};
+use rtad_store::Store;
+
+use testkit::server::{Fault, FileServer};
+use testkit::store::now_unix_seconds;
+
+use super::*;
+use crate::pod::Pod;
+
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// A store with one generation, and a folder for a cache.
+struct Site {
+    depot: Depot,
+    unruly: FileServer,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let depot = Depot::new();
+        depot.publish(AUDIENCE, &members(1), &Spec::small());
+        let unruly = FileServer::serve(&depot.root);
+        Self { depot, unruly, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn cache(&self) -> std::path::PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn start(&self, cache: Option<&Path>) -> Server {
+        let mut config = config(&self.unruly.url(), CONFIG, OFTEN);
+        config.store.stall_timeout = Duration::from_secs(1);
+        config.store.cache_dir = cache.map(Into::into);
+        Server::start(config)
+    }
+
+    fn publish(&self, seed: u64) {
+        self.depot.publish(AUDIENCE, &members(seed), &Spec::small());
+    }
+}
+
+#[track_caller]
+fn assert_serves(server: &mut Server, generation: u64, seed: u64) {
+    assert_eq!(server.generation(AUDIENCE), generation);
+    assert!(server.is_ready());
+    assert!(server.connect().members(AUDIENCE, &members(seed)).iter().all(|member| *member));
+}
+
+#[test]
+fn without_a_cache_a_pod_waits_for_a_dead_store() {
+    let site = Site::new();
+    site.unruly.misbehave(Fault::Dead, "");
+    let mut server = site.start(None);
+    assert!(!server.is_ready() && server.looks(AUDIENCE, "store") >= 1);
+    site.unruly.behave();
+    wait_until("it is ready", || server.is_ready());
+    assert_serves(&mut server, 1, 1);
+}
+
+#[test]
+fn with_a_cache_a_pod_starts_without_its_store_and_follows_it_once_it_is_back() {
+    let site = Site::new();
+    let cache = site.cache();
+    assert_serves(&mut site.start(Some(&cache)), 1, 1);
+    for (fault, word, result) in [
+        (Fault::Dead, "", "store"),
+        (Fault::Status("403 Forbidden", ""), "", "store"),
+        (Fault::Mute, "", "store"),
+        (Fault::Html, "CURRENT", "format"),
+    ] {
+        site.unruly.misbehave(fault, word);
+        let mut server = site.start(Some(&cache));
+        assert_serves(&mut server, 1, 1);
+        assert!(server.looks(AUDIENCE, result) >= 1, "{fault:?}");
+        assert_eq!(server.last_sync(AUDIENCE).0, result, "{fault:?}");
+        assert_eq!(server.metric("rtad_cache_starts_total{"), 1, "{fault:?}");
+        // The same as before is no news.
+        site.unruly.behave();
+        wait_until("the store is back", || server.looks(AUDIENCE, "unchanged") >= 1);
+        assert_serves(&mut server, 1, 1);
+    }
+    site.unruly.misbehave(Fault::Dead, "");
+    let mut server = site.start(Some(&cache));
+    site.publish(2);
+    site.unruly.behave();
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    assert_serves(&mut server, 2, 2);
+
+    // What was served before the restart is served after it, and nothing older.
+    site.unruly.misbehave(Fault::Dead, "");
+    assert_serves(&mut site.start(Some(&cache)), 2, 2);
+}
+
+#[test]
+fn a_new_generation_that_cannot_be_read_at_start_leaves_the_cached_one() {
+    let site = Site::new();
+    let cache = site.cache();
+    assert_serves(&mut site.start(Some(&cache)), 1, 1);
+    site.publish(2);
+    site.unruly.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
+    let mut server = site.start(Some(&cache));
+    assert_serves(&mut server, 1, 1);
+    assert!(server.looks(AUDIENCE, "not_found") >= 1);
+    site.unruly.behave();
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    assert_serves(&mut server, 2, 2);
+}
+
+#[test]
+fn what_has_expired_is_not_served_from_the_cache_either() {
+    let site = Site::new();
+    let cache = site.cache();
+    let now = now_unix_seconds();
+    let spec = Spec { created_unix_seconds: now - 10, expires_unix_seconds: Some(now + 3), ..Spec::small() };
+    site.depot.publish(AUDIENCE, &members(2), &spec);
+    assert_serves(&mut site.start(Some(&cache)), 2, 2);
+    wait_until("it has expired", || now_unix_seconds() > now + 3);
+    for fault in [Some(Fault::Dead), None] {
+        match fault {
+            Some(fault) => site.unruly.misbehave(fault, ""),
+            None => site.unruly.behave(),
+        }
+        let mut server = site.start(Some(&cache));
+        assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false), "{fault:?}");
+        assert_eq!(server.metric("rtad_cache_starts_total{"), 0);
+    }
+    site.publish(1);
+    assert_serves(&mut site.start(Some(&cache)), 3, 1);
+}
+
+#[test]
+fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say() {
+    // A bucket, as what is served over plain HTTP cannot be listed at all.
+    let root = tempfile::tempdir().unwrap();
+    let depot = Depot::at(root.path().join("bucket"));
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    depot.publish("vip", &members(2), &Spec::small());
+    let unruly = FileServer::serve(root.path());
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let bucket = format!(
+        "export AWS_ENDPOINT_URL={} AWS_ALLOW_HTTP=true AWS_REGION=r AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s;",
+        unruly.url()
+    );
+    let start = |rules: &str| {
+        let lines = format!("cache_dir = {cache:?}\n{rules}");
+        Pod::start_with("s3://bucket", folder.path(), &lines, &bucket)
+    };
+    let both = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"s\"\nexclude = [\"vip\"]";
+    assert_eq!(start(both).unwrap().generation(), 1);
+
+    unruly.misbehave(Fault::Dead, "");
+    // What is no audience's folder, or holds no generation, is none.
+    std::fs::create_dir(cache.join("empty")).unwrap();
+    std::fs::create_dir(cache.join("lost+found")).unwrap();
+    let mut pod = start("").unwrap();
+    assert_eq!(pod.generation(), 1);
+    let names: Vec<_> = pod.admin.get("/v1/status").ok()["audiences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].clone())
+        .collect();
+    assert_eq!(names, [AUDIENCE, "vip"]);
+    assert_eq!(pod.admin.get("/readyz").status, 200);
+    assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"store\"}") >= 1);
+    for (audience, seed) in [(AUDIENCE, 1), ("vip", 2)] {
+        assert!(pod.client.members(audience, &members(seed)).iter().all(|member| *member));
+    }
+    depot.publish(AUDIENCE, &members(3), &Spec::small());
+    unruly.behave();
+    wait_until("the next", || pod.generation() == 2);
+    drop(pod);
+
+    // Nobody can say what is to be served.
+    unruly.misbehave(Fault::Dead, "");
+    std::fs::remove_dir_all(&cache).unwrap();
+    let log = start("").map(drop).unwrap_err();
+    assert!(log.contains("could not list "), "{log}");
+}
+
+#[test]
+fn a_store_that_has_nothing_did_answer() {
+    let site = Site::new();
+    let cache = site.cache();
+    assert_serves(&mut site.start(Some(&cache)), 1, 1);
+    site.depot.put(AUDIENCE, "CURRENT", None);
+    let mut server = site.start(Some(&cache));
+    assert!(!server.is_ready() && server.looks(AUDIENCE, "not_found") >= 1);
+}
+
+#[test]
+fn a_restart_reads_its_chunks_from_the_cache_and_damaged_ones_from_the_store() {
+    let site = Site::new();
+    let cache = site.cache();
+    let mut server = site.start(Some(&cache));
+    let read = server.metric("rtad_chunks_read_total{source=\"store\"}");
+    assert!(read >= 2, "{read}");
+    let requests = site.unruly.requests("chunks/");
+    let mut server = site.start(Some(&cache));
+    assert_serves(&mut server, 1, 1);
+    assert_eq!(site.unruly.requests("chunks/"), requests);
+    assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read);
+
+    let files = std::fs::read_dir(cache.join(AUDIENCE)).unwrap().map(|entry| entry.unwrap().path());
+    let chunk = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "chunk")).unwrap();
+    let sound = std::fs::read(&chunk).unwrap();
+    let mut damaged = sound.clone();
+    damaged[100] ^= 1;
+    std::fs::write(&chunk, damaged).unwrap();
+    let mut server = site.start(Some(&cache));
+    assert_serves(&mut server, 1, 1);
+    assert_eq!(site.unruly.requests("chunks/"), requests + 1);
+    assert_eq!(server.metric("rtad_cache_errors_total"), 1);
+    assert_eq!(std::fs::read(&chunk).unwrap(), sound, "it was written anew");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_costs_the_cache_alone() {
+    let site = Site::new();
+    // A file in the folder's place: permissions would not hold up a test that runs as root.
+    std::fs::write(site.cache(), b"a file").unwrap();
+    let mut server = site.start(Some(&site.cache()));
+    assert_serves(&mut server, 1, 1);
+    assert!(server.metric("rtad_cache_errors_total") >= 3);
+    site.publish(2);
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    assert_serves(&mut server, 2, 2);
+    assert_eq!(server.looks(AUDIENCE, "ok"), 2);
+}
+
+#[test]
+fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
+    let site = Site::new();
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cgroup/memory.max", "1000000000\n");
+    put("sys/fs/cgroup/memory.current", "0\n");
+    let shared = Shared::default();
+    let plan = config(site.depot.url(), CONFIG, NEVER).plan();
+    let store = Store::open(site.depot.url()).unwrap();
+    let mut sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+    let serving = sync.serving();
+    let generation = || {
+        let catalog = serving.load();
+        let snapshot = catalog.audience(AUDIENCE).unwrap().snapshot.clone();
+        snapshot.map_or(0, |snapshot| snapshot.manifest().generation())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut look = || {
+        runtime.block_on(sync.look_at_all());
+        shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
+    };
+    assert_eq!((look().result, generation()), ("ok", 1));
+
+    site.publish(2);
+    put("sys/fs/cgroup/memory.current", "999999000\n");
+    let last = look();
+    assert_eq!((last.result, generation()), ("too_large", 1));
+    let words = "bytes beside what is served, the container has 1000 left: raise its memory limit";
+    assert!(last.error.as_ref().unwrap().contains(words), "{last:?}");
+    assert!(shared.telemetry.render().contains("result=\"too_large\"} 1"));
+
+    put("sys/fs/cgroup/memory.max", "max\n");
+    assert_eq!((look().result, generation()), ("ok", 2));
+}

@@ -1,0 +1,413 @@
+//! A pod's life with its store: starting without one, following publishes and rollbacks, growing stale, being reloaded.
+
+use std::time::Duration;
+
+use rtad_core::device::DeviceKey;
+use serde_json::Value;
+use testkit::client::Client;
+use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::wait_until;
+
+use crate::server::{NEVER, Server, config, places};
+
+const AUDIENCE: &str = "old_users";
+const OFTEN: Duration = Duration::from_millis(100);
+const CONFIG: &str = r#"
+[[audience]]
+name = "old_users"
+max_age = "1h"
+
+[[strategy]]
+name = "careful"
+exclude = ["old_users"]
+unavailable = "no_bid"
+
+[[strategy]]
+name = "bold"
+exclude = ["old_users"]
+unavailable = "bid"
+"#;
+
+fn members(seed: u64) -> Vec<DeviceKey> {
+    keys(seed, 2000, |shard| shard)
+}
+
+/// Asserts that the audience is answered as one that is not there.
+#[track_caller]
+fn assert_unavailable(client: &mut Client, key: &DeviceKey) {
+    client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(key))).problem(503, "not_loaded");
+    assert_eq!(client.post_binary(&format!("/v1/check/{AUDIENCE}"), key.as_bytes()).status, 503);
+    let unavailable = |bid| (bid, "unavailable".to_owned());
+    assert_eq!(client.decide(&[*key]), [unavailable(false), unavailable(true)]);
+}
+
+/// Asserts that these are members of what is served.
+#[track_caller]
+fn assert_members(client: &mut Client, members: &[DeviceKey]) {
+    assert!(client.members(AUDIENCE, members).into_iter().all(|member| member));
+    assert_eq!(client.decide(&members[..1]), [(false, "member".to_owned()), (false, "member".to_owned())]);
+}
+
+/// Asserts that a pod that started over this store lives, waits, and is ready once `repair` was done.
+fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl FnOnce()) {
+    let mut server = Server::start(config(url, CONFIG, OFTEN));
+    let mut client = server.connect();
+    assert_eq!(server.admin.get("/livez").status, 200);
+    let answer = server.admin.get("/readyz");
+    let found = (answer.status, answer.text());
+    assert_eq!(
+        (found.0, found.1.as_str()),
+        (503, "not ready: waiting for the first snapshot of old_users\n")
+    );
+    let (found, error) = server.last_sync(AUDIENCE);
+    assert!(found == result && error.contains(words), "{found}: {error:?}, not {words:?}");
+    assert_eq!(server.status(AUDIENCE)["available"], false);
+    assert_unavailable(&mut client, &members(1)[0]);
+
+    repair();
+    wait_until("it is ready", || server.is_ready());
+    assert_members(&mut client, &members(1));
+}
+
+#[test]
+fn a_pod_starts_without_a_store_and_takes_the_first_publish() {
+    let depot = Depot::new();
+    starts_and_becomes_ready(depot.url(), "not_found", "publish it with `rtad-loader build", || {
+        depot.publish(AUDIENCE, &members(1), &Spec::small());
+    });
+
+    // Not even the directory is there.
+    let depot = Depot::new();
+    std::fs::remove_dir(&depot.root).unwrap();
+    starts_and_becomes_ready(depot.url(), "not_found", "publish it with `rtad-loader build", || {
+        std::fs::create_dir(&depot.root).unwrap();
+        depot.publish(AUDIENCE, &members(1), &Spec::small());
+    });
+}
+
+#[test]
+fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let sound = depot.files(AUDIENCE);
+    let chunk = sound.keys().find(|path| path.starts_with("chunks/")).unwrap();
+    let half = &sound[chunk][..sound[chunk].len() / 2];
+    for (path, bytes, result, words) in [
+        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not what version 1"),
+        ("manifests/1.json", &b"{}"[..], "truncated", "old_users/manifests/1.json: has 2 bytes, expected "),
+        (chunk, half, "truncated", ".chunk: has "),
+    ] {
+        depot.put(AUDIENCE, path, Some(bytes));
+        starts_and_becomes_ready(depot.url(), result, words, || {
+            depot.put(AUDIENCE, path, Some(&sound[path]));
+        });
+    }
+
+    // Repaired by the next publish instead: of the same keys, so all chunks but the one that is too short are kept.
+    depot.put(AUDIENCE, chunk, Some(half));
+    starts_and_becomes_ready(depot.url(), "truncated", ".chunk: has ", || {
+        assert_eq!(depot.publish(AUDIENCE, &members(1), &Spec::small()), 2);
+    });
+}
+
+#[test]
+fn rollbacks_are_followed_and_so_is_what_comes_after() {
+    let depot = Depot::new();
+    for seed in 1..=3 {
+        depot.publish(AUDIENCE, &members(seed), &Spec::small());
+    }
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    assert_eq!(server.generation(AUDIENCE), 3);
+    let mut looked = |generation: u64, seed: u64| {
+        server.look();
+        assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
+        assert_eq!(server.generation(AUDIENCE), generation);
+        assert_members(&mut client, &members(seed));
+        assert!(server.is_ready());
+    };
+    depot.roll_back(AUDIENCE, 2);
+    looked(2, 2);
+    depot.roll_back(AUDIENCE, 1);
+    looked(1, 1);
+    depot.roll_back(AUDIENCE, 2);
+    looked(2, 2);
+    assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
+    looked(4, 4);
+    // Two steps that nobody looked between.
+    depot.publish(AUDIENCE, &members(5), &Spec::small());
+    depot.roll_back(AUDIENCE, 1);
+    looked(1, 1);
+    depot.publish(AUDIENCE, &members(6), &Spec::small());
+    looked(6, 6);
+}
+
+#[test]
+fn what_is_too_old_is_unavailable_until_something_fresh_comes() {
+    let depot = Depot::new();
+    let now = now_unix_seconds();
+    let aged = |seconds| Spec { created_unix_seconds: now - seconds, ..Spec::small() };
+    depot.publish(AUDIENCE, &members(1), &aged(7200));
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let mut client = server.connect();
+    // It was loaded, so the pod is ready: to answer "unavailable" is its work too.
+    assert!(server.is_ready());
+    assert_eq!(server.status(AUDIENCE)["available"], false);
+    assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], 1);
+    assert_unavailable(&mut client, &members(1)[0]);
+
+    depot.publish(AUDIENCE, &members(2), &Spec::small());
+    server.look();
+    assert_eq!(server.status(AUDIENCE)["available"], true);
+    assert_members(&mut client, &members(2));
+
+    depot.publish(AUDIENCE, &members(3), &aged(3700));
+    server.look();
+    assert_unavailable(&mut client, &members(3)[0]);
+    assert!(server.is_ready());
+    // A later limit makes it good again; nothing is read for it.
+    let later = config(depot.url(), &CONFIG.replace("1h", "2h"), NEVER);
+    server.reload(Ok(later)).unwrap();
+    assert_members(&mut client, &members(3));
+}
+
+#[test]
+fn a_snapshot_grows_too_old_while_it_is_served() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let server = Server::start(config(depot.url(), &CONFIG.replace("1h", "3s"), OFTEN));
+    let mut client = server.connect();
+    let snapshot = server.snapshot(AUDIENCE).unwrap();
+    wait_until("it is too old", || server.catalog().audiences()[0].is_stale);
+    assert_unavailable(&mut client, &members(1)[0]);
+    assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
+}
+
+/// Built two hours ago, to be served for so long.
+fn lasting(seconds: u64) -> Spec {
+    let created_unix_seconds = now_unix_seconds() - 7200;
+    let expires_unix_seconds = Some(created_unix_seconds + seconds);
+    Spec { created_unix_seconds, expires_unix_seconds, ..Spec::small() }
+}
+
+fn without_max_age() -> String {
+    CONFIG.replace("max_age = \"1h\"\n", "")
+}
+
+#[test]
+fn what_has_expired_is_not_loaded_and_something_fresh_is() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &lasting(3600));
+    let mut server = Server::start(config(depot.url(), &without_max_age(), NEVER));
+    let mut client = server.connect();
+    assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false));
+    let (result, error) = server.last_sync(AUDIENCE);
+    let words = "s ago: publish a new one with `rtad-loader build`, or see to the clock";
+    assert!(
+        result == "expired" && error.starts_with("generation 1 expired ") && error.ends_with(words),
+        "{error}"
+    );
+    assert_eq!(server.looks(AUDIENCE, "expired"), 1);
+
+    depot.publish(AUDIENCE, &members(2), &lasting(9000));
+    server.look();
+    assert_members(&mut client, &members(2));
+    let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"].as_u64().unwrap();
+    assert!(expires > now_unix_seconds());
+    let metrics = server.metrics();
+    let gauge = format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} {expires}");
+    assert!(metrics.contains(&gauge));
+
+    // An expired one in its place: the good one goes on.
+    depot.publish(AUDIENCE, &members(3), &lasting(1));
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()), (2, "expired"));
+    assert_members(&mut client, &members(2));
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    server.look();
+    assert_members(&mut client, &members(1));
+    assert!(server.status(AUDIENCE)["snapshot"].get("expires_unix_seconds").is_none());
+    let metrics = server.metrics();
+    assert!(
+        metrics.contains(&format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} NaN"))
+    );
+}
+
+#[test]
+fn a_snapshot_expires_while_it_is_served_and_a_new_one_ends_that() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &lasting(7200 + 3));
+    let mut server = Server::start(config(depot.url(), &without_max_age(), OFTEN));
+    let mut client = server.connect();
+    let snapshot = server.snapshot(AUDIENCE).unwrap();
+    wait_until("it has expired", || server.catalog().audiences()[0].is_stale);
+    assert_unavailable(&mut client, &members(1)[0]);
+    assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
+    assert_eq!(server.status(AUDIENCE)["available"], false);
+    assert!(server.is_ready(), "it answers, if only that it does not know");
+    depot.publish(AUDIENCE, &members(2), &lasting(9000));
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    assert_members(&mut client, &members(2));
+    assert_eq!(server.status(AUDIENCE)["available"], true);
+}
+
+#[test]
+fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let sound = depot.files(AUDIENCE);
+    let mut server = Server::start(config(depot.url(), CONFIG, OFTEN));
+    // A manifest that is longer each time somebody might read it: the error tells when that was.
+    let grow = |server: &mut Server| {
+        let length = server.looks(AUDIENCE, "truncated") as usize + 1;
+        depot.put(AUDIENCE, "manifests/2.json", Some(&vec![b' '; length]));
+        length
+    };
+    grow(&mut server);
+    let current = rtad_core::snapshot::Current::new(2, 2, &[b' '; 1000], None);
+    depot.put(AUDIENCE, "CURRENT", Some(&current.to_bytes()));
+    let mut read = std::collections::BTreeSet::new();
+    while grow(&mut server) <= 20 {
+        read.insert(server.last_sync(AUDIENCE).1);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // None at first, then at the looks 1, 2, 4, 8 and 16.
+    read.remove("");
+    assert!((2..=5).contains(&read.len()), "{read:?}");
+    assert!(read.iter().all(|error| error.starts_with("old_users/manifests/2.json: has ")), "{read:?}");
+    assert_members(&mut server.connect(), &members(1));
+
+    // It backs off for fifteen looks. What is published now is not what was refused, though CURRENT was restored by hand
+    // and so counts from where it was.
+    depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
+    let refused = server.looks(AUDIENCE, "truncated");
+    assert_eq!(depot.publish(AUDIENCE, &members(3), &Spec::small()), 3);
+    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 2);
+    wait_until("what is new is taken", || server.generation(AUDIENCE) == 3);
+    // One look may have been under way.
+    assert!(server.looks(AUDIENCE, "truncated") <= refused + 1);
+}
+
+#[test]
+fn a_current_that_was_lost_is_made_good_by_the_next_publish() {
+    let depot = Depot::new();
+    for seed in 1..=3 {
+        depot.publish(AUDIENCE, &members(seed), &Spec::small());
+    }
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    depot.put(AUDIENCE, "CURRENT", None);
+    server.look();
+    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0), (3, "not_found".to_owned()));
+
+    // The count of writes begins anew; the generations go on, and the pod with them.
+    assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
+    assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 1);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 4);
+    depot.roll_back(AUDIENCE, 2);
+    server.look();
+    assert_eq!(server.generation(AUDIENCE), 2);
+}
+
+#[test]
+fn a_pod_that_needs_no_audience_is_ready_without_any() {
+    let depot = Depot::new();
+    let optional = format!("{CONFIG}\n").replace("max_age", "required = false\nmax_age");
+    let mut server = Server::start(config(depot.url(), &optional, NEVER));
+    assert!(server.is_ready());
+    assert_unavailable(&mut server.connect(), &members(1)[0]);
+}
+
+#[test]
+fn a_reload_keeps_what_is_loaded_and_one_that_is_refused_changes_nothing() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    depot.publish("others", &members(2), &Spec::small());
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let loaded = places(&server.snapshot(AUDIENCE).unwrap());
+    // Nothing of it can be read again.
+    std::fs::rename(depot.path(AUDIENCE, "chunks"), depot.path(AUDIENCE, "gone")).unwrap();
+
+    let more = r#"
+[[audience]]
+name = "others"
+
+[[strategy]]
+name = "both"
+exclude = ["others", "old_users"]
+"#;
+    let with = |text: &str| Ok(config(depot.url(), &format!("{CONFIG}{text}"), NEVER));
+    server.reload(with(more)).unwrap();
+    let reads = |server: &mut Server| server.looks("others", "ok");
+    assert_eq!((server.generation("others"), reads(&mut server)), (1, 1));
+    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    let mut client = server.connect();
+    assert_members_of_three(&mut client);
+
+    // Refused: mistakes in the file, or a required audience that is not there.
+    let before = server.catalog();
+    let error = server.reload(Err("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
+    assert_eq!(error, "rtad.toml: line 1: nonsense");
+    let missing = "[[audience]]\nname = \"missing\"\n";
+    // Loaded, and thrown away again for the sake of the other.
+    depot.publish("extra", &members(4), &Spec::small());
+    let extra = "[[audience]]\nname = \"extra\"\n";
+    let error = server.reload(with(&format!("{more}{extra}{missing}"))).unwrap_err();
+    assert!(error.starts_with("audience missing is not in the store: "), "{error}");
+    assert!(std::sync::Arc::ptr_eq(&before, &server.catalog()), "the very catalog is served");
+    assert_eq!(server.status("missing"), Value::Null);
+    let metrics = server.metrics();
+    assert!(metrics.contains("rtad_snapshot_generation{audience=\"others\"} 1"));
+    assert!(!metrics.contains("rtad_snapshot_generation{audience=\"extra\"}"), "it is not served");
+    drop(before);
+
+    // One that is not required may come later.
+    server.reload(with(&format!("{more}{missing}required = false\n"))).unwrap();
+    assert_eq!((server.generation("missing"), server.is_ready()), (0, true));
+    depot.publish("missing", &members(3), &Spec::small());
+    server.look();
+    assert_eq!(server.generation("missing"), 1);
+
+    // Taken out, and put back: read again, as nothing of it was kept.
+    server.reload(with("")).unwrap();
+    assert_eq!((server.generation("others"), server.status("others")), (0, Value::Null));
+    let metrics = server.metrics();
+    let created = "rtad_snapshot_created_timestamp_seconds{audience=\"others\"} NaN";
+    assert!(metrics.contains(created), "no alert goes off on the age of what is no longer served");
+    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    server.reload(with(more)).unwrap();
+    assert_eq!((server.generation("others"), reads(&mut server)), (1, 2));
+    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert_eq!(server.last_sync(AUDIENCE).0, "unchanged");
+    assert!(server.is_ready());
+}
+
+/// Decisions of all three strategies about a member of the second audience alone.
+fn assert_members_of_three(client: &mut Client) {
+    let decisions = client.decide(&members(2)[..1]);
+    let not_member = (true, "not_member".to_owned());
+    assert_eq!(decisions, [not_member.clone(), not_member, (false, "member".to_owned())]);
+}
+
+#[test]
+fn a_publish_that_changes_one_chunk_reads_one_chunk() {
+    let depot = Depot::new();
+    let first = members(1);
+    depot.publish(AUDIENCE, &first, &Spec::small());
+    let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
+    let old = server.snapshot(AUDIENCE).unwrap();
+    let mut second = [first, keys(2, 10, |shard| 4096 + shard % 4096)].concat();
+    second.sort_unstable();
+    depot.publish(AUDIENCE, &second, &Spec::small());
+    // What did not change cannot be read: it is not there.
+    for entry in old.manifest().chunks() {
+        depot.put(AUDIENCE, &format!("chunks/{}.chunk", entry.digest), None);
+    }
+    server.look();
+    assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
+    let new = server.snapshot(AUDIENCE).unwrap();
+    for (index, (old, new)) in places(&old).into_iter().zip(places(&new)).enumerate() {
+        assert_eq!(old == new, index != 1, "chunk {index}");
+    }
+    assert_members(&mut server.connect(), &second);
+}
