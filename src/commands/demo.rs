@@ -93,6 +93,8 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
          # what is being served, and the metrics\n\
          curl http://{admin}/v1/status\n\
          curl http://{admin}/metrics\n\n\
+         # the console, to open in a browser\n\
+         http://{admin}/\n\n\
          Ctrl-C ends it."
     );
     let _ = stdout.flush();

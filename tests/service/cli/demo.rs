@@ -78,6 +78,11 @@ fn the_printed_commands_answer_as_they_say() {
             (&Value::from(20_000), &Value::from(1)),
             "{run}"
         );
+        let at = lines.iter().position(|line| line == "# the console, to open in a browser");
+        let console = format!("http://{}/", rtad.admin_address());
+        assert_eq!(lines[at.unwrap() + 1], console, "{run}");
+        let page = rtad.connect_admin().get("/");
+        assert!(page.body.starts_with(b"<!doctype html>"), "{run}");
         rtad.signal("INT");
         assert_eq!(rtad.wait().status, Some(0));
     }
