@@ -9,36 +9,22 @@ demo:
 # Three rtad behind HAProxy on this machine, over a store of 1,000,000 synthetic devices; prints requests to paste, and what else to try.
 fleet:
 	cargo build --release -p rtad -p rtad-loader
-	bash tests/fleet/up.sh target/release/rtad target/release/rtad-loader
+	bash tests/setup.sh fleet
+	TEST_PROGRAMS=target/release PYTHONPATH=tests python3 -m suites.fleet.up
 
-# Every test but the long ones.
+# Every test but the long ones: a line for each suite, and the totals in the last one.
 test:
-	cargo test --workspace
-	bash tests/openapi/run.sh target/debug/rtad
-	bash tests/platforms/run.sh target/debug/rtad target/debug/rtad-loader
-	bash tests/stores/run.sh
-	python3 tests/languages.py
-	bash tests/readme.sh
-	bash tests/online_writes.sh target/debug/rtad target/debug/rtad-loader
-	bash tests/job.sh target/debug/rtad-loader
-	bash tests/k8s/run.sh target/debug/rtad target/debug/rtad-loader
-	bash tests/monitoring/run.sh target/debug/rtad target/debug/rtad-loader
-	cargo build --workspace --quiet
-	bash tests/stores/run.sh bash tests/fleet/run.sh target/debug/rtad target/debug/rtad-loader target/debug/rtad-peers
-	bash tests/console/run.sh target/debug/rtad target/debug/rtad-loader
+	python3 tests/run.py
 
 # The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image, a fleet at
 # 20,000 requests a second; in release.
-test-all: test
-	bash tests/full_size/run.sh
-	bash tests/dedup.sh target/release/rtad-loader
-	bash tests/spark/run.sh target/release/rtad-loader
-	bash tests/k8s/image.sh target/release/rtad target/release/rtad-loader
-	bash tests/stores/run.sh bash tests/fleet/run.sh --rate 20000
+test-all:
+	python3 tests/run.py --long
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --lib --no-default-features
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	if command -v cargo-deny >/dev/null; then cargo deny check bans licenses sources; fi
 
@@ -51,7 +37,8 @@ bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
 	cargo bench --bench adapters
-	bash tests/stores/run.sh cargo bench --bench sync
+	bash tests/setup.sh
+	PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 cargo bench --bench sync
 	cargo bench -p rtad-loader --bench build
 	bash benches/peers/build.sh
 	bash loadtest/peers/run.sh 1500000000

@@ -8,13 +8,14 @@ Needs wrk, from Debian. Everything listens on free ports of 127.0.0.1 and is sto
 
 import contextlib
 import http.client
-import json
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from suites.testkit.process import Process  # noqa: E402
 
 SCRAPES = 2000
 # Tencent Ads', of two hashed ids.
@@ -44,22 +45,16 @@ class Pod:
     def __init__(self, rtad, folder, text):
         (folder / "rtad.toml").write_text(text)
         self.log = folder / "log"
+        self.log.unlink(missing_ok=True)
         ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--store", str(folder / "store"), "--workers", "1"]
-        with self.log.open("w") as file:
-            self.process = subprocess.Popen([rtad, "serve", "--config", str(folder / "rtad.toml"), *ports], stderr=file)
-        while not (said := self.said("decision_address")):
-            if self.process.poll() is not None:
-                sys.exit(self.log.read_text())
-            time.sleep(0.05)
-        self.decisions, self.admin = said, self.said("admin_address")
+        command = [rtad, "serve", "--config", folder / "rtad.toml", *ports]
+        self.process = Process(*command, log=self.log)
+        self.decisions = self.process.field("decision_address")
+        self.admin = self.process.field("admin_address")
         self.proc = Path(f"/proc/{self.process.pid}")
 
-    def said(self, name):
-        return next((line[name] for line in map(json.loads, self.log.read_text().splitlines()) if name in line), None)
-
     def stop(self):
-        self.process.terminate()
-        self.process.wait()
+        self.process.stop()
 
     def admin_seconds(self):
         """CPU time of the thread that answers scrapes."""

@@ -16,11 +16,7 @@ export PATH=$PWD/target/tools/bin:$PATH
 if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $version" ]; then
     cargo install --quiet --locked --root target/tools "cargo-fuzz@$version"
 fi
-if ! command -v c++ >/dev/null; then
-    # libFuzzer is C++.
-    [ "$(id -u)" = 0 ] || { echo "there is no C++ compiler: install g++" >&2; exit 1; }
-    apt-get update -qq && apt-get install -qq -y g++ >/dev/null
-fi
+bash tests/setup.sh fuzz
 
 for target in "${targets[@]}"; do
     echo "== $target =="

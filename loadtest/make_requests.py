@@ -42,19 +42,10 @@ def md5(kind, raw):
 
 def stubs():
     """proto/ as Python modules."""
-    from grpc_tools import protoc
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+    from suites.testkit.stubs import ocean_pb2, tencent_pb2
 
-    with tempfile.TemporaryDirectory() as directory:
-        proto = Path(__file__).parent.parent / "proto"
-        google = Path(protoc.__file__).parent / "_proto"
-        files = ["tencent.proto", "ocean.proto"]
-        if protoc.main(["protoc", f"-I{proto}", f"-I{google}", f"--python_out={directory}", *files]) != 0:
-            sys.exit("protoc failed")
-        sys.path.insert(0, directory)
-        import ocean_pb2
-        import tencent_pb2
-
-        return tencent_pb2, ocean_pb2
+    return tencent_pb2, ocean_pb2
 
 
 class Requests:

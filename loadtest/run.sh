@@ -31,15 +31,8 @@ if [ ${#programs[@]} = 0 ]; then
     programs=(target/release/rtad target/release/rtad-loader)
 fi
 rtad=${programs[0]} loader=${programs[1]}
-. tests/venv.sh
-# protoc and Google's protobuf are those of the platforms' tests.
-need_python_packages platforms
-need_python_packages ./loadtest
-python=$venv/bin/python3
-if ! command -v wrk >/dev/null; then
-    [ "$(id -u)" = 0 ] || { echo "install wrk" >&2; exit 1; }
-    apt-get update -qq && apt-get install -qq -y wrk >/dev/null
-fi
+bash tests/setup.sh loadtest
+python=.venv/bin/python3
 
 seconds=5 rate=1000 new=1000 at_once=50 acceptance=10 spike=8 restart=16 drain=4s
 if [ -n "$quick" ]; then
@@ -103,14 +96,8 @@ if [ $(((others - strangers) * 1000)) -gt "$others" ]; then
 fi
 "$python" loadtest/make_requests.py make --known "$work/known" --strangers "$work/strangers" --out "$results/requests"
 
-read -r port_a admin_a port_b admin_b < <("$python" - <<'PY'
-import socket
-sockets = [socket.socket() for _ in range(4)]
-for one in sockets:
-    one.bind(("127.0.0.1", 0))
-print(*(one.getsockname()[1] for one in sockets))
-PY
-)
+ports='from suites.testkit.ports import free_ports; print(*free_ports(4))'
+read -r port_a admin_a port_b admin_b < <(PYTHONPATH=tests "$python" -c "$ports")
 ready() {
     { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || return 1
     printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
@@ -188,7 +175,7 @@ k6() {
     local name=$1
     shift
     # Neither a report to its makers nor a port of its own.
-    exec "${on_load[@]}" "$venv/bin/k6" run --no-usage-report --address '' --quiet --no-color \
+    exec "${on_load[@]}" .venv/bin/k6 run --no-usage-report --address '' --quiet --no-color \
         --summary-export "$results/k6-$name.json" "$@" "loadtest/k6/$name.js" >"$results/k6-$name.txt" 2>&1
 }
 # k6_row NAME TITLE EXIT_CODE CPU_TICKS

@@ -18,13 +18,8 @@ if [ -z "$loader" ]; then
     cargo build --release --workspace
     rtad=$PWD/target/release/rtad loader=$PWD/target/release/rtad-loader
 fi
-. tests/venv.sh
-need_python_packages platforms
-python=$venv/bin/python3
-if ! command -v wrk >/dev/null; then
-    [ "$(id -u)" = 0 ] || { echo "install wrk" >&2; exit 1; }
-    apt-get update -qq && apt-get install -qq -y wrk >/dev/null
-fi
+bash tests/setup.sh loadtest
+python=.venv/bin/python3
 
 [ $((seconds / every)) -ge 9 ] || { echo "soak: $seconds s are too short: it takes nine swaps, one each $every s, to tell" >&2; exit 2; }
 work=$(mktemp -d) server= load=

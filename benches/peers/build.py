@@ -10,13 +10,15 @@ import math
 import os
 import pathlib
 import resource
-import socket
 import subprocess
 import sys
 import time
 
 import pybloom_live
 import rbloom
+
+from suites.testkit.ports import accepts, free_port
+from suites.testkit.process import Process
 
 FPR = 1e-4
 # Of a classic Bloom filter for that rate: ln(p) / ln(2)^2 bits an id, and ln(2) times as many hashes.
@@ -74,26 +76,16 @@ def set_bits(line: bytes, bits: int) -> bytes:
 
 @contextlib.contextmanager
 def redis():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     arguments = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL)
 
     def ask(*words: str, **more) -> str:
         command = ["redis-cli", "-p", port, *words]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
-    try:
-        for _ in range(100):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                if ask("ping", stderr=subprocess.DEVNULL).strip() == "PONG":
-                    break
-            time.sleep(0.05)
+    with Process("redis-server", *arguments, log=os.devnull) as server:
+        server.until("its port", lambda: accepts(int(port)))
         yield server.pid, ask
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def into_redis(name: str, ids: pathlib.Path, count: int, work: pathlib.Path, write, key: str) -> None:

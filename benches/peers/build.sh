@@ -7,14 +7,8 @@
 #   bash benches/peers/build.sh 5000000
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. tests/venv.sh
-need_python_packages benches/peers
-if ! command -v redis-server >/dev/null; then
-    [ "$(id -u)" = 0 ] || { echo "install redis-server" >&2; exit 1; }
-    # Not started by its package: what runs here is started here.
-    apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y redis-server >/dev/null
-fi
+bash tests/setup.sh peers
 cargo build --release --workspace --quiet
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$venv/bin/python3" benches/peers/build.py target/release/rtad-loader "$work" "${1:-1000000}"
+PYTHONPATH=tests .venv/bin/python3 benches/peers/build.py target/release/rtad-loader "$work" "${1:-1000000}"

@@ -12,8 +12,7 @@ import random
 import subprocess
 from collections.abc import Callable
 
-import ocean_pb2
-import tencent_pb2
+from suites.testkit.stubs import ocean_pb2, tencent_pb2
 
 AUDIENCE = "old_users"
 REQUESTS = 65_536

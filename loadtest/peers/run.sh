@@ -20,35 +20,25 @@ devices=${1:-10000000}
 
 # Where nginx is, on Debian.
 PATH=$PATH:/usr/sbin
-wanted=()
-for program in nginx redis-server wrk; do
-    command -v "$program" >/dev/null || wanted+=("$program")
-done
-if [ ${#wanted[@]} -gt 0 ]; then
-    [ "$(id -u)" = 0 ] || { echo "install ${wanted[*]}" >&2; exit 1; }
-    # Not started by their packages: what runs here is started here.
-    apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${wanted[@]}" >/dev/null
-fi
-. tests/venv.sh
-need_python_packages platforms
+bash tests/setup.sh peers
+python=.venv/bin/python3
 cargo build --release --workspace --quiet
 programs=$PWD/target/release
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$venv/bin/python3" -m grpc_tools.protoc -Iproto --python_out="$work" proto/tencent.proto proto/ocean.proto
 store=$(realpath -m "${STORE:-$work/store}")
 if ! [ -e "$store/old_users/CURRENT" ]; then
     "$programs/rtad-loader" synth --count "$devices" |
         "$programs/rtad-loader" build --store "$store" --audience old_users --memory "${MEMORY:-1GiB}" --quiet -
 fi
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/tests
 if [ "${2:-}" = pace ]; then
-    "$venv/bin/python3" loadtest/peers/pace.py "$programs/rtad" "$programs/rtad-loader" "$programs/rtad-peers" "$store" "$work" \
+    "$python" loadtest/peers/pace.py "$programs/rtad" "$programs/rtad-loader" "$programs/rtad-peers" "$store" "$work" \
         "$devices" "${PACE_SECONDS:-60}" "${PACE_HOURS:-0}" docs/performance.md
     exit
 fi
 in_redis=$((devices < 10000000 ? devices : 10000000))
-"$venv/bin/python3" loadtest/peers/main.py "$programs/rtad" "$programs/rtad-loader" \
+"$python" loadtest/peers/main.py "$programs/rtad" "$programs/rtad-loader" \
     "$programs/rtad-peers" "$store" "$work" "$devices" "$in_redis" "${ROUNDS:-5}" "${ROUND_SECONDS:-4}" \
     docs/performance.md docs/peers.svg

@@ -4,17 +4,19 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 
+from suites.testkit.ports import accepts, free_port
+from suites.testkit.process import Process
+
 # What answers has the first core for itself, what asks the last one: on machines with hyper-threads those are no siblings.
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, CLIENT_CORE = str(CORES[0]), str(CORES[-1])
-PATIENCE_SECONDS = 600
+# Of 1.5 billion devices.
+START_SECONDS = 600
 # Keys for redis-benchmark, which asks for numbers of twelve digits.
 NUMBERS = 1_000_000
 
@@ -114,16 +116,11 @@ def stolen_seconds() -> float:
     return sum(int(fields[8]) for fields in counted if fields[0] in cores) / 2 / os.sysconf("SC_CLK_TCK")
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 @contextlib.contextmanager
-def pinned(command: list[str], **more) -> Iterator[subprocess.Popen]:
+def pinned(command: list[str], log=os.devnull, **more) -> Iterator[Process]:
     """A process on the server's core; killed at the end with its children, as nothing that it would still do is of use."""
-    process = subprocess.Popen(["taskset", "-c", SERVER_CORE, *command], start_new_session=True, **more)
+    words = ["taskset", "-c", SERVER_CORE, *command]
+    process = Process(*words, log=log, start_new_session=True, **more)
     try:
         yield process
     finally:
@@ -131,51 +128,33 @@ def pinned(command: list[str], **more) -> Iterator[subprocess.Popen]:
         process.wait()
 
 
-def until(process: subprocess.Popen, what: str, there) -> object:
-    """What `there` returns once it is something."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        if found := there():
-            return found
-        time.sleep(0.02)
-    raise SystemExit(f"{what} did not start: {process.args}")
-
-
-def accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
-
-
 @contextlib.contextmanager
 def rtad(program: str, store: str, work: pathlib.Path, max_wait: str) -> Iterator[Running]:
     config, log = work / "rtad.toml", work / "rtad.log"
     config.write_text(CONFIG.format(store=store, max_wait=max_wait))
-    with log.open("w") as to, pinned([program, "serve", "--config", str(config)], stdout=to, stderr=to) as process:
+    log.unlink(missing_ok=True)
+    with pinned([program, "serve", "--config", str(config)], log) as process:
         # The decision port opens once the snapshot is there.
-        found = until(process, f"rtad, see {log},", lambda: re.search(r'"decision_address":"([^"]+)"', log.read_text()))
-        admin = re.search(r'"admin_address":"([^"]+)"', log.read_text())
-        yield Running(found[1], process.pid, admin=admin[1])
+        process.wait_for('"decision_address"', START_SECONDS)
+        yield Running(process.field("decision_address"), process.pid, admin=process.field("admin_address"))
 
 
 @contextlib.contextmanager
 def nginx(work: pathlib.Path) -> Iterator[Running]:
     config, port = work / "nginx.conf", free_port()
     config.write_text(NGINX.format(work=work, port=port))
-    with pinned(["nginx", "-e", "stderr", "-p", str(work), "-c", str(config)]) as process:
-        until(process, "nginx", lambda: accepts(port))
+    with pinned(["nginx", "-e", "stderr", "-p", str(work), "-c", str(config)], work / "nginx.log") as process:
+        process.until("its port", lambda: accepts(port))
         yield Running(f"127.0.0.1:{port}", process.pid)
 
 
 @contextlib.contextmanager
 def peer(program: str, *arguments: str, redis_pid: int | None = None) -> Iterator[Running]:
     """One of the servers of src/."""
-    with pinned([program, *arguments], stdout=subprocess.PIPE, text=True) as process:
-        address = process.stdout.readline().strip()
+    with pinned([program, *arguments], stdout=subprocess.PIPE, stderr=None, text=True) as process:
+        address = process.process.stdout.readline().strip()
         if not address:
-            raise SystemExit(f"did not start: {process.args}")
+            raise SystemExit(f"did not start: {process.process.args}")
         yield Running(address, process.pid, redis_pid)
 
 
@@ -215,6 +194,6 @@ class Redis:
 def redis() -> Iterator[Redis]:
     port = free_port()
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    with pinned([*command, "--enable-debug-command", "local"], stdout=subprocess.DEVNULL) as process:
-        until(process, "Redis", lambda: accepts(port))
+    with pinned([*command, "--enable-debug-command", "local"]) as process:
+        process.until("its port", lambda: accepts(port))
         yield Redis(process.pid, port)

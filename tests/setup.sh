@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs the tools of tests, load tests and benchmarks: Debian packages, and Python packages into
+# .venv. Anything already there is left alone, so a second run takes a moment.
+#
+#   bash tests/setup.sh [GROUP...]
+#
+# Groups: test (the default), long, fleet, loadtest, peers, fuzz, screenshots.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=() requirements=()
+# need PROGRAM [PACKAGE]
+need() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || packages+=("${2:-$1}"); }
+for group in "${@:-test}"; do
+    case $group in
+        test)
+            need curl
+            need haproxy
+            need promtool prometheus
+            [ -n "${CHROMIUM:-}" ] || need chromium
+            requirements+=(tests/requirements.txt)
+            ;;
+        long)
+            need buildah
+            need mmdebstrap
+            java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
+                packages+=(openjdk-17-jre-headless)
+            requirements+=(tests/requirements-long.txt)
+            ;;
+        fleet) need haproxy ;;
+        loadtest)
+            need wrk
+            requirements+=(tests/requirements.txt loadtest/requirements.txt)
+            ;;
+        peers)
+            need nginx
+            need redis-server
+            need wrk
+            requirements+=(tests/requirements.txt benches/peers/requirements.txt)
+            ;;
+        fuzz)
+            # libFuzzer is C++.
+            need c++ g++
+            ;;
+        screenshots)
+            need pngquant
+            # For the button that switches to Chinese.
+            [ -e /usr/share/fonts/truetype/wqy ] || packages+=(fonts-wqy-microhei)
+            ;;
+        *)
+            sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2
+            exit 2
+            ;;
+    esac
+done
+
+if [ ${#requirements[@]} -gt 0 ] && ! .venv/bin/python3 -c 'import pip' 2>/dev/null; then
+    # Debian's python3 comes without ensurepip.
+    python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+fi
+if [ ${#packages[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || { echo "setup: install ${packages[*]}" >&2; exit 1; }
+    apt-get update -qq
+    # RUNLEVEL: packages do not start their servers; tests start their own.
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+        install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+for wanted in "${requirements[@]}"; do
+    installed=.venv/${wanted//\//-}
+    if cmp -s "$wanted" "$installed"; then continue; fi
+    .venv/bin/python3 -c 'import pip' 2>/dev/null || python3 -m venv --clear .venv
+    # Not bin/pip, which names the path of its creation: a checkout may have been moved or copied.
+    .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
+    cp "$wanted" "$installed"
+done

@@ -1,0 +1,130 @@
+"""The browser that the tests drive, and the servers that stand between it and the pod, or beside
+it."""
+
+import contextlib
+import http.client
+import http.server
+import os
+import re
+import shutil
+import threading
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from suites.testkit.waiting import wait_until
+
+WAIT_MILLISECONDS = 20_000
+
+
+def chromium():
+    """How to start it: Debian's, or the one that CHROMIUM names."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    return {"executable_path": path, "args": ["--no-sandbox"]}
+
+
+class Console:
+    """Opens the page anew for each test; what the browser complains of fails the test."""
+
+    @pytest.fixture(autouse=True)
+    def opened(self, pod, traffic, browser):
+        self.pod, self.traffic, self.browser = pod, traffic, browser
+        self.url = f"http://{pod.admin}/"
+        self.complaints = []
+        self.sent = []
+        with contextlib.ExitStack() as self.closing:
+            self.page = self.open()
+            yield
+            assert self.complaints == []
+
+    def open(self, url=None, **options):
+        context = self.browser.new_context(
+            **{"locale": "en-GB", "viewport": {"width": 1280, "height": 900}, **options}
+        )
+        self.closing.callback(context.close)
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MILLISECONDS)
+        page.on(
+            "console",
+            lambda said: said.type in ("error", "warning") and self.complaints.append(said.text),
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.sent.append(request))
+        page.goto(url or self.url)
+        expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
+        # Figures come with the second answer.
+        expect(page.locator("#tables tbody tr").first).to_be_visible()
+        return page
+
+    def ask(self, text, what=None, page=None):
+        page = page or self.page
+        page.fill("#pasted", text)
+        if what:
+            page.select_option("#what", what)
+        page.click("form .main")
+        expect(page.locator("#answer article").first).to_be_visible()
+        return page.locator("#answer")
+
+    def until(self, holds):
+        """The page's policy forbids what Playwright's own waiting needs: to evaluate text."""
+
+        def held():
+            self.page.wait_for_timeout(50)
+            return holds()
+
+        return wait_until("the page", held, WAIT_MILLISECONDS / 1000)
+
+    def is_sound(self, page, where):
+        found = Axe().run(page).response["violations"]
+        told = [
+            f"{one['id']}: {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}"
+            for one in found
+        ]
+        assert told == [], where
+
+    def serve(self, handler):
+        site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        self.closing.callback(site.server_close)
+        self.closing.callback(site.shutdown)
+        return site
+
+
+def proxy_of(address):
+    """A handler: the admin port under a path, asked by its own name, as most proxies do."""
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            admin = http.client.HTTPConnection(address, timeout=20)
+            with contextlib.closing(admin):
+                kept = {name: it for name, it in self.headers.items() if name.lower() != "host"}
+                admin.request(self.command, self.path.removeprefix("/pods/7"), body, kept)
+                answer = admin.getresponse()
+                content = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    return Proxy
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """A site that an operator reads beside the console."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+    def log_message(self, *_):
+        pass

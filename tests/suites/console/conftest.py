@@ -1,0 +1,28 @@
+"""The pod that the console shows, the traffic for it, and the browser."""
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from suites.console.browsing import WAIT_MILLISECONDS, chromium
+from suites.console.pod import Pod, Traffic
+
+
+@pytest.fixture(scope="package")
+def pod(tmp_path_factory):
+    with Pod(tmp_path_factory.mktemp("console")) as pod:
+        yield pod
+
+
+@pytest.fixture(scope="module")
+def traffic(pod):
+    with Traffic(pod.decisions) as traffic:
+        yield traffic
+
+
+@pytest.fixture(scope="package")
+def browser():
+    expect.set_options(timeout=WAIT_MILLISECONDS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**chromium())
+        yield browser
+        browser.close()

@@ -1,0 +1,442 @@
+"""What a person with a browser, a keyboard, a phone or a screen reader finds at the admin port."""
+
+import base64
+import re
+
+from playwright.sync_api import expect
+
+from suites.console.browsing import Console, Elsewhere, proxy_of
+from suites.console.pod import MEMBERS, STRANGERS, md5, tencent
+
+
+class TestShows(Console):
+    def test_figures_move_under_traffic(self):
+        page = self.page
+        figure = page.locator("#panels .figure").first
+        expect(figure).to_have_text(re.compile(r"[1-9]"))
+        before = self.traffic.asked
+        decide = (
+            page.locator("#tables tr", has=page.locator("th", has_text="decide"))
+            .locator("td")
+            .first
+        )
+        expect(decide).to_have_text(re.compile(r"[1-9]"))
+        tencent = page.locator("#tables tr", has_text="tencent").first.locator("td")
+        assert re.search("[1-9]", tencent.nth(0).inner_text())
+        for quantile in (1, 2, 3):
+            assert re.search("(µs|ms)$", tencent.nth(quantile).inner_text())
+        rule = (
+            page.locator("#tables tr", has_text="new-users")
+            .filter(has_text="tencent")
+            .locator("td")
+        )
+        expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
+        drawn = "document.querySelector('.chart polygon').points.length"
+        points = page.evaluate(drawn)
+        self.until(lambda: page.evaluate(drawn) > points)
+        assert self.traffic.asked > before
+
+    def test_an_audience_is_told_and_mapped(self):
+        card = self.page.locator("#audience-old_users")
+        for text in (
+            "available",
+            "required",
+            "Generation",
+            "block512",
+            "one in",
+            "loaded, verified",
+        ):
+            expect(card).to_contain_text(text)
+        # Another test publishes some more.
+        expect(card).to_contain_text(re.compile("30[01],000"))
+        canvas = card.locator("canvas")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        colours = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 256, 256).data.buffer)).size"
+        assert canvas.evaluate(colours) > 8
+        canvas.scroll_into_view_if_needed()
+        canvas.hover(position={"x": canvas.bounding_box()["width"] - 0.5, "y": 0.5})
+        expect(card.locator(".readout")).to_contain_text("Shard 00ff")
+        # Of one generation it is asked for once, and of one that is closed never.
+        asked = [request.url for request in self.sent if request.url.endswith("/shards")]
+        assert asked == [f"{self.url}v1/audiences/old_users/shards"]
+        vip = self.page.locator("#audience-vip")
+        vip.locator("summary").click()
+        expect(vip.locator(".beside")).to_contain_text("shards without any")
+        block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
+        assert vip.locator("canvas").evaluate(block) != canvas.evaluate(block)
+        # Of reading pixels, which only the test does.
+        self.complaints = [text for text in self.complaints if "Canvas2D" not in text]
+
+    def test_pausing_stops_asking(self):
+        self.page.click("#pause")
+        expect(self.page.locator("#updated")).to_contain_text("paused")
+        self.page.wait_for_load_state("networkidle")
+        before = len(self.sent)
+        self.page.wait_for_timeout(5000)
+        assert len(self.sent) == before
+        # But who opens a map has asked for it.
+        self.page.locator("#audience-vip summary").click()
+        expect(self.page.locator("#audience-vip .beside")).to_contain_text("shards without any")
+        assert len(self.sent) == before + 1
+        with self.page.expect_request("**/metrics"):
+            self.page.click("#pause")
+
+    def test_a_sleep_is_no_burst_of_requests(self):
+        """A laptop that slept: the page's clock stood still, and the pod's counters did not."""
+        page = self.page
+        seen = "window.figures = []; new MutationObserver(() => window.figures.push(document.querySelector('#panels .figure').textContent))"
+        page.evaluate(
+            seen
+            + ".observe(document.getElementById('panels'), { childList: true, characterData: true, subtree: true })"
+        )
+
+        def an_hour_later(route):
+            answer = route.fetch()
+            route.fulfill(
+                response=answer,
+                json={**answer.json(), "uptime_seconds": answer.json()["uptime_seconds"] + 3600},
+            )
+
+        def a_billion_more(route):
+            answer = route.fetch()
+            count = re.compile(
+                r'^(rtad_request_duration_seconds_count{route="tencent"}) (\d+)$', re.MULTILINE
+            )
+            route.fulfill(
+                response=answer,
+                body=count.sub(lambda found: f"{found[1]} {int(found[2]) + 10**9}", answer.text()),
+            )
+
+        page.route("**/v1/status", an_hour_later)
+        page.route("**/metrics", a_billion_more)
+        before = page.evaluate("window.figures.length")
+        self.until(lambda: page.evaluate("window.figures.length") > before + 2)
+        figures = [float(figure.replace(",", "")) for figure in page.evaluate("window.figures")]
+        assert max(figures) < 1e6
+
+
+class TestLookups(Console):
+    def test_a_known_an_unknown_and_a_blank_id(self):
+        device = MEMBERS[7]
+        answer = self.ask(f"  {device}\n")
+        reading = answer.locator("article", has_text="Read as imei")
+        for text in (
+            md5(device),
+            md5(device)[:4],
+            "no bid",
+            "it is in old_users, which this strategy excludes",
+            "generation",
+        ):
+            expect(reading).to_contain_text(text)
+        answer = self.ask(md5(device).upper(), "md5")
+        expect(answer.locator("article")).to_have_count(1)
+        expect(answer).to_contain_text("it is in old_users")
+        answer = self.ask(STRANGERS[0], "imei")
+        expect(answer.locator("tr", has_text="new-users")).to_contain_text(
+            "it is in none of old_users"
+        )
+        expect(answer.locator("tr", has_text="new-vip")).to_contain_text(
+            "bids only for members of vip"
+        )
+        answer = self.ask("__IMEI__", "imei")
+        expect(answer).to_contain_text("It stands for “no id”")
+        expect(answer.locator("tr", has_text="new-users")).to_contain_text("there is no usable id")
+        answer = self.ask("12 34", "imei")
+        expect(answer).to_contain_text("It has not the shape of this kind.")
+        self.page.fill("#pasted", " ")
+        self.page.click("form .main")
+        expect(self.page.locator("#answer")).to_contain_text("Paste an id")
+
+    def test_a_captured_request(self):
+        body = tencent(MEMBERS[3])
+        for text in (body.hex(), base64.b64encode(body).decode()):
+            answer = self.ask(text, "platform tencent")
+            for part in (
+                "T1001 = new-users",
+                "it is in old_users",
+                "device.imei_md5sum",
+                "request_id",
+                "code: 1 (reject)",
+                "none are asked for",
+            ):
+                expect(answer).to_contain_text(part)
+            status, told = self.pod.post("/v1/explain/tencent", body)
+            assert status == 200
+            expect(answer.locator("pre")).to_contain_text(told["answer"]["hex"])
+        answer = self.ask("ff", "platform tencent")
+        expect(answer.locator(".notice.bad")).to_contain_text(
+            "not a valid message of this protocol"
+        )
+        expect(answer).to_contain_text("nothing was looked up")
+        # Of this platform's requests a header is asked for, which is not in what was pasted.
+        self.ask("ff", "platform ocean")
+        expect(answer).to_contain_text("not checked: none were given")
+
+    def test_what_is_plainly_a_request_is_taken_for_one(self):
+        request, device = tencent(MEMBERS[3]).hex(), MEMBERS[3]
+        for pasted, chosen in (
+            (request, "platform tencent"),
+            (device, "any"),
+            (request, "platform tencent"),
+            (" ", "any"),
+        ):
+            self.page.fill("#pasted", pasted)
+            assert self.page.input_value("#what") == chosen
+        # What was chosen by hand stays.
+        for choice in ("platform ocean", "imei"):
+            self.page.select_option("#what", choice)
+            for pasted in (request, device):
+                self.page.fill("#pasted", pasted)
+                assert self.page.input_value("#what") == choice
+
+    def test_an_answer_to_an_older_question_is_not_shown(self):
+        held = []
+        self.page.route(
+            "**/v1/explain", lambda route: route.continue_() if held else held.append(route)
+        )
+        self.page.fill("#pasted", MEMBERS[1])
+        self.page.click("form .main")
+        self.until(lambda: held)
+        answer = self.ask(MEMBERS[2], "imei")
+        expect(answer).to_contain_text(md5(MEMBERS[2]))
+        with self.page.expect_response("**/v1/explain"):
+            held[0].continue_()
+        self.page.wait_for_timeout(300)
+        expect(answer).to_contain_text(md5(MEMBERS[2]))
+        expect(answer).not_to_contain_text(md5(MEMBERS[1]))
+
+    def test_the_same_answer_is_spoken_again(self):
+        page = self.page
+        page.evaluate("""window.said = []; new MutationObserver(() => window.said.push(document.getElementById('announce').textContent))
+            .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true })""")
+        for times in (1, 2):
+            self.ask(MEMBERS[9], "imei")
+            self.until(
+                lambda: (
+                    len(
+                        [
+                            said
+                            for said in page.evaluate("window.said")
+                            if "new-users no bid" in said
+                        ]
+                    )
+                    == times
+                )
+            )
+
+    def test_what_is_pasted_is_in_no_address_and_in_no_storage(self):
+        device = MEMBERS[11]
+        self.ask(device)
+        self.ask(tencent(device).hex(), "platform tencent")
+        for request in self.sent:
+            assert device not in request.url
+            assert md5(device) not in request.url
+        assert device not in self.page.evaluate(
+            "JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href])"
+        )
+
+    def test_a_refusal_is_told(self):
+        self.page.route(
+            "**/v1/explain",
+            lambda route: route.fulfill(
+                status=413,
+                content_type="application/problem+json",
+                body='{"title":"Too large","status":413,"code":"too_large","detail":"the body is over 9 bytes"}',
+            ),
+        )
+        self.page.fill("#pasted", "x")
+        self.page.click("form .main")
+        expect(self.page.locator("#answer")).to_contain_text("Too large: the body is over 9 bytes")
+        self.complaints = [text for text in self.complaints if "413" not in text]
+
+
+class TestFailing(Console):
+    def test_a_broken_and_a_lost_store_are_told_in_plain_words(self):
+        page = self.page
+        problems, card = page.locator("#problems"), page.locator("#audience-old_users")
+        expect(problems).to_contain_text("Nothing needs attention")
+        for broken, means, todo in (
+            (self.pod.broken_store(), "A field of a file is wrong", "Upgrade rtad"),
+            (
+                self.pod.lost_store(),
+                "The store has nothing of this audience",
+                "rtad-loader build --audience old_users",
+            ),
+        ):
+            with broken:
+                expect(problems).to_contain_text("old_users is not being updated")
+                expect(problems).to_contain_text(means)
+                expect(problems).to_contain_text("the last good one, goes on being served")
+                expect(card.locator(".notice")).to_contain_text(todo)
+                expect(card.locator(".notice code").last).to_contain_text("old_users")
+                expect(card.locator("tbody tr").first).to_contain_text(means)
+                expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
+                self.is_sound(page, "a failing store")
+            expect(problems).to_contain_text("Nothing needs attention")
+            expect(card.locator(".notice")).to_be_hidden()
+
+    def test_a_new_generation_and_a_delta_are_seen(self):
+        card = self.page.locator("#audience-old_users")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        generation = int(card.locator("dd").first.inner_text().split()[0])
+        with self.page.expect_response("**/shards"):
+            self.pod.publish_again()
+        expect(card.locator("dd").first).to_contain_text(f"{generation + 1}")
+        expect(card).to_contain_text("301,000")
+        expect(card.locator("tbody")).to_contain_text(f"Generation {generation + 1} was loaded")
+        self.pod.change()
+        expect(card).to_contain_text("+1 −2")
+        expect(card.locator("tbody")).to_contain_text(
+            f"Changes to generation {generation + 1} were loaded"
+        )
+
+    def test_figures_that_are_old_say_so(self):
+        page = self.page
+        page.route("**/metrics", lambda route: route.abort())
+        expect(page.locator("#stale")).to_contain_text("No answer from this pod since")
+        assert page.locator("#audience-old_users").is_visible()
+        with self.pod.broken_store():
+            self.until(
+                lambda: (
+                    self.pod.status()["audiences"][0]["last_sync"]["result"]
+                    not in ("ok", "unchanged")
+                )
+            )
+            page.unroute("**/metrics")
+            expect(page.locator("#stale")).to_be_hidden()
+            # What has changed meanwhile does not drown it.
+            expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
+            expect(page.locator("#announce")).to_contain_text("The pod answers again")
+        expect(page.locator("#problems")).to_contain_text("Nothing needs attention")
+        self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
+
+    def test_what_the_page_cannot_show_does_not_end_it(self):
+        page = self.page
+        page.route("**/v1/status", lambda route: route.fulfill(json={"ready": True}))
+        expect(page.locator("#stale")).to_contain_text("(Cannot read properties")
+        said = page.locator("#stale").inner_text()
+        self.until(lambda: len(self.complaints) > 2)
+        assert page.locator("#stale").inner_text() == said, "once is enough"
+        page.unroute("**/v1/status")
+        expect(page.locator("#stale")).to_be_hidden()
+        assert all("undefined" in text for text in self.complaints), self.complaints
+        self.complaints = []
+
+    def test_another_site_cannot_use_the_browser(self):
+        site = self.serve(Elsewhere)
+        page = self.browser.new_context().new_page()
+        self.closing.callback(page.context.close)
+        page.goto(f"http://localhost:{site.server_port}/")
+        for path in ("v1/reload", "v1/explain", "v1/explain/tencent"):
+            with page.expect_response(f"**/{path}") as seen:
+                page.evaluate(
+                    "url => fetch(url, { method: 'POST', mode: 'no-cors', body: '{}' }).then(() => 0, () => 0)",
+                    self.url + path,
+                )
+            assert seen.value.status == 403, path
+        kept_out = "url => fetch(url).then((answer) => answer.text(), (error) => error.name)"
+        assert page.evaluate(kept_out, f"{self.url}v1/status") == "TypeError"
+
+    def test_a_proxy_may_put_it_under_a_path_and_another_name(self):
+        site = self.serve(proxy_of(self.pod.admin))
+        page = self.open(f"http://localhost:{site.server_port}/pods/7/")
+        expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+        self.ask(MEMBERS[0], "imei", page)
+        expect(page.locator("#answer")).to_contain_text("it is in old_users")
+
+
+class TestLanguages(Console):
+    def test_it_speaks_the_browsers_language_and_the_one_that_is_chosen(self):
+        page = self.page
+        assert page.evaluate("document.documentElement.lang") == "en"
+        self.ask(MEMBERS[0], "imei")
+        page.click("#language")
+        assert (
+            page.evaluate("[document.documentElement.lang, document.title].join()")
+            == "zh-CN,rtad 控制台"
+        )
+        for where, text in (
+            ("#traffic", "请求"),
+            ("#cards", "最近的同步"),
+            ("#answer", "该策略排除这些设备"),
+            ("#problems", "一切正常"),
+        ):
+            expect(page.locator(where)).to_contain_text(text)
+        page.reload()
+        expect(page.locator("#traffic-title")).to_have_text("流量")
+        page.click("#language")
+        expect(page.locator("#traffic-title")).to_have_text("Traffic")
+        chinese = self.open(locale="zh-CN")
+        expect(chinese.locator("#traffic-title")).to_have_text("流量")
+
+
+class TestEverybody(Console):
+    """Phones, the dark, keyboards and screen readers."""
+
+    def test_a_phone_shows_it_without_scrolling_sideways(self):
+        for locale in ("en-GB", "zh-CN"):
+            page = self.open(locale=locale, viewport={"width": 360, "height": 740}, has_touch=True)
+            self.ask(tencent(MEMBERS[1]).hex(), "platform tencent", page)
+            for width in (360, 320):
+                page.set_viewport_size({"width": width, "height": 740})
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, locale
+            self.is_sound(page, f"a phone, {locale}")
+
+    def test_light_and_dark_are_sound(self):
+        grounds = set()
+        for scheme in ("light", "dark"):
+            page = self.open(color_scheme=scheme)
+            self.ask(MEMBERS[2], page=page)
+            expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+            self.is_sound(page, scheme)
+            grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert len(grounds) == 2
+
+    def test_a_keyboard_is_enough(self):
+        page = self.page
+        focus = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
+        page.keyboard.press("Tab")
+        assert page.evaluate(focus) == "skip"
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate(focus) == "pasted":
+                break
+        assert page.evaluate(focus) == "pasted"
+        page.keyboard.type(MEMBERS[5])
+        page.keyboard.press("Tab")
+        page.keyboard.type("imei")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("#answer")).to_contain_text("it is in old_users")
+        card = page.locator("#audience-old_users")
+        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.tagName") == "CANVAS":
+                break
+        for key, shard in (
+            ("ArrowRight", "0001"),
+            ("ArrowDown", "0101"),
+            ("End", "01ff"),
+            ("PageDown", "11ff"),
+            ("ArrowUp", "10ff"),
+            ("Home", "1000"),
+        ):
+            page.keyboard.press(key)
+            expect(card.locator(".readout")).to_contain_text(f"Shard {shard}")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+
+    def test_nothing_moves_under_a_screen_reader(self):
+        page = self.page
+        page.evaluate(
+            "window.kept = [...document.querySelectorAll('#tables tr, #cards article, #pasted, canvas, #problems li')]"
+        )
+        page.evaluate(
+            "window.said = 0; new MutationObserver(() => window.said++).observe(document.getElementById('announce'), { childList: true, subtree: true })"
+        )
+        drawn = "document.querySelector('.chart polygon').points.length"
+        points = page.evaluate(drawn)
+        self.until(lambda: page.evaluate(drawn) > points + 2)
+        assert page.evaluate("window.kept.filter((one) => !one.isConnected).length") == 0
+        assert page.evaluate("window.said") == 0, "what has not changed is not said"

@@ -1,0 +1,76 @@
+"""README.md: its commands, as they stand there but for the ports, which are free ones."""
+
+import os
+
+import pytest
+
+from suites.testkit import pages
+from suites.testkit.client import says_yes
+from suites.testkit.pages import blocks
+from suites.testkit.ports import HOST, free_ports
+from suites.testkit.process import Process
+from suites.testkit.programs import FOLDER
+
+README = "README.md"
+OWN = blocks(README, "## Your own list, in three commands")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where a newcomer types them, with the built programs for those of a release build."""
+    work = tmp_path_factory.mktemp("readme")
+    (work / "target").mkdir()
+    (work / "target/release").symlink_to(FOLDER)
+    pages.run(OWN[0], cwd=work)
+    return work
+
+
+@pytest.fixture(scope="module")
+def built(folder):
+    pages.run(OWN[1].splitlines()[1], cwd=folder)
+    return folder
+
+
+def test_the_two_commands_are_those_of_the_makefile():
+    """`make test` runs this, so they are only read; `make demo` is run with fewer devices in
+    tests/cli."""
+    [block] = blocks(README, "## Two commands")
+    commands = [line.partition("#")[0].strip() for line in block.splitlines()]
+    assert commands == ["make demo", "make test"]
+
+
+def test_the_first_of_three_commands_builds():
+    commands = OWN[1].splitlines()
+    assert len(commands) == 3
+    assert commands[0] == "cargo build --release --workspace"
+
+
+def test_questions_are_answered_as_the_page_says(built):
+    port, admin = free_ports(2)
+    listen = {"RTAD_LISTEN": f"{HOST}:{port}", "RTAD_ADMIN_LISTEN": f"{HOST}:{admin}"}
+    command = f"exec {OWN[1].splitlines()[2]}"
+    [block] = blocks(README, "## Ask it")
+    questions = block.splitlines()
+    assert len(questions) >= 3
+    environment = os.environ | listen
+    server = Process("bash", "-c", command, log=built / "log", env=environment, cwd=built)
+    try:
+        server.until("ready", lambda: says_yes(f"{HOST}:{admin}", "/readyz"))
+        for question in questions:
+            question, _, expected = question.rpartition("# ")
+            question = question.replace(":8080", f":{port}").replace(":9090", f":{admin}")
+            assert pages.run(question).strip() == expected, question
+        assert server.end() == 0
+        server.check_log()
+    finally:
+        server.kill()
+
+
+def test_a_captured_request_is_explained(built):
+    config, asked = blocks(README, "## Let a platform ask")
+    pages.run(config, cwd=built)
+    commands = asked.splitlines()
+    assert len(commands) == 2
+    pages.run(commands[0], cwd=built)
+    said = pages.run(commands[1], cwd=built)
+    assert any(line.startswith("No bid for T1001, because") for line in said.splitlines()), said

@@ -1,0 +1,111 @@
+"""HAProxy with the config that the docs recommend, its runtime interface, and its log. It also
+carries the pods' connections to the store, so that these can be cut."""
+
+import csv
+import os
+import pathlib
+import socket
+import subprocess
+
+from suites.testkit.process import Process
+from suites.testkit.programs import ROOT
+from suites.testkit.waiting import wait_until
+
+CONFIG = ROOT / "docs/haproxy.cfg"
+
+# One thread, as it shares two cores with everything else.
+MORE = """
+global
+    nbthread 1
+    stats socket "{socket}" level admin
+
+defaults store
+    mode tcp
+    timeout connect 5s
+    timeout client 2m
+    timeout server 2m
+
+listen store from store
+    bind "{store}"
+    server s3 "{s3}"
+"""
+
+
+class Balancer:
+    def __init__(self, work: pathlib.Path, pods: list, address: str, store: str, s3: str):
+        """Where it listens, for those who ask and for pods that read the store; where the store
+        is."""
+        self.address, self.pods = address, pods
+        self.socket, self.log = work / "haproxy.sock", work / "haproxy.log"
+        more = work / "more.cfg"
+        more.write_text(MORE.format(socket=self.socket, store=store, s3=s3))
+        environment = os.environ | {"FLEET_LISTEN": address}
+        for number, pod in enumerate(pods, 1):
+            environment |= {
+                f"POD_{number}": f"127.0.0.1:{pod.port}",
+                f"POD_{number}_ADMIN": str(pod.admin_port),
+            }
+        command = ["haproxy", "-db", "-f", str(CONFIG), "-f", str(more)]
+        checked = subprocess.run([*command, "-c"], env=environment, capture_output=True, text=True)
+        assert checked.returncode == 0 and "WARNING" not in checked.stderr, (
+            f"haproxy -c: {checked.stdout}{checked.stderr}"
+        )
+        self.process = Process(*command, log=self.log, env=environment)
+        try:
+            self.process.until("its socket", self.socket.exists)
+        except AssertionError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.process.kill()
+
+    def tell(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as runtime:
+            runtime.connect(str(self.socket))
+            runtime.sendall(command.encode() + b"\n")
+            return "".join(iter(lambda: runtime.recv(65536).decode(), "")).strip()
+
+    def servers(self) -> dict[str, dict[str, str]]:
+        """What it knows of each pod, by the pod's name."""
+        rows = csv.DictReader(self.tell("show stat").removeprefix("# ").splitlines())
+        return {
+            row["svname"]: row
+            for row in rows
+            if row["pxname"] == "pods" and row["svname"] != "BACKEND"
+        }
+
+    def in_hand(self, pod) -> int:
+        """How many requests the pod has not answered yet."""
+        return int(self.servers()[pod.name]["scur"])
+
+    def asked_again(self) -> int:
+        """How many requests a pod did not answer, so that they were asked once more."""
+        return sum(
+            int(server["wretr"]) + int(server["wredis"]) for server in self.servers().values()
+        )
+
+    def until(self, status: str, pod) -> None:
+        """Waits until its health checks hold the pod for `UP` or `DOWN`."""
+        wait_until(
+            f"HAProxy holds {pod.name} for {status}",
+            lambda: self.servers()[pod.name]["status"].startswith(status),
+        )
+
+    def cut_store(self) -> None:
+        """No pod reaches the store any more, and what it was reading breaks off."""
+        assert not self.tell("disable server store/s3"), "disable server"
+        assert not self.tell("shutdown sessions server store/s3"), "shutdown sessions"
+
+    def mend_store(self) -> None:
+        assert not self.tell("enable server store/s3"), "enable server"
+
+    def failures(self) -> list[str]:
+        """Its log of requests that it has answered itself, as no pod did: `pods/NAME METHOD STATUS
+        …`."""
+        lines = [
+            line.split(" ", 1)[1]
+            for line in self.log.read_text().splitlines()
+            if " pods/" in line and "retries:" in line
+        ]
+        return [line for line in lines if line.split()[2] != "200"]

@@ -1,0 +1,307 @@
+"""The fleet while it is asked: each test does something to it, and ends with it whole.
+TABLE=docs/operations.md in the environment writes the table of what became of the requests
+there."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import time
+
+import pytest
+
+from suites.fleet.asking import Load
+from suites.fleet.balancer import Balancer
+from suites.fleet.pods import Pod
+from suites.fleet.questions import AUDIENCE, SHARES, STRATEGY, Devices, Questions
+from suites.fleet.store import Store
+from suites.testkit.client import ask
+from suites.testkit.ports import HOST, free_ports
+from suites.testkit.waiting import wait_until
+
+RELOADED, REFUSED = "config reloaded", "config not reloaded; the old one goes on"
+# A change of the config that can be seen, and a mistake; a push of both must not bring the one
+# without the other.
+MORE_RULES = f'\n[[strategy]]\nname = "returning"\ninclude = ["{AUDIENCE}"]\n'
+MISTAKE = '\n[[strategy]]\nname = "mistaken"\nexclude = ["nobody"]\n'
+
+
+# Requests a second.
+RATES = [1_000, pytest.param(20_000, marks=pytest.mark.long)]
+
+
+@dataclasses.dataclass
+class Fleet:
+    pods: list[Pod]
+    balancer: Balancer
+    load: Load
+    store: Store
+    # How busy the cores were before there was a fleet.
+    others: float
+
+    def converges(self, wanted: tuple[int, ...] = ()) -> tuple[int, int]:
+        """Waits until all pods serve the same generation and sequence: those that are given, if
+        they are."""
+
+        def agreed() -> tuple[int, int] | None:
+            served = {pod.serves() for pod in self.pods}
+            return (
+                served.pop()
+                if len(served) == 1 and all(one[: len(wanted)] == wanted for one in served)
+                else None
+            )
+
+        return wait_until(f"all pods serve the same, {wanted}", agreed)
+
+    def all_are_asked(self) -> None:
+        """Every pod is given requests at this moment."""
+        before = {pod.name: pod.metric("rtad_requests_total") for pod in self.pods}
+        for pod in self.pods:
+            wait_until(
+                f"{pod.name} is asked",
+                lambda pod=pod: pod.metric("rtad_requests_total") > before[pod.name],
+            )
+
+
+@pytest.fixture(scope="module", params=RATES)
+def fleet(request, s3_server, tmp_path_factory):
+    work = tmp_path_factory.mktemp("fleet")
+    others = busy_share()
+    devices = Devices()
+    Questions(devices).write(work / "requests")
+    store = Store(s3_server, devices)
+    store.build(after=False)
+    *ports, front, cut = free_ports(8)
+    front, cut = f"{HOST}:{front}", f"{HOST}:{cut}"
+    # By way of the balancer.
+    reads = s3_server | {"RTAD_STORE": store.url, "AWS_ENDPOINT_URL": f"http://{cut}"}
+    pods = [Pod(f"pod{n + 1}", work, ports[2 * n : 2 * n + 2], reads) for n in range(3)]
+    with contextlib.ExitStack() as stack:
+        s3 = s3_server["AWS_ENDPOINT_URL"].removeprefix("http://")
+        balancer = Balancer(work, pods, front, cut, s3)
+        stack.callback(balancer.stop)
+        for pod in pods:
+            stack.callback(pod.stop)
+            pod.start()
+        for pod in pods:
+            pod.until_ready()
+            balancer.until("UP", pod)
+        load = Load(balancer, work / "requests", request.param)
+        stack.callback(load.stop)
+        running = Fleet(pods, balancer, load, store, others)
+        yield running
+        for pod in pods:
+            print(f"== {pod.name} ==", pod.rtad.complaints(), sep="\n")
+        print("== HAProxy ==", balancer.process.text()[-2000:], sep="\n")
+
+
+def busy_share() -> float:
+    """How busy all cores are for a second, with what is no part of the fleet."""
+
+    def times() -> tuple[int, int]:
+        stat = pathlib.Path("/proc/stat").read_text().splitlines()[0]
+        fields = [int(field) for field in stat.split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    (idle, all_of_it), _ = times(), time.sleep(1)
+    later_idle, later_all = times()
+    return 1 - (later_idle - idle) / (later_all - all_of_it)
+
+
+def about(rate: int, others: float) -> str:
+    shares = ", ".join(f"{share} % {kind}" for kind, share in SHARES.items())
+    return (
+        f"{rate:,} requests a second: {shares}. HAProxy with one thread, three rtad with one worker "
+        f"each, the S3 server and who asks, all on the same {len(os.sched_getaffinity(0))} cores, "
+        f"of which other work kept {others:.0%} busy before. Milliseconds since a request was due."
+    )
+
+
+def put(page: pathlib.Path, table: str) -> None:
+    """Replaces what stands between the marks of a page."""
+    begin, end = "<!-- fleet: begin -->", "<!-- fleet: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, found, after = rest.partition(end)
+    assert found, f"{page} has no {begin} with {end} after it"
+    page.write_text(f"{before}{begin}\n{table}\n{end}{after}")
+
+
+def replace(fleet: Fleet, pod: Pod) -> None:
+    """What a rolling restart does to one pod. The next one's turn comes when the balancer has this
+    one back."""
+    pod.signal(signal.SIGTERM)
+    # Its readiness has fallen; until the balancer has seen it, and a little longer, the pod still
+    # answers.
+    fleet.balancer.until("DOWN", pod)
+    assert pod.ends() == 0, f"{pod.name} ended with {pod.rtad.process.returncode}"
+    comes_back(fleet, pod)
+
+
+def comes_back(fleet: Fleet, pod: Pod) -> None:
+    pod.start()
+    pod.until_ready()
+    fleet.balancer.until("UP", pod)
+
+
+def test_an_idle_fleet_answers_everything(fleet):
+    time.sleep(3)
+    fleet.all_are_asked()
+    fleet.load.unharmed("nothing")
+
+
+def test_a_rolling_restart_loses_no_request(fleet):
+    for pod in fleet.pods:
+        replace(fleet, pod)
+    fleet.all_are_asked()
+    fleet.load.unharmed("rolling restart")
+
+
+def test_a_killed_pod_loses_what_it_held_alone(fleet):
+    pod, before = fleet.pods[1], len(fleet.balancer.failures())
+    # It answers within a millisecond: stopped first, so that there is something that the kill can
+    # hit.
+    pod.signal(signal.SIGSTOP)
+    held = wait_until("it has requests in hand", lambda: fleet.balancer.in_hand(pod))
+    pod.signal(signal.SIGKILL)
+    assert pod.ends() == -signal.SIGKILL, f"{pod.name} ended with {pod.rtad.process.returncode}"
+    killed = time.time()
+    fleet.balancer.until("DOWN", pod)
+    tally = fleet.load.tally(f"a pod is killed, with {held} in hand")
+    later = [failure for failure in tally["failures"] if failure["sent_unix"] > killed]
+    assert not later, f"requests that were sent after the kill have failed: {later}"
+    # By the balancer's own account: that pod had them, and no other.
+    others = [
+        line
+        for line in fleet.balancer.failures()[before:]
+        if not line.startswith(f"pods/{pod.name} ")
+    ]
+    assert not others, f"requests that the killed pod did not have: {others}"
+    comes_back(fleet, pod)
+    fleet.all_are_asked()
+    fleet.load.unharmed("it comes back")
+
+
+def test_a_stopped_pod_loses_no_request(fleet):
+    pod = fleet.pods[2]
+    pod.signal(signal.SIGSTOP)
+    fleet.balancer.until("DOWN", pod)
+    wait_until("what it had in hand is asked of another", lambda: fleet.balancer.in_hand(pod) == 0)
+    pod.signal(signal.SIGCONT)
+    fleet.balancer.until("UP", pod)
+    fleet.all_are_asked()
+    fleet.load.unharmed("a pod stands still")
+
+
+def test_a_generation_and_deltas_change_all_answers(fleet):
+    fleet.load.expect("either")
+    generation = fleet.store.build(after=True)
+    fleet.converges((generation,))
+    fleet.load.expect("after")
+    fleet.load.unharmed("a new generation")
+    fleet.load.expect("either")
+    fleet.converges(fleet.store.change(after=False))
+    fleet.load.expect("before")
+    fleet.load.unharmed("deltas take it back")
+
+
+def test_pods_outlive_a_dead_store(fleet):
+    started_with, with_cache, without = fleet.converges(), *fleet.pods[:2]
+    failed = {pod.name: pod.metric("rtad_sync_total", result="store") for pod in fleet.pods}
+    fleet.balancer.cut_store()
+    for pod in fleet.pods:
+        told = f"{pod.name} says that its store fails"
+        wait_until(
+            told, lambda pod=pod: pod.metric("rtad_sync_total", result="store") > failed[pod.name]
+        )
+        assert pod.is_ready(), f"{pod.name} is not ready, as its store fails"
+    # Published, but not to be seen.
+    generation, sequence = fleet.store.change(after=True)
+    replace(fleet, with_cache)
+    assert with_cache.metric("rtad_cache_starts_total") == 1, "it has not started from its cache"
+    assert with_cache.serves() == started_with, f"it serves {with_cache.serves()} from its cache"
+    # One that has neither is not asked, and keeps nobody from it.
+    without.signal(signal.SIGTERM)
+    assert without.ends() == 0, f"{without.name} ended with {without.rtad.process.returncode}"
+    shutil.rmtree(without.cache)
+    without.start()
+    wait_until(f"{without.name} is there", without.is_live)
+    wait_until(
+        "it has looked at the store", lambda: without.metric("rtad_sync_total", result="store") > 0
+    )
+    assert not without.is_ready(), "it is ready with nothing to serve"
+    fleet.balancer.until("DOWN", without)
+    fleet.load.unharmed("the store is dead")
+    fleet.load.expect("either")
+    fleet.balancer.mend_store()
+    fleet.converges((generation, sequence))
+    fleet.load.expect("after")
+    fleet.balancer.until("UP", without)
+    fleet.all_are_asked()
+    fleet.load.unharmed("the store is back")
+
+
+def reload(pod: Pod, by_signal: bool, expected: str) -> str:
+    """Has a pod read its config again; returns what it says."""
+    if not by_signal:
+        status, body = ask(pod.admin, "/v1/reload", b"")
+        assert status == (200 if expected == RELOADED else 422), f"{pod.name}: {status} {body}"
+        return body.decode()
+    level = "INFO" if expected == RELOADED else "WARN"
+
+    def said() -> list[dict]:
+        return [event for event in pod.events(level) if event["message"] == expected]
+
+    before = len(said())
+    pod.signal(signal.SIGHUP)
+    return json.dumps(wait_until(f"{pod.name}: {expected}", lambda: said()[before:])[0])
+
+
+def push(fleet: Fleet, config: str, expected: str) -> list[str]:
+    """A config comes to all pods, as a ConfigMap does; returns what they say."""
+    for pod in fleet.pods:
+        pod.config.write_text(config)
+    return [reload(pod, number == 0, expected) for number, pod in enumerate(fleet.pods)]
+
+
+def test_a_bad_config_is_refused_whole(fleet):
+    good = fleet.pods[0].config.read_text() + MORE_RULES
+    for said in push(fleet, good + MISTAKE, REFUSED):
+        assert "nobody" in said, f"the mistake is not named: {said}"
+    assert all(pod.strategies() == [STRATEGY] for pod in fleet.pods), (
+        "part of a bad config is served"
+    )
+    # A rollout of it ends with the first pod, which does not start.
+    first = fleet.pods[0]
+    first.signal(signal.SIGTERM)
+    assert first.ends() == 0, f"{first.name} ended with {first.rtad.process.returncode}"
+    first.start()
+    assert first.ends() == 2, (
+        f"with a bad config {first.name} ended with {first.rtad.process.returncode}"
+    )
+    first.config.write_text(good)
+    comes_back(fleet, first)
+    fleet.load.unharmed("a bad config")
+
+    push(fleet, good, RELOADED)
+    member = fleet.store.devices.staying[0].md5
+    question = json.dumps({"strategies": ["returning"], "device": {"imei_md5": member}}).encode()
+    for pod in fleet.pods:
+        status, body = ask(pod.address, "/v1/decide", question)
+        assert status == 200 and json.loads(body)["decisions"][0]["bid"], (
+            f"{pod.name}: {status} {body}"
+        )
+    fleet.load.unharmed("a good config")
+
+
+def test_every_request_has_an_end(fleet):
+    """The last: it ends the load."""
+    fleet.load.end()
+    for pod in fleet.pods:
+        pod.rtad.check_log()
+    table = about(fleet.load.rate, fleet.others) + "\n\n" + fleet.load.table()
+    print(table)
+    if page := os.environ.get("TABLE"):
+        put(pathlib.Path(page), table)

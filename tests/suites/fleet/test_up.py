@@ -1,0 +1,86 @@
+"""`make fleet`, as a newcomer meets it: the requests that it prints are pasted, pods are ended by
+its own commands, and Ctrl-C ends it."""
+
+import os
+import pathlib
+import re
+import signal
+import sys
+
+import pytest
+
+from suites.testkit import pages
+from suites.testkit.ports import HOST, accepts, free_ports
+from suites.testkit.process import Process
+from suites.testkit.programs import ROOT
+from suites.testkit.waiting import wait_until
+
+
+@pytest.fixture
+def ports():
+    return free_ports(7)
+
+
+@pytest.fixture
+def up(ports, tmp_path):
+    listen = {
+        "DEVICES": "20000",
+        "FLEET_LISTEN": f"{HOST}:{ports[0]}",
+        "PYTHONPATH": str(ROOT / "tests"),
+    }
+    for number in (1, 2, 3):
+        listen[f"POD_{number}"] = f"{HOST}:{ports[2 * number - 1]}"
+        listen[f"POD_{number}_ADMIN"] = str(ports[2 * number])
+    # A group of its own, which gets what a terminal sends at Ctrl-C.
+    command = [sys.executable, "-m", "suites.fleet.up"]
+    script = Process(
+        *command, log=tmp_path / "log", env=os.environ | listen, start_new_session=True
+    )
+    try:
+        yield script
+    finally:
+        if script.process.poll() is None:
+            os.killpg(script.pid, signal.SIGKILL)
+        script.wait()
+
+
+def paste(line):
+    return pages.run(f"{line} --silent --show-error --fail")
+
+
+def test_every_printed_command_does_what_it_says(up, ports):
+    up.wait_for("Ctrl-C ends it")
+    printed = up.text().splitlines()
+    questions = [line.split(" # ") for line in printed if line.startswith("curl") and " # " in line]
+    assert len(questions) == 3, printed
+
+    def all_are_answered():
+        for line, expected in questions:
+            assert paste(line) == expected, line
+
+    all_are_answered()
+    kills = [line for line in printed if line.startswith("kill")]
+    assert len(kills) == 2, printed
+    for line in kills:
+        pid = pathlib.Path(re.search(r"cat (\S+)\)", line)[1])
+        before = pid.read_text()
+        pages.run(line)
+        all_are_answered()
+        another = f"another pod after {line.split()[1]}"
+        wait_until(another, lambda pid=pid, before=before: pid.read_text() not in ("", before))
+        all_are_answered()
+    append = next(line for line in printed if line.startswith("echo"))
+    pages.run(append)
+    line, expected = questions[1]
+    wait_until("the stranger is a member", lambda: paste(line) != expected)
+
+    os.killpg(up.pid, signal.SIGINT)
+    assert up.wait() == 0, up.text()
+    assert not any(accepts(port) for port in ports), "something still listens after Ctrl-C"
+
+
+def test_the_page_shows_the_balancer_s_config():
+    docs = ROOT / "docs"
+    page = (docs / "operations.md").read_text()
+    shown = re.search(r"^```\n(backend pods\n.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert shown and shown[1] in (docs / "haproxy.cfg").read_text()

@@ -1,0 +1,136 @@
+"""The fleet of `make fleet`: three rtad behind HAProxy on this machine, over a store of synthetic
+devices in a directory.
+
+    PYTHONPATH=tests python3 -m suites.fleet.up
+
+Prints requests to paste. A pod that ends is started again, as Kubernetes does it. Ctrl-C ends all
+of it and removes what it has made. By environment: DEVICES (1000000); FLEET_LISTEN
+(127.0.0.1:8000), where the balancer is asked; POD_1 (127.0.0.1:8081) to POD_3, the pods' addresses,
+and POD_1_ADMIN (9091) to POD_3_ADMIN, their admin ports.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from suites.testkit.client import says_yes
+from suites.testkit.ports import HOST, accepts
+from suites.testkit.process import Process, Rtad
+from suites.testkit.programs import LOADER, ROOT
+
+NUMBERS = (1, 2, 3)
+DEFAULTS = {"DEVICES": "1000000", "FLEET_LISTEN": f"{HOST}:8000"}
+DEFAULTS |= {f"POD_{number}": f"{HOST}:808{number}" for number in NUMBERS}
+DEFAULTS |= {f"POD_{number}_ADMIN": f"909{number}" for number in NUMBERS}
+
+PRINTED = """
+Three pods serve {devices} synthetic devices behind http://{front}. Paste; what comes after # is the answer:
+
+curl http://{front}/v1/check/old_users/{member} # {{"member":true}}
+curl http://{front}/v1/check/old_users/{stranger} # {{"member":false}}
+curl http://{front}/v1/decide -d '{{"device":{{"imei_md5":"{stranger}"}}}}' # {{"decisions":[{{"strategy":"new-users","bid":true,"reason":"not_member"}}]}}
+
+End a pod, gently or not, and ask again: it is started anew, and no question goes unanswered.
+
+kill -TERM $(cat {work}/pod1.pid)
+kill -KILL $(cat {work}/pod2.pid)
+
+Make the stranger a member; some seconds later every pod knows, and says so on its admin port:
+
+echo {stranger} | {loader} append --store {work}/store --audience old_users -
+curl http://{admin}/v1/status
+
+The logs are {work}/*.log. Ctrl-C ends it."""
+
+
+class Fleet:
+    def __init__(self, work):
+        self.work, self.pods = work, {}
+        self.environment = DEFAULTS | os.environ
+        self.front = self.environment["FLEET_LISTEN"]
+
+    def loader(self, *words, **options):
+        return subprocess.run([LOADER, *words], check=True, text=True, **options)
+
+    def build(self):
+        to = ["--store", self.work / "store", "--audience", "old_users", "--quiet"]
+        with subprocess.Popen(
+            [LOADER, "synth", "--count", self.devices], stdout=subprocess.PIPE
+        ) as ids:
+            self.loader("build", *to, "-", stdin=ids.stdout)
+        assert ids.returncode == 0, "the devices were not made"
+
+    @property
+    def devices(self):
+        return self.environment["DEVICES"]
+
+    def synth(self, *flags):
+        return self.loader("synth", *flags, stdout=subprocess.PIPE).stdout.strip()
+
+    def admin(self, number):
+        host = self.environment[f"POD_{number}"].rpartition(":")[0]
+        return f"{host}:{self.environment[f'POD_{number}_ADMIN']}"
+
+    def start(self, number):
+        """Returns once the pod is ready."""
+        listen = {"RTAD_LISTEN": self.environment[f"POD_{number}"]}
+        listen |= {"RTAD_ADMIN_LISTEN": self.admin(number), "RTAD_DRAIN_TIMEOUT": "8s"}
+        log = self.work / f"pod{number}.log"
+        pod = Rtad("--store", self.work / "store", log=log, variables=listen)
+        self.pods[number] = pod
+        (self.work / f"pod{number}.pid").write_text(str(pod.pid))
+        pod.until("ready", lambda: says_yes(self.admin(number), "/readyz"))
+
+    def balance(self):
+        command = ["haproxy", "-db", "-f", ROOT / "docs/haproxy.cfg"]
+        log = self.work / "haproxy.log"
+        self.balancer = Process(*command, log=log, env=self.environment)
+        self.balancer.until("listens", lambda: accepts(int(self.front.rpartition(":")[2])))
+
+    def print(self):
+        values = {"devices": self.devices, "front": self.front, "work": self.work}
+        values |= {"member": self.synth("--count", "1"), "admin": self.admin(1), "loader": LOADER}
+        values["stranger"] = self.synth("--offset", self.devices, "--count", "1")
+        print(PRINTED.format(**values), flush=True)
+
+    def watch(self):
+        while True:
+            time.sleep(0.5)
+            assert self.balancer.process.poll() is None, self.balancer.text()
+            for number, pod in self.pods.items():
+                if pod.process.poll() is not None:
+                    print(f"pod {number} has ended and is started again", flush=True)
+                    with contextlib.suppress(AssertionError):
+                        self.start(number)
+
+    def run(self):
+        self.balancer = None
+        try:
+            self.build()
+            for number in NUMBERS:
+                self.start(number)
+            self.balance()
+            self.print()
+            self.watch()
+        finally:
+            # Nobody asks any more.
+            if self.balancer:
+                self.balancer.kill()
+            for pod in self.pods.values():
+                pod.stop()
+
+
+def main():
+    os.environ["PATH"] += ":/usr/sbin"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory() as work, contextlib.suppress(KeyboardInterrupt):
+        Fleet(pathlib.Path(work)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What `kubectl kustomize` makes of a folder of k8s/, and how to find one's way in it."""
+
+import functools
+import math
+import re
+import subprocess
+
+import yaml
+
+OVERLAYS = ["dev", "prod"]
+
+UNITS = {
+    "": 1,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
+
+
+def quantity(text):
+    """A quantity of Kubernetes, as a number of its base unit."""
+    number, unit = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(text)).groups()
+    return float(number) * UNITS[unit]
+
+
+def seconds(text):
+    """A duration as rtad and rtad-loader write it."""
+    parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
+    return math.fsum(
+        int(n) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}[unit] for n, unit in parts
+    )
+
+
+@functools.cache
+def kustomized(folder):
+    rendered = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True)
+    if rendered.returncode:
+        raise AssertionError(f"kubectl kustomize {folder}: {rendered.stderr}")
+    # A warning is of something that a later kubectl will not do any more.
+    assert not rendered.stderr, rendered.stderr
+    return rendered.stdout
+
+
+def render(folder):
+    return Rendered(list(yaml.safe_load_all(kustomized(folder))))
+
+
+def name_of(document):
+    return f"{document['kind']}/{document['metadata']['name']}"
+
+
+class Rendered:
+    def __init__(self, documents):
+        self.documents = documents
+
+    def of_kind(self, *kinds):
+        return [document for document in self.documents if document["kind"] in kinds]
+
+    def one(self, kind, name):
+        found = [
+            document for document in self.of_kind(kind) if document["metadata"]["name"] == name
+        ]
+        assert len(found) == 1, f"{len(found)} of {kind}/{name}"
+        return found[0]
+
+    def has(self, kind, name):
+        return any(document["metadata"]["name"] == name for document in self.of_kind(kind))
+
+    def config_map(self, prefix):
+        """Its name may end with a hash of what is in it."""
+        pattern = re.compile(re.escape(prefix) + r"(-[0-9a-z]{10})?")
+        found = [
+            one for one in self.of_kind("ConfigMap") if pattern.fullmatch(one["metadata"]["name"])
+        ]
+        assert len(found) == 1, f"{len(found)} of ConfigMap/{prefix}"
+        return found[0]
+
+    def pods(self):
+        """Every document that makes pods, with its job's spec, if it is one, and the pods'
+        template."""
+        for document in self.of_kind("Deployment", "Job", "CronJob"):
+            spec = document["spec"]
+            job = {"CronJob": lambda: spec["jobTemplate"]["spec"], "Job": lambda: spec}.get(
+                document["kind"], lambda: None
+            )()
+            yield document, job, (job or spec)["template"]
+
+    def containers(self):
+        for document, _, template in self.pods():
+            for container in (
+                template["spec"].get("initContainers", []) + template["spec"]["containers"]
+            ):
+                yield document, template, container
+
+    def environment(self, container):
+        """Its variables, those they refer to put in; without those of Secrets, which are not in the
+        repository."""
+        variables = {}
+        for source in container.get("envFrom", []):
+            if "configMapRef" in source:
+                variables |= self.one("ConfigMap", source["configMapRef"]["name"])["data"]
+        for variable in container.get("env", []):
+            value = variable.get("value", f"<{variable['name']}>")
+            variables[variable["name"]] = expanded(value, variables)
+        return variables
+
+    def command(self, container):
+        """What is run, as the kubelet puts it together."""
+        variables = self.environment(container)
+        return [
+            expanded(word, variables)
+            for word in container.get("command", []) + container.get("args", [])
+        ]
+
+
+def expanded(text, variables):
+    """`$(NAME)` is the variable; one that is not known stays as it stands, and is so found by
+    whoever reads it."""
+    return re.sub(
+        r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)", lambda found: variables.get(found[1], found[0]), text
+    )
+
+
+def matches(selector, labels):
+    assert set(selector) <= {"matchLabels"}, selector
+    wanted = selector.get("matchLabels", {})
+    return all(labels.get(key) == value for key, value in wanted.items())

@@ -1,0 +1,339 @@
+"""What must hold in a rendered overlay by itself. Each rule yields what is wrong, in words;
+`problems` asks all of them."""
+
+import json
+import math
+
+import kubernetes_validate
+
+from suites.k8s.rendered import matches, name_of, quantity, seconds
+
+# Written from the operator's API, of which there is no schema in the package.
+SERVICE_MONITOR = {"selector", "endpoints", "namespaceSelector", "jobLabel", "targetLabels"}
+ENDPOINT = {
+    "port",
+    "path",
+    "interval",
+    "scrapeTimeout",
+    "scheme",
+    "honorLabels",
+    "relabelings",
+    "metricRelabelings",
+}
+GROUP = {"name", "interval", "labels", "rules"}
+ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
+RECORD = {"record", "expr", "labels"}
+# Made by hand, as docs/kubernetes.md says: no secret is in the repository.
+SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys"}
+# Where a try has to fit beside others, and no pod has its CPUs for itself.
+SHARED = {"rtad-dev"}
+# Versions that what is not older was looked at for: the oldest with every field that is used, and
+# the newest of the package.
+VERSIONS = ["1.30", "1.37"]
+
+
+def schema(overlay):
+    for document in overlay.documents:
+        if document["apiVersion"].startswith("monitoring.coreos.com/"):
+            continue
+        for version in VERSIONS:
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                yield f"{name_of(document)}: {'.'.join(map(str, error.path))}: {error.message} (Kubernetes {version})"
+
+
+def monitors(overlay):
+    for document in overlay.documents:
+        if document["apiVersion"].startswith("monitoring.coreos.com/"):
+            unknown = {"ServiceMonitor": service_monitor, "PrometheusRule": prometheus_rule}[
+                document["kind"]
+            ]
+            yield from (
+                f"{name_of(document)}: {problem}" for problem in unknown(overlay, document["spec"])
+            )
+
+
+def service_monitor(overlay, spec):
+    for field in (set(spec) - SERVICE_MONITOR).union(
+        *(set(endpoint) - ENDPOINT for endpoint in spec["endpoints"])
+    ):
+        yield f"has an unknown field {field}"
+    for endpoint in spec["endpoints"]:
+        if seconds(endpoint["scrapeTimeout"]) > seconds(endpoint["interval"]):
+            yield "a scrape may take longer than the time between two"
+    asked = [
+        one
+        for one in overlay.of_kind("Service")
+        if matches(spec["selector"], one["metadata"].get("labels", {}))
+    ]
+    ports = [{port["name"] for port in service["spec"]["ports"]} for service in asked]
+    if len(asked) != 1 or not {endpoint["port"] for endpoint in spec["endpoints"]} <= ports[0]:
+        yield "does not select one Service with its ports"
+
+
+def prometheus_rule(_, spec):
+    names = [group["name"] for group in spec["groups"]]
+    if set(spec) != {"groups"} or len(set(names)) < len(names):
+        yield "has two groups of one name, or unknown fields"
+    for group in spec["groups"]:
+        for field in set(group) - GROUP:
+            yield f"group {group['name']}: has an unknown field {field}"
+        for rule in group["rules"]:
+            known = ALERT if "alert" in rule else RECORD
+            if set(rule) - known or not rule.get("expr"):
+                yield f"group {group['name']}: a rule without an expression, or with unknown fields {sorted(set(rule) - known)}"
+
+
+def selectors(overlay):
+    templates = [
+        (template["metadata"].get("labels", {}), template["spec"])
+        for _, _, template in overlay.pods()
+    ]
+
+    def ports_of(selector):
+        pods = [spec["containers"] for labels, spec in templates if matches(selector, labels)]
+        ports = [
+            {port["name"] for container in pod for port in container.get("ports", [])}
+            for pod in pods
+        ]
+        return set.intersection(*ports) if ports else None
+
+    for document in overlay.of_kind("Deployment"):
+        labels = document["spec"]["template"]["metadata"]["labels"]
+        if not matches(document["spec"]["selector"], labels):
+            yield f"{name_of(document)}: its selector is not of its own pods"
+        for constraint in document["spec"]["template"]["spec"].get("topologySpreadConstraints", []):
+            if not matches(constraint["labelSelector"], labels):
+                yield f"{name_of(document)}: a topology spread constraint is not of its own pods"
+            if (constraint["whenUnsatisfiable"], constraint.get("nodeTaintsPolicy")) != (
+                "ScheduleAnyway",
+                "Honor",
+            ):
+                yield f"{name_of(document)}: a topology spread constraint has pods wait for a node, or counts nodes that take none"
+    asking = [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
+    for one in overlay.of_kind("Service"):
+        asking.append(
+            (
+                one,
+                {"matchLabels": one["spec"]["selector"]},
+                [port["targetPort"] for port in one["spec"]["ports"]],
+            )
+        )
+    for one in overlay.of_kind("NetworkPolicy"):
+        asked = [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]
+        asking.append((one, one["spec"]["podSelector"], asked))
+    for document, selector, ports in asking:
+        found = ports_of(selector)
+        if found is None:
+            yield f"{name_of(document)}: selects no pod"
+        elif not set(ports) <= found:
+            yield f"{name_of(document)}: its pods have no ports {sorted(set(ports) - found)}"
+
+
+def references(overlay):
+    """Whatever is named is there."""
+
+    def missing(document, kind, name):
+        if not overlay.has(kind, name):
+            yield f"{name_of(document)}: there is no {kind}/{name}"
+
+    for document, job, template in overlay.pods():
+        spec = template["spec"]
+        yield from (
+            missing(document, "ServiceAccount", spec["serviceAccountName"])
+            if "serviceAccountName" in spec
+            else ()
+        )
+        volumes = {volume["name"] for volume in spec.get("volumes", [])}
+        for volume in spec.get("volumes", []):
+            if "configMap" in volume:
+                yield from missing(document, "ConfigMap", volume["configMap"]["name"])
+            if "persistentVolumeClaim" in volume:
+                yield from missing(
+                    document, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]
+                )
+            if "secret" in volume and volume["secret"]["secretName"] not in SECRETS_BY_HAND:
+                yield f"{name_of(document)}: nobody makes Secret/{volume['secret']['secretName']}"
+        names = {container["name"] for container in spec["containers"]}
+        for container in spec["containers"]:
+            for source in container.get("envFrom", []):
+                if "configMapRef" in source:
+                    yield from missing(document, "ConfigMap", source["configMapRef"]["name"])
+                elif source["secretRef"]["name"] not in SECRETS_BY_HAND:
+                    yield f"{name_of(document)}: nobody makes Secret/{source['secretRef']['name']}"
+            for mount in container.get("volumeMounts", []):
+                if mount["name"] not in volumes:
+                    yield f"{name_of(document)}: there is no volume {mount['name']}"
+                if "subPath" in mount or "subPathExpr" in mount:
+                    yield f"{name_of(document)}: {mount['mountPath']} is mounted by a subPath, and so never changes"
+        for rule in (job or {}).get("podFailurePolicy", {}).get("rules", []):
+            if rule.get("onExitCodes", {}).get("containerName", "rtad-loader") not in names:
+                yield f"{name_of(document)}: podFailurePolicy names no container of it"
+    for scaler in overlay.of_kind("HorizontalPodAutoscaler"):
+        target = scaler["spec"]["scaleTargetRef"]
+        yield from missing(scaler, target["kind"], target["name"])
+
+
+def restricted(overlay):
+    """The Pod Security Standard `restricted`, which the namespace enforces, a root that cannot be
+    written, and no token."""
+    volumes = {
+        "name",
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+    for document, _, template in overlay.pods():
+        spec, place = template["spec"], name_of(document)
+        own = spec.get("securityContext", {})
+        strange = [one for one in spec.get("volumes", []) if set(one) - volumes]
+        if strange or any(spec.get(host) for host in ("hostNetwork", "hostPID", "hostIPC")):
+            yield f"{place}: takes part in its host"
+        if (
+            not own.get("runAsNonRoot")
+            or not own.get("runAsUser")
+            or own.get("seccompProfile") != {"type": "RuntimeDefault"}
+        ):
+            yield f"{place}: may run as root, or without a seccomp profile"
+        if spec.get("automountServiceAccountToken") is not False:
+            yield f"{place}: has a token for Kubernetes"
+        for container in spec["containers"]:
+            context = container.get("securityContext", {})
+            if context.get("allowPrivilegeEscalation") is not False or context.get(
+                "capabilities"
+            ) != {"drop": ["ALL"]}:
+                yield f"{place}: keeps capabilities or may gain some"
+            if context.get("readOnlyRootFilesystem") is not True:
+                yield f"{place}: may write to its root"
+            if any("hostPort" in port for port in container.get("ports", [])):
+                yield f"{place}: has a port of its host"
+    for account in overlay.of_kind("ServiceAccount"):
+        if account.get("automountServiceAccountToken") is not False:
+            yield f"{name_of(account)}: gives a token to its pods"
+    for namespace in overlay.of_kind("Namespace"):
+        if (
+            namespace["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")
+            != "restricted"
+        ):
+            yield f"{name_of(namespace)}: does not enforce restricted"
+
+
+def resources(overlay):
+    for document, template, container in overlay.containers():
+        place, limits, requests = (
+            name_of(document),
+            container["resources"]["limits"],
+            container["resources"]["requests"],
+        )
+        if document["metadata"]["namespace"] in SHARED:
+            requests = requests | {"cpu": limits["cpu"]}
+        if requests != limits or set(limits) != {"cpu", "memory", "ephemeral-storage"}:
+            yield f"{place}: requests are not limits of CPU, memory and disk"
+            continue
+        if quantity(limits["cpu"]) % 1:
+            yield f"{place}: has {limits['cpu']} CPUs, which is no whole number"
+        dirs = [
+            volume["emptyDir"]
+            for volume in template["spec"].get("volumes", [])
+            if "emptyDir" in volume
+        ]
+        if any(one.get("medium") == "Memory" or "sizeLimit" not in one for one in dirs):
+            yield f"{place}: an emptyDir is memory, or has no limit"
+        elif sum(quantity(one["sizeLimit"]) for one in dirs) > quantity(
+            limits["ephemeral-storage"]
+        ):
+            yield f"{place}: its emptyDirs are larger than its disk"
+
+
+def scaling(overlay):
+    for scaler in overlay.of_kind("HorizontalPodAutoscaler"):
+        spec, place = scaler["spec"], name_of(scaler)
+        target = overlay.one("Deployment", spec["scaleTargetRef"]["name"])
+        least = spec["minReplicas"]
+        if "replicas" in target["spec"]:
+            yield f"{place}: applying {name_of(target)} undoes what it does"
+        if spec["maxReplicas"] < least or least < 2:
+            yield f"{place}: has {least} to {spec['maxReplicas']} pods"
+        for metric in spec["metrics"]:
+            if metric["resource"]["target"]["averageUtilization"] > 60 * (least - 1) / least:
+                yield f"{place}: with one of {least} pods missing the others are over 60 % busy"
+        budgets = [
+            one
+            for one in overlay.of_kind("PodDisruptionBudget")
+            if one["spec"]["selector"] == target["spec"]["selector"]
+        ]
+        if len(budgets) != 1 or not 0 < budgets[0]["spec"]["maxUnavailable"] < least:
+            yield f"{place}: no budget leaves some of its pods, and lets one go"
+
+
+def jobs(overlay):
+    longest = max((job["activeDeadlineSeconds"] for _, job, _ in overlay.pods() if job), default=0)
+    for document, job, template in overlay.pods():
+        if not job:
+            continue
+        place = name_of(document)
+        if document["kind"] == "CronJob" and document["spec"]["concurrencyPolicy"] != "Forbid":
+            yield f"{place}: two of it may run at once"
+        if template["spec"]["restartPolicy"] != "Never" or not job["activeDeadlineSeconds"]:
+            yield f"{place}: may go on for ever, or takes its log along"
+        container = template["spec"]["containers"][0]
+        if job.get("completionMode") == "Indexed":
+            count = job["completions"]
+            if (
+                count != job["parallelism"]
+                or str(count) != overlay.environment(container)["WORKERS"]
+            ):
+                yield f"{place}: not all of its {count} workers are there at once"
+            if count > 16 or math.log2(count) % 1:
+                yield f"{place}: {count} is no power of two up to 16"
+        for word in overlay.command(container):
+            if word.startswith("--min-age=") and seconds(word.partition("=")[2]) <= longest:
+                yield f"{place}: a build may take {longest} s, and {word} removes what it has made"
+
+
+def images(overlay):
+    used = {container["image"] for _, _, container in overlay.containers()}
+    if len(used) != 1 or any(
+        ":" not in image.rpartition("/")[2] or image.endswith(":latest") for image in used
+    ):
+        yield f"the images are {sorted(used)}: one, with a tag that says which"
+
+
+def namespaces(overlay):
+    [namespace] = [document["metadata"]["name"] for document in overlay.of_kind("Namespace")]
+    for document in overlay.documents:
+        if document["kind"] != "Namespace" and document["metadata"].get("namespace") != namespace:
+            yield f"{name_of(document)}: is not in namespace {namespace}"
+
+
+def sizes(overlay):
+    """`kubectl apply` keeps what it applied in an annotation, and those may have so much between
+    them."""
+    for document in overlay.documents:
+        if len(json.dumps(document)) > 250_000:
+            yield f"{name_of(document)}: is too large for kubectl apply"
+
+
+RULES = [
+    schema,
+    monitors,
+    selectors,
+    references,
+    restricted,
+    resources,
+    scaling,
+    jobs,
+    images,
+    namespaces,
+    sizes,
+]
+
+
+def problems(overlay, rules=None):
+    return [problem for rule in rules or RULES for problem in rule(overlay)]

@@ -1,0 +1,181 @@
+"""The Dockerfile, as far as it can be tried without a container engine: what linters say, what the
+build is given, and whether the image and the manifests mean the same."""
+
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tomllib
+
+from suites.k8s.rendered import render
+from suites.k8s.sandbox import UNPRIVILEGED
+from suites.testkit.programs import LOADER, ROOT, RTAD
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def let_in(path, patterns):
+    """Whether .dockerignore lets a file in: the last pattern that is of it, or of a folder above
+    it, decides."""
+    inside = True
+    parts = path.split("/")
+    for pattern in patterns:
+        wanted = pattern.removeprefix("!")
+        # A star is one folder's or file's name, not a path.
+        depth = wanted.count("/") + 1
+        if depth <= len(parts) and fnmatch.fnmatchcase("/".join(parts[:depth]), wanted):
+            inside = pattern.startswith("!")
+    return inside
+
+
+def patterns():
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    # Whatever else Docker knows, `let_in` does not.
+    assert all(
+        re.fullmatch(r"!?(\*|[\w./-]+)", pattern) and not pattern.endswith("/")
+        for pattern in patterns
+    ), patterns
+    return patterns
+
+
+def tracked():
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def read_by_rustc():
+    """What the programs were made of, by the lists that cargo writes beside them."""
+    files = set()
+    for program in (RTAD, LOADER):
+        words = (
+            pathlib.Path(f"{program}.d").read_text().replace("\\ ", "\0").partition(": ")[2].split()
+        )
+        # Without what the build script has made.
+        files |= {
+            word.replace("\0", " ")
+            for word in words
+            if not re.search(r"/build/rtad-[0-9a-f]+/out/", word)
+        }
+    root = os.path.commonpath(files)
+    return {os.path.relpath(file, root) for file in files}
+
+
+def lint(text):
+    return subprocess.run(
+        ["hadolint", "--failure-threshold", "style", "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+
+
+class TestDockerfile:
+    def test_hadolint_has_nothing_to_say(self):
+        said = lint(DOCKERFILE)
+        assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+
+    def test_hadolint_would(self):
+        for old, new, rule in (
+            ("FROM ${BASE_IMAGE}", "FROM debian:latest", "DL3007"),
+            ("WORKDIR /src", "WORKDIR src", "DL3000"),
+            ('CMD ["rtad", "serve"]', "CMD rtad serve", "DL3025"),
+        ):
+            assert old in DOCKERFILE
+            said = lint(DOCKERFILE.replace(old, new))
+            assert said.returncode != 0
+            assert rule in said.stdout
+
+    def test_it_is_of_the_versions_that_the_rest_is_of(self):
+        rust, base = re.findall(
+            r"^ARG (?:RUST|BASE)_IMAGE=docker\.io/library/(\S+)$", DOCKERFILE, re.M
+        )
+        cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+        assert re.search(rf"^rust:{re.escape(cargo['rust-version'])}\.\d+-slim-bookworm$", rust)
+        # Of the same Debian, and a day's.
+        assert re.search(r"^debian:bookworm-20\d{6}-slim$", base)
+        images = {
+            container["image"]
+            for _, _, container in render(ROOT / "k8s/overlays/prod").containers()
+        }
+        assert {image.rpartition(":")[2] for image in images} == {cargo["version"]}
+
+    def test_it_means_what_the_manifests_mean(self):
+        [user, group] = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.M).groups()
+        ports = re.search(r"^EXPOSE (.+)$", DOCKERFILE, re.M)[1].split()
+        installed = re.search(r"^COPY --from=build (.*) /usr/local/bin/$", DOCKERFILE, re.M)[
+            1
+        ].split()
+        assert installed == ["/src/target/release/rtad", "/src/target/release/rtad-loader"]
+        for name in ("dev", "prod"):
+            overlay = render(ROOT / "k8s/overlays" / name)
+            for _, template, container in overlay.containers():
+                context = template["spec"]["securityContext"]
+                assert (context["runAsUser"], context["runAsGroup"]) == (int(user), int(group))
+                assert container["command"][0] in ["rtad", "rtad-loader", "bash"]
+                assert (
+                    [str(port["containerPort"]) for port in container.get("ports", [])] or ports
+                ) == ports
+        assert int(user) == UNPRIVILEGED
+
+
+class TestContext:
+    def test_it_holds_all_that_rustc_has_read(self):
+        read = read_by_rustc()
+        assert "src/main.rs" in read
+        assert "loader/src/main.rs" in read
+        ignored = [path for path in read if not let_in(path, patterns())]
+        assert ignored == []
+
+    def test_and_little_else(self):
+        inside = {path.split("/")[0] for path in tracked() if let_in(path, patterns())}
+        assert inside == {
+            "Cargo.toml",
+            "Cargo.lock",
+            "LICENSE",
+            "build.rs",
+            "benches",
+            "loader",
+            "loadtest",
+            "proto",
+            "src",
+        }
+        for path in (
+            ".git/config",
+            "target/release/rtad",
+            "tests/common/mod.rs",
+            "loader/tests/zoo.rs",
+            "k8s/base/service.yaml",
+        ):
+            assert not let_in(path, patterns()), path
+
+    def build(self, context, patterns):
+        """The image's own command in a copy of what is let in, but for a program that is not there:
+        cargo reads every manifest, and the lock file, before it says so, and compiles nothing."""
+        shutil.rmtree(context, ignore_errors=True)
+        for path in tracked():
+            if let_in(path, patterns):
+                (context / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, context / path)
+        [command] = re.findall(r"^RUN (cargo build --release --locked .*)$", DOCKERFILE, re.M)
+        said = subprocess.run(
+            [*command.split(), "--offline", "--bin", "none-of-these"],
+            cwd=context,
+            capture_output=True,
+            text=True,
+        )
+        return said.stderr
+
+    def test_cargo_takes_it_with_the_lock_file_as_it_is(self, tmp_path):
+        said = self.build(tmp_path, patterns())
+        assert "no bin target named `none-of-these`" in said
+        assert "available bin targets:\n    rtad\n    rtad-loader\n" in said
+
+    def test_cargo_would_miss_what_is_left_out(self, tmp_path):
+        for left_out in ("!benches", "!loadtest/peers", "!Cargo.lock"):
+            assert "none-of-these" not in self.build(
+                tmp_path, [pattern for pattern in patterns() if pattern != left_out]
+            ), left_out

@@ -1,0 +1,314 @@
+"""Every overlay by itself; and that what is wrong with one is found."""
+
+import copy
+import os
+import pathlib
+import tempfile
+
+import pytest
+
+from suites.k8s import rules
+from suites.k8s.rendered import OVERLAYS, quantity, render
+from suites.testkit.programs import ROOT
+
+RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
+
+
+class TestOverlays:
+    @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+    @pytest.mark.parametrize("name", OVERLAYS)
+    def test_nothing_is_wrong_with_them(self, name, rule):
+        assert rules.problems(RENDERED[name], [rule]) == []
+
+    def test_they_have_what_they_should(self):
+        kinds = {
+            name: {document["kind"] for document in overlay.documents}
+            for name, overlay in RENDERED.items()
+        }
+        common = {
+            "Namespace",
+            "ServiceAccount",
+            "Deployment",
+            "Service",
+            "NetworkPolicy",
+            "ConfigMap",
+        }
+        assert common | {"Job", "PersistentVolumeClaim"} <= kinds["dev"]
+        assert (
+            common
+            | {
+                "CronJob",
+                "HorizontalPodAutoscaler",
+                "PodDisruptionBudget",
+                "ServiceMonitor",
+                "PrometheusRule",
+            }
+            <= kinds["prod"]
+        )
+        for name, overlay in RENDERED.items():
+            assert "Secret" not in kinds[name], "a secret is in the repository"
+            # With a hash the config's name would change with it: pods would be replaced, not
+            # reload.
+            assert overlay.config_map("rtad-config")["metadata"]["name"] == "rtad-config"
+
+    def test_the_admin_port_is_not_beside_the_decisions(self):
+        for overlay in RENDERED.values():
+            services = {
+                one["metadata"]["name"]: one["spec"]["ports"] for one in overlay.of_kind("Service")
+            }
+            ports = {
+                name: [port["targetPort"] for port in ports] for name, ports in services.items()
+            }
+            assert ports == {"rtad": ["decisions"], "rtad-admin": ["admin"]}
+            [policy] = [
+                one for one in overlay.of_kind("NetworkPolicy") if one["metadata"]["name"] == "rtad"
+            ]
+            sources = {
+                port["port"]: rule["from"]
+                for rule in policy["spec"]["ingress"]
+                for port in rule["ports"]
+            }
+            assert set(sources) == {"decisions", "admin"}
+            assert sources["decisions"] != sources["admin"]
+            assert all(source for source in sources.values())
+
+    def test_names_are_asked_of_either_dns(self):
+        """Of CoreDNS' pods, and of NodeLocal DNSCache, which no selector finds as it is in the
+        network of its node."""
+        for overlay in RENDERED.values():
+            for policy in overlay.of_kind("NetworkPolicy"):
+                [asked] = [
+                    rule["to"]
+                    for rule in policy["spec"]["egress"]
+                    if {port["port"] for port in rule["ports"]} == {53}
+                ]
+                assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in asked
+                assert {"matchLabels": {"k8s-app": "kube-dns"}} in [
+                    one.get("podSelector") for one in asked
+                ]
+
+    def test_a_first_try_fits_a_node_of_two_cpus(self):
+        """Of which Kubernetes has one for itself; of memory it is what docs/kubernetes.md says."""
+        requests = [one["resources"]["requests"] for _, _, one in RENDERED["dev"].containers()]
+        assert sum(quantity(one["cpu"]) for one in requests) < 0.5
+        memory = sum(quantity(one["memory"]) for one in requests) / (1 << 30)
+        assert f"{memory:g} GiB of memory" in (ROOT / "docs/kubernetes.md").read_text()
+
+
+def server(overlay):
+    return overlay.one("Deployment", "rtad")["spec"]
+
+
+def pod(overlay):
+    return server(overlay)["template"]["spec"]
+
+
+def container(overlay):
+    return pod(overlay)["containers"][0]
+
+
+def cache(overlay):
+    [volume] = [one for one in pod(overlay)["volumes"] if one["name"] == "cache"]
+    return volume["emptyDir"]
+
+
+def limits(overlay, **changed):
+    for kind in ("requests", "limits"):
+        container(overlay)["resources"][kind].update(changed)
+
+
+def cron(overlay, name):
+    return overlay.one("CronJob", name)["spec"]
+
+
+def job(overlay, name):
+    return cron(overlay, name)["jobTemplate"]["spec"]
+
+
+def loader(overlay, name):
+    return job(overlay, name)["template"]["spec"]["containers"][0]
+
+
+def spec(overlay, kind, name="rtad"):
+    return overlay.one(kind, name)["spec"]
+
+
+def gone(overlay, kind, name):
+    overlay.documents.remove(overlay.one(kind, name))
+
+
+def target(overlay):
+    return spec(overlay, "HorizontalPodAutoscaler")["metrics"][0]["resource"]["target"]
+
+
+# What is done to the production overlay, by the rule that must see it, and what that must say.
+MUTATIONS = {
+    rules.schema: [
+        (lambda o: container(o).update(readinesProbe={}), "readinesProbe"),
+        (lambda o: container(o)["livenessProbe"].update(periodSeconds="10s"), "periodSeconds"),
+        (lambda o: container(o)["lifecycle"].update(preStop={"sleeps": 3}), "preStop"),
+        (lambda o: job(o, "rtad-build").update(concurrencyPolicy="Forbid"), "concurrencyPolicy"),
+    ],
+    rules.monitors: [
+        (lambda o: spec(o, "ServiceMonitor")["endpoints"][0].update(pathh="/"), "pathh"),
+        (
+            lambda o: spec(o, "ServiceMonitor")["endpoints"][0].update(scrapeTimeout="20s"),
+            "longer than the time between",
+        ),
+        (
+            lambda o: o.one("Service", "rtad-admin")["metadata"].pop("labels"),
+            "does not select one Service",
+        ),
+        (
+            lambda o: o.documents.append(rule_of({"alert": "A", "expr": "up", "form": "5m"})),
+            "unknown fields ['form']",
+        ),
+        (
+            lambda o: o.documents.append(rule_of({"alert": "A", "for": "5m"})),
+            "without an expression",
+        ),
+    ],
+    rules.selectors: [
+        (
+            lambda o: server(o)["template"]["metadata"]["labels"].update(
+                {"app.kubernetes.io/name": "x"}
+            ),
+            "its selector",
+        ),
+        (lambda o: spec(o, "Service")["selector"].update(app="x"), "Service/rtad: selects no pod"),
+        (lambda o: container(o)["ports"][0].update(name="http"), "have no ports ['decisions']"),
+        (
+            lambda o: spec(o, "PodDisruptionBudget")["selector"]["matchLabels"].update(a="b"),
+            "selects no pod",
+        ),
+        (
+            lambda o: pod(o)["topologySpreadConstraints"][0].update(
+                labelSelector={"matchLabels": {"a": "b"}}
+            ),
+            "is not of its own pods",
+        ),
+        (
+            lambda o: pod(o)["topologySpreadConstraints"][0].update(
+                whenUnsatisfiable="DoNotSchedule"
+            ),
+            "wait for a node",
+        ),
+        (
+            lambda o: pod(o)["topologySpreadConstraints"][1].pop("nodeTaintsPolicy"),
+            "nodes that take none",
+        ),
+    ],
+    rules.references: [
+        (lambda o: gone(o, "ConfigMap", "rtad-config"), "no ConfigMap/rtad-config"),
+        (lambda o: gone(o, "ServiceAccount", "rtad-loader"), "no ServiceAccount/rtad-loader"),
+        (
+            lambda o: gone(o, "PersistentVolumeClaim", "rtad-build-shared"),
+            "no PersistentVolumeClaim",
+        ),
+        (
+            lambda o: spec(o, "HorizontalPodAutoscaler")["scaleTargetRef"].update(name="x"),
+            "no Deployment/x",
+        ),
+        (lambda o: container(o)["volumeMounts"][0].update(subPath="rtad.toml"), "subPath"),
+        (lambda o: loader(o, "rtad-build").update(name="x"), "podFailurePolicy"),
+    ],
+    rules.restricted: [
+        (lambda o: pod(o)["securityContext"].update(runAsUser=0), "may run as root"),
+        (
+            lambda o: container(o)["securityContext"]["capabilities"].update(add=["NET_RAW"]),
+            "keeps capabilities",
+        ),
+        (
+            lambda o: container(o)["securityContext"].pop("readOnlyRootFilesystem"),
+            "write to its root",
+        ),
+        (lambda o: pod(o).pop("automountServiceAccountToken"), "has a token"),
+        (lambda o: pod(o)["volumes"].append({"name": "h", "hostPath": {}}), "its host"),
+    ],
+    rules.resources: [
+        (lambda o: limits(o, cpu="500m"), "no whole number"),
+        (
+            lambda o: container(o)["resources"].update(requests={"cpu": "1"}),
+            "requests are not limits",
+        ),
+        (lambda o: cache(o).update(medium="Memory"), "is memory"),
+        (lambda o: cache(o).update(sizeLimit="20Gi"), "larger than its disk"),
+    ],
+    rules.scaling: [
+        (lambda o: server(o).update(replicas=3), "undoes"),
+        (lambda o: target(o).update(averageUtilization=60), "over 60 % busy"),
+        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no budget"),
+    ],
+    rules.jobs: [
+        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "two of it"),
+        (
+            lambda o: job(o, "rtad-build")["template"]["spec"].update(restartPolicy="OnFailure"),
+            "takes its log along",
+        ),
+        (lambda o: job(o, "rtad-build-many").update(parallelism=4), "at once"),
+        (lambda o: loader(o, "rtad-build-many")["env"][0].update(value="7"), "at once"),
+        (
+            lambda o: job(o, "rtad-build-many").update(completions=6, parallelism=6),
+            "no power of two",
+        ),
+        (
+            lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600),
+            "removes what it has made",
+        ),
+    ],
+    rules.images: [
+        (lambda o: container(o).update(image="registry.example.com:5000/rtad"), "the images are")
+    ],
+    rules.sizes: [
+        (lambda o: o.config_map("rtad-config")["data"].update(notes="x" * 262_144), "too large")
+    ],
+    rules.namespaces: [
+        (
+            lambda o: o.one("Service", "rtad")["metadata"].update(namespace="default"),
+            "namespace rtad",
+        )
+    ],
+}
+
+
+def rule_of(rule):
+    spec = {"groups": [{"name": "g", "rules": [rule]}]}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "r"},
+        "spec": spec,
+    }
+
+
+class TestMutations:
+    def test_each_rule_has_some(self):
+        assert set(MUTATIONS) == set(rules.RULES)
+
+    @pytest.mark.parametrize(
+        "rule, mutate, expected",
+        [
+            pytest.param(rule, *mutation, id=f"{rule.__name__}: {mutation[1]}")
+            for rule, mutations in MUTATIONS.items()
+            for mutation in mutations
+        ],
+    )
+    def test_each_is_found(self, rule, mutate, expected):
+        overlay = copy.deepcopy(RENDERED["prod"])
+        mutate(overlay)
+        found = rules.problems(overlay, [rule])
+        assert any(expected in problem for problem in found), found
+
+
+class TestComponents:
+    def test_keys_for_the_store_reach_all_who_ask_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            up = os.path.relpath(ROOT / "k8s", folder)
+            text = f"resources: [{up}/overlays/prod]\ncomponents: [{up}/components/store-keys]\n"
+            pathlib.Path(folder, "kustomization.yaml").write_text(text)
+            overlay = render(folder)
+        assert rules.problems(overlay) == []
+        for document, _, one in overlay.containers():
+            assert {"secretRef": {"name": "rtad-store-keys"}} in one["envFrom"], document[
+                "metadata"
+            ]["name"]

@@ -1,0 +1,107 @@
+"""docs/kubernetes.md: its table is what the formula beside it makes of measured figures, and what
+it names is there."""
+
+import math
+import re
+
+from suites.k8s.rendered import render, seconds
+from suites.k8s.sizes import plan
+from suites.testkit.programs import ROOT
+
+PAGE = (ROOT / "docs/kubernetes.md").read_text()
+MEASURED = (ROOT / "docs/performance.md").read_text()
+
+CPU_SECONDS = 10e-6
+CORES, BUSY, GROWTH, LEAST = 4, 0.6, 1.2, 3
+BESIDE = 0.5e9
+PER_CORE_HOUR, PER_GIB_HOUR = 0.04, 0.005
+IDS = {"1.5 billion": 1_500_000_000, "10 billion": 10_000_000_000}
+
+
+def row(rate, ids, swap):
+    busy = rate * CPU_SECONDS
+    pods = max(LEAST, math.ceil(busy / (CORES * BUSY)) + 1)
+    planned = plan(IDS[ids])
+    snapshots = planned["swap_memory_bytes"] if swap == "whole" else planned["memory_bytes"]
+    memory = math.ceil((GROWTH * snapshots + BESIDE) / (1 << 30))
+    share = rate / 100_000
+    cores, gib = pods * CORES / share, pods * memory / share
+    price = cores * PER_CORE_HOUR + gib * PER_GIB_HOUR
+    return [
+        f"{rate:,}",
+        ids,
+        f"`{swap}`",
+        f"{busy:g}",
+        str(pods),
+        str(pods * CORES),
+        f"{memory} GiB",
+        f"{pods * memory} GiB",
+        f"{cores:.1f}",
+        f"{gib:.1f}",
+        f"${price:.2f}",
+    ]
+
+
+class TestSizing:
+    def test_the_table_is_what_the_formula_makes(self):
+        table = re.search(r"^\| requests a second \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.M)[1]
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+        ]
+        assert len(rows) > 4
+        for found in rows:
+            assert found == row(int(found[0].replace(",", "")), found[1], found[2].strip("`"))
+
+    def test_the_inputs_are_those_that_were_measured(self):
+        assert "8 to 10 µs of CPU a request" in MEASURED
+        for stated in ("10 µs", "60 %", "four cores", "a fifth", "0.5 GB", "$0.04", "$0.005"):
+            assert stated in PAGE
+
+    def test_the_production_overlay_is_a_row_of_it(self):
+        [server] = [
+            one
+            for document, _, one in render(ROOT / "k8s/overlays/prod").containers()
+            if document["kind"] == "Deployment"
+        ]
+        limits = server["resources"]["limits"]
+        memory = row(300_000, "1.5 billion", "whole")[6].replace(" GiB", "Gi")
+        assert (limits["cpu"], limits["memory"]) == (str(CORES), memory)
+
+
+class TestNames:
+    def test_the_jobs_that_are_looked_at_are_those_that_were_made(self):
+        made = set(re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", PAGE))
+        named = re.findall(r"\bjob/([\w-]+)", PAGE)
+        assert len(named) > 1
+        assert set(named) <= made
+
+    def test_a_rollout_is_not_waited_for_longer_than_it_has(self):
+        """`rollout status` ends with an error at the deadline, so what takes longer is waited for
+        before."""
+        deadline = render(ROOT / "k8s/overlays/prod").one("Deployment", "rtad")["spec"][
+            "progressDeadlineSeconds"
+        ]
+        [first] = [
+            block
+            for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
+            if "rtad-build-first" in block
+        ]
+        assert "rollout status" not in first
+        for line in re.findall(r"^.*rollout status.*--timeout[ =](\w+)", PAGE, re.M):
+            assert seconds(line) <= deadline
+
+    def test_what_it_names_is_there(self):
+        overlay = render(ROOT / "k8s/overlays/prod")
+        kinds = {
+            "deploy": "Deployment",
+            "cronjob": "CronJob",
+            "configmap": "ConfigMap",
+            "job": None,
+            "service": "Service",
+        }
+        named = re.findall(r"\b(deploy|cronjob|configmap|service)/([a-z-]+)", PAGE)
+        assert len(named) > 5
+        for kind, name in named:
+            assert overlay.has(kinds[kind], name), f"{kind}/{name}"
+        for path in re.findall(r"(?<![\w/])k8s/[\w./-]+\w", PAGE):
+            assert (ROOT / path).exists(), path

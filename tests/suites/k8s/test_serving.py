@@ -1,0 +1,170 @@
+"""rtad itself, with what the overlays give it: config, environment, command line, probes, sizes."""
+
+import copy
+
+import pytest
+
+from suites.k8s import sizes
+from suites.k8s.rendered import OVERLAYS, render
+from suites.k8s.sandbox import SECRET, put_as_kubelet
+from suites.testkit.client import ask
+from suites.testkit.programs import ROOT
+from suites.testkit.waiting import wait_until
+
+RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
+MEMBER, STRANGER = "8d3ebd3654fb46a2832296669cf1b536", "83e9158a4fb54c0e1ef0b238639a23ae"
+
+
+def request(md5):
+    """Tencent's RtaRequest: an id, and a device with the md5 of its IDFA."""
+    return b"\x0a\x02r1\x2a\x22\x12\x20" + md5.encode()
+
+
+def config_of(overlay):
+    return overlay.config_map("rtad-config")["data"]
+
+
+def replaced(overlay, old, new):
+    text = config_of(overlay)["rtad.toml"]
+    assert old in text, old
+    config_of(overlay)["rtad.toml"] = text.replace(old, new)
+
+
+def spec(overlay):
+    return overlay.one("Deployment", "rtad")["spec"]["template"]["spec"]
+
+
+def cache(overlay):
+    [volume] = [one for one in spec(overlay)["volumes"] if one["name"] == "cache"]
+    return volume["emptyDir"]
+
+
+def limit(overlay, **limits):
+    spec(overlay)["containers"][0]["resources"]["limits"].update(limits)
+
+
+def pre_stop(overlay):
+    return spec(overlay)["containers"][0]["lifecycle"]["preStop"]
+
+
+# What is done to the production overlay, and what must be said of it.
+MISFITS = [
+    (lambda o: limit(o, memory="8Gi"), "of memory"),
+    (lambda o: limit(o, cpu="2") or replaced(o, "[server]", "[server]\nworkers = 4"), "4 workers"),
+    (lambda o: replaced(o, "0.0.0.0:8080", "0.0.0.0:8081"), "port decisions"),
+    (lambda o: replaced(o, "0.0.0.0:9090", "127.0.0.1:9090"), "port admin"),
+    (lambda o: replaced(o, '"20s"', '"30s"'), "is killed after 40 s"),
+    (lambda o: pre_stop(o)["sleep"].update(seconds=30), "is killed after 40 s"),
+    (lambda o: cache(o).update(sizeLimit="8Gi"), "two snapshots"),
+    (lambda o: replaced(o, "/var/cache/rtad", "/var/cache/other"), "no emptyDir"),
+    (
+        lambda o: replaced(o, "cache_dir", 'max_snapshot_size = "4GiB"\ncache_dir'),
+        "max_snapshot_size",
+    ),
+]
+
+
+class TestConfig:
+    @pytest.fixture(autouse=True)
+    def with_sandboxes(self, sandbox_of):
+        self.sandbox_of = sandbox_of
+
+    def problems(self, overlay):
+        return list(sizes.serving(overlay, self.sandbox_of(overlay).effective_config()))
+
+    @pytest.mark.parametrize("name", OVERLAYS)
+    def test_rtad_takes_it_and_it_fits_the_pod(self, name):
+        assert self.problems(RENDERED[name]) == []
+
+    @pytest.mark.parametrize("memory, count", [("6Gi", 0), ("5Gi", 1)])
+    def test_a_rolling_swap_needs_the_memory_that_the_overlay_says(self, memory, count):
+        overlay = copy.deepcopy(RENDERED["prod"])
+        replaced(overlay, "cache_dir = ", 'swap = "rolling"\ncache_dir = ')
+        limit(overlay, memory=memory)
+        assert len(self.problems(overlay)) == count
+
+    @pytest.mark.parametrize("mutate, expected", MISFITS)
+    def test_what_does_not_fit_is_found(self, mutate, expected):
+        overlay = copy.deepcopy(RENDERED["prod"])
+        mutate(overlay)
+        found = self.problems(overlay)
+        assert any(expected in problem for problem in found), found
+
+    @pytest.mark.parametrize(
+        "old, new, expected",
+        [
+            ("drain_timeout", "drain_time", "server.drain_time is not known"),
+            ('exclude = ["old_users"]', 'exclude = ["old_user"]', "old_user"),
+            ("tencent-token", "../secrets/other", "value_file"),
+        ],
+    )
+    def test_rtad_refuses_a_config_with_a_mistake(self, old, new, expected, sandbox_of):
+        overlay = copy.deepcopy(RENDERED["prod"])
+        replaced(overlay, old, new)
+        sandbox = sandbox_of(overlay)
+        if "value_file" in expected:
+            sandbox.secrets = lambda _: []
+        with pytest.raises(AssertionError, match=expected):
+            sandbox.effective_config()
+
+
+class TestRunning:
+    @pytest.mark.parametrize("name", OVERLAYS)
+    def test_each_overlay_starts_gets_ready_and_answers(self, name, sandbox_of):
+        overlay = RENDERED[name]
+        sandbox = sandbox_of(overlay)
+        with sandbox.serving() as (rtad, container):
+            admin = rtad.field("admin_address")
+
+            def probe(kind):
+                return ask(admin, container[kind]["httpGet"]["path"]).status
+
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+                assert container[kind]["httpGet"]["port"] == "admin"
+            # Nothing is published: it lives, and waits.
+            assert (probe("startupProbe"), probe("livenessProbe"), probe("readinessProbe")) == (
+                200,
+                200,
+                503,
+            )
+            sandbox.publish(MEMBER)
+            assert ask(admin, "/v1/reload", b"").status == 200
+            assert probe("readinessProbe") == 200
+            for monitor in overlay.of_kind("ServiceMonitor"):
+                for endpoint in monitor["spec"]["endpoints"]:
+                    status, metrics = ask(admin, endpoint["path"])
+                    assert status == 200
+                    assert b"rtad_snapshot_generation" in metrics
+            decisions = rtad.field("decision_address")
+
+            def bids(md5, **headers):
+                return ask(decisions, "/rta/tencent", request(md5), headers=headers).body
+
+            secret = {}
+            if "X-Rta-Token" in config_of(overlay)["rtad.toml"]:
+                secret = {"X-Rta-Token": SECRET}
+            assert b"T1001" in bids(STRANGER, **secret)
+            assert b"T1001" not in bids(MEMBER, **secret)
+            if secret:
+                assert b"T1001" not in bids(STRANGER)
+                self.rotate(sandbox, admin, bids)
+
+    def rotate(self, sandbox, admin, bids):
+        """A config and a secret that the kubelet swaps are taken up by themselves."""
+        document = sandbox.overlay.one("Deployment", "rtad")
+        volumes = {
+            one["name"]: sandbox.place(document, one) for one in spec(sandbox.overlay)["volumes"]
+        }
+        config = (volumes["config"] / "rtad.toml").read_text()
+        put_as_kubelet(volumes["secrets"], "tencent-token", "another")
+        put_as_kubelet(volumes["config"], "rtad.toml", config.replace("T1001", "T2002"))
+        sandbox.hand_over()
+        another = {"X-Rta-Token": "another"}
+        wait_until("the new config and secret", lambda: b"T2002" in bids(STRANGER, **another))
+        assert b"T2002" not in bids(STRANGER, **{"X-Rta-Token": SECRET})
+        put_as_kubelet(volumes["config"], "rtad.toml", config.replace("exclude", "exlude"))
+        sandbox.hand_over()
+        status, answer = ask(admin, "/v1/reload", b"")
+        assert status == 422
+        assert b"exlude" in answer
+        assert b"T2002" in bids(STRANGER, **another)

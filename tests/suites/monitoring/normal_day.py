@@ -1,0 +1,130 @@
+"""A day on which nothing happens that anybody need know: a thousand requests a second, a nightly
+snapshot that every pod takes up in its turn, a store that fails once in a while, a config that
+changes, and a rolling restart of all three pods. No alert may go off."""
+
+import json
+
+DAY = 1440
+# Minutes: of the swap on the first pod, and of the restart of the first.
+SWAP, RESTART = DAY + 30, DAY + 60
+END = DAY + 120
+
+
+def series(name, labels, begin, end, value):
+    """A series that is there from one minute until another."""
+    values = [
+        f"{value(minute):.12g}" if begin <= minute < end else "stale" if minute == end else "_"
+        for minute in range(END + 1)
+    ]
+    return {"series": f'{name}{{namespace="ads",job="rtad",{labels}}}', "values": " ".join(values)}
+
+
+def pod(number, begin, end, swap):
+    """What a pod tells while it lives. It is ready after two minutes, and rolls to the new
+    generation for three."""
+    name = f'pod="{number}",instance="10.0.0.{number}"'
+
+    def counter(metric, labels, per_minute):
+        return series(
+            metric,
+            f"{name},{labels}",
+            begin,
+            end,
+            lambda minute: max(0, minute - begin - 2) * per_minute,
+        )
+
+    def gauge(metric, value, labels="", since=begin):
+        return series(metric, f"{name},{labels}", since, end, value)
+
+    def built(minute):
+        return 0 if minute < swap else (SWAP - 20) * 60
+
+    audience = 'audience="old_users"'
+    yield series("up", name, begin, end, lambda _: 1)
+    yield gauge("rtad_ready", lambda minute: minute >= begin + 2 or begin == 0)
+    yield gauge("rtad_config_last_reload_successful", lambda _: 1)
+    yield gauge("rtad_connections", lambda _: 400)
+    yield gauge("rtad_max_connections", lambda _: 20_000)
+    yield gauge(
+        "container_memory_working_set_bytes",
+        lambda minute: 8.7e9 if swap <= minute < swap + 3 else 4.4e9,
+        'container="rtad"',
+    )
+    yield gauge("container_spec_memory_limit_bytes", lambda _: 9e9, 'container="rtad"')
+    yield counter("rtad_requests_total", 'route="tencent",code="200"', 20_000)
+    yield counter("rtad_request_duration_seconds_count", 'route="tencent"', 20_000)
+    # Five of ten thousand are late.
+    yield counter("rtad_request_duration_seconds_bucket", 'route="tencent",le="0.06"', 19_990)
+    yield counter("rtad_shed_total", "", 10)
+    yield counter("rtad_platform_failures_total", 'platform="tencent",cause="unauthorized"', 20)
+    yield counter("rtad_platform_failures_total", 'platform="tencent",cause="internal"', 0)
+    for decision, reason, per_minute in (
+        ("bid", "not_member", 6_000),
+        ("no_bid", "member", 13_980),
+        ("no_bid", "unavailable", 20),
+    ):
+        yield counter(
+            "rtad_decisions_total",
+            f'platform="tencent",strategy="new-users",decision="{decision}",reason="{reason}"',
+            per_minute,
+        )
+    for result, per_minute in (("usable", 30_000), ("blank", 10_000), ("malformed", 100)):
+        yield counter("rtad_ids_total", f'kind="oaid_md5",result="{result}"', per_minute)
+    loaded = begin + (2 if begin else 0)
+    for metric, value in (
+        ("generation", lambda minute: 7 if minute < swap else 8),
+        ("keys", lambda minute: 1.5e9 if minute < swap else 1.49e9),
+        ("created_timestamp_seconds", built),
+        ("expires_timestamp_seconds", lambda minute: built(minute) + 48 * 3600),
+        ("max_age_seconds", lambda _: float("nan")),
+        ("size_bytes", lambda _: 4.2e9),
+        ("target_fpr", lambda _: 1e-4),
+        ("expected_fpr", lambda _: 1.03e-4),
+        ("mixed", lambda minute: swap - 3 <= minute < swap),
+    ):
+        yield gauge(f"rtad_snapshot_{metric}", value, audience, loaded)
+    yield counter("rtad_sync_total", f'{audience},result="unchanged"', 6)
+    yield counter("rtad_sync_total", f'{audience},result="store"', 0.1)
+    yield gauge("rtad_cache_errors_total", lambda _: 0)
+
+
+def test():
+    """One test of promtool's."""
+    all_series = []
+    for number in range(3):
+        restarted = RESTART + 5 * number
+        all_series += pod(number, 0, restarted, SWAP + 2 * number)
+        # The new one comes first, and loads what is live.
+        all_series += pod(number + 3, restarted - 3, END + 1, 0)
+    # Everything has been there for a day, or there would be nothing to compare with.
+    nothing_fired = {
+        "expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{END}m])',
+        "eval_time": f"{END}m",
+        "exp_samples": [],
+    }
+    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap"}[2h]) > 0) by (alertname)'
+    # It is a day with something in it: these were waited for, and went by.
+    went_by = [
+        {"labels": f'{{alertname="{name}"}}', "value": count}
+        for name, count in (
+            ("RtadFleetSplit", 1),
+            ("RtadPodNotReady", 3),
+            ("RtadRollStuck", 3),
+            ("RtadNoRoomForSwap", 3),
+        )
+    ]
+    return {
+        "name": "a normal day",
+        "interval": "1m",
+        "input_series": all_series,
+        "promql_expr_test": [
+            nothing_fired,
+            {"expr": pending, "eval_time": f"{END}m", "exp_samples": went_by},
+        ],
+    }
+
+
+def document():
+    return json.dumps(
+        {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test()]}
+    )

@@ -1,0 +1,161 @@
+"""What the live tests look at: two pods of rtad, a writer, a Prometheus that scrapes them, and a
+little traffic.
+
+One pod reads a store, the other a server that is not there, and so has what the first has put into
+the cache that both share.
+"""
+
+import contextlib
+import http.client
+import itertools
+import json
+import threading
+from pathlib import Path
+
+import yaml
+
+from suites.monitoring import sources
+from suites.testkit.client import ask, says_yes
+from suites.testkit.ports import HOST, free_port, free_ports
+from suites.testkit.process import Process, Rtad
+from suites.testkit.programs import LOADER, loader, synth
+from suites.testkit.waiting import WAIT_SECONDS
+
+HERE = Path(__file__).parent
+TOKEN = "a-token-of-24-characters"
+# Of Tencent Ads: two hashed ids, made with protoc; and of Ocean Engine.
+TENCENT = bytes.fromhex(
+    "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a20386433656264333635346662343661323833323239363636396366316235"
+    "33363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002"
+)
+OCEAN = bytes.fromhex(
+    "0801122038643365626433363534666234366132383332323936363639636631623533364801620e32303234303631366162636465666a056c6f6361"
+    "6c7204934e944e78018a01480a2038643365626433363534666234366132383332323936363639636631623533361a2431666539613937302d656662"
+    "622d323965302d306264642d663564626266373531616235"
+)
+
+
+class Fleet:
+    def __init__(self, folder):
+        self.ending = contextlib.ExitStack()
+        self.folder = folder
+        self.store = self.folder / "store"
+        self.ids = synth(2000)
+        self.publish("old_users", self.ids[:1000])
+        self.publish("vip", self.ids[900:1100])
+        to = ["--store", self.store, "--audience", "old_users"]
+        loader("append", *to, "--quiet", "-", given=self.ids[1000])
+
+    def close(self):
+        self.ending.close()
+
+    def publish(self, audience, ids):
+        to = ["--store", self.store, "--audience", audience]
+        options = ["--quiet", "--expires", "72h", "--max-shrink", "1", "-"]
+        loader("build", *to, *options, given="\n".join(ids))
+
+    def rtad(self, name, store):
+        """A pod; returns the addresses of its two ports."""
+        variables = {"RTAD_STORE": str(store), "RTAD_STORE_CACHE_DIR": str(self.folder / "cache")}
+        flags = ["--config", HERE / "rtad.toml"]
+        log = self.folder / f"{name}.log"
+        pod = Rtad(*flags, log=log, variables=variables, cwd=self.folder)
+        self.ending.enter_context(pod)
+        return pod.decisions, pod.admin
+
+    def writer(self):
+        """`rtad-loader serve`, with a write or two."""
+        address, admin = (f"{HOST}:{port}" for port in free_ports(2))
+        token = self.folder / "token"
+        token.write_text(TOKEN)
+        flags = ["--store", self.store, "--token-file", token]
+        flags += ["--listen", address, "--admin-listen", admin]
+        writer = Process(LOADER, "serve", *flags, log=self.folder / "writer.log")
+        self.ending.enter_context(writer)
+        writer.wait_for("listening for writes")
+        body = json.dumps({"op": "add", "ids": self.ids[1001:1003]})
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        written = ask(address, "/v1/audiences/old_users/devices", body, headers=headers)
+        assert written.status == 200, written
+        return admin
+
+    def prometheus(self, pods, writer):
+        """Scrapes them twice a second, and evaluates the rules as often."""
+        (self.folder / "rules.yaml").write_text(yaml.safe_dump(sources.rule_groups()))
+        labels = {"namespace": "ads", "pod": ""}
+        targets = [
+            {"targets": [admin], "labels": labels | {"pod": f"rtad-{number}"}}
+            for number, (_, admin) in enumerate(pods)
+        ]
+        config = {
+            "global": {
+                "scrape_interval": "500ms",
+                "scrape_timeout": "500ms",
+                "evaluation_interval": "1s",
+            },
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [
+                {"job_name": "rtad", "static_configs": targets},
+                {
+                    "job_name": "rtad-writer",
+                    "static_configs": [
+                        {"targets": [writer], "labels": labels | {"pod": "writer-0"}}
+                    ],
+                },
+            ],
+        }
+        (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        address = f"{HOST}:{free_port()}"
+        flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+        flags += [f"--web.listen-address={address}"]
+        log = self.folder / "prometheus.log"
+        prometheus = Process("prometheus", *flags, log=log, cwd=self.folder)
+        self.ending.enter_context(prometheus)
+        prometheus.until("ready", lambda: says_yes(address, "/-/ready"))
+        return address
+
+    def traffic(self, address):
+        """A request every few milliseconds, of every route, until the end: good, blank, malformed,
+        unknown, and without the token."""
+        stop = threading.Event()
+        connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
+        token, known, stranger = {"X-Rta-Token": "hush-hush"}, self.ids[0], self.ids[1999]
+        check = [
+            ("GET", f"/v1/check/old_users/{one}", None, {})
+            for one in (known, stranger, "0" * 32, "not-an-id", f"{stranger}?kind=oaid")
+        ]
+        decide = [
+            ("POST", "/v1/decide", json.dumps({"device": device}), {})
+            for device in (
+                {"imei_md5": known},
+                {"oaid": stranger, "mac": "02:00:00:00:00:00"},
+                {"idfa": "junk"},
+                {},
+            )
+        ]
+        platforms = [
+            ("POST", "/rta/tencent", TENCENT, token),
+            ("POST", "/rta/tencent", TENCENT, {}),
+            ("POST", "/rta/tencent", b"\xff", token),
+            ("POST", "/rta/ocean", OCEAN, {}),
+        ]
+        others = [
+            ("POST", "/v1/check/old_users", json.dumps({"ids": [known, stranger, ""]}), {}),
+            ("GET", "/nowhere", None, {}),
+        ]
+
+        def ask_all():
+            with contextlib.closing(connection):
+                ask_on()
+
+        def ask_on():
+            for method, path, body, headers in itertools.cycle(check + decide + platforms + others):
+                if stop.wait(0.005):
+                    return
+                connection.request(method, path, body, headers)
+                connection.getresponse().read()
+
+        thread = threading.Thread(target=ask_all)
+        thread.start()
+        self.ending.callback(thread.join)
+        self.ending.callback(stop.set)

@@ -1,0 +1,75 @@
+"""What is held against each other: the rules, their tests, the dashboard, and what the documents
+say."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from suites.testkit.programs import ROOT
+
+MONITORING = ROOT / "k8s/components/monitoring"
+RULES = MONITORING / "prometheusrule.yaml"
+DASHBOARD = MONITORING / "rtad-dashboard.json"
+RUNBOOK = ROOT / "docs/runbook.md"
+TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
+
+# A selector: a name that is a metric's, and its matchers.
+SELECTOR = re.compile(r"\b((?:rtad|kube|container)_\w+|up)\b(\{[^}]*\})?")
+
+
+def rule_groups():
+    """`spec` of the PrometheusRule, which is what Prometheus calls a file of rules."""
+    return yaml.safe_load(RULES.read_text())["spec"]
+
+
+def alerts():
+    return [rule for group in rule_groups()["groups"] for rule in group["rules"]]
+
+
+def dashboard():
+    return json.loads(DASHBOARD.read_text())
+
+
+def queries():
+    """Of the dashboard, each with the title of its panel."""
+    board = dashboard()
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+    for annotation in board["annotations"]["list"]:
+        yield annotation["name"], annotation["expr"]
+
+
+def metrics_of_pods():
+    """The table of docs/http-api.md: of each metric its labels, and of each label its values where
+    the table has them all."""
+    text = (ROOT / "docs/http-api.md").read_text().split("\n## Metrics\n")[1]
+    metrics = {}
+    for name, labels, words in re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", text, re.MULTILINE):
+        of_label = {}
+        for label, values in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", labels):
+            of_label[label] = re.findall(r"`([^`]*)`", values)
+        # Too many for the column.
+        if name == "rtad_sync_total":
+            of_label["result"] = re.findall(r"`([^`]*)`", words)
+        metrics[name] = of_label
+    return metrics
+
+
+def metrics_of_writer():
+    """Those of `rtad-loader serve`, in docs/online-writes.md."""
+    text = (ROOT / "docs/online-writes.md").read_text().split("\n## Metrics\n")[1]
+    found = re.findall(r"`(rtad_\w+)(?:\{([^}]*)\})?`", text)
+    return {name: {label: [] for label in labels.split(",") if label} for name, labels in found}
+
+
+def headings(text):
+    """Of a Markdown file: what GitHub makes links of, with the heading."""
+    found = re.findall(
+        r"^#{1,6} (.*)$",
+        re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-"): heading for heading in found}

@@ -1,0 +1,143 @@
+"""The alert rules: promtool's own checks, a test for each, a heading of the runbook for each."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from suites.monitoring import normal_day, sources
+
+# promtool repeats numbers, as in 1x9, but not NaN.
+NANS = re.compile(r"\bNaNx(\d+)\b")
+
+
+@pytest.fixture
+def promtool(tmp_path):
+    """Runs promtool beside the rules; returns its exit code and what it said."""
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(sources.rule_groups()))
+
+    def run(*words, **files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        done = subprocess.run(
+            ["promtool", *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+class TestRules:
+    def test_promtool_has_nothing_to_say_against_them(self, promtool):
+        code, said = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+        assert code == 0, said
+        assert f"SUCCESS: {len(sources.alerts())} rules found" in said
+
+    @pytest.mark.parametrize("path", sources.TESTS, ids=lambda path: path.stem)
+    def test_each_fires_when_it_should_and_not_before(self, promtool, path):
+        def repeated(found):
+            return " ".join(["NaN"] * (int(found[1]) + 1))
+
+        test = NANS.sub(repeated, path.read_text())
+        code, said = promtool("test", "rules", "test.yaml", test=test)
+        assert code == 0, said
+
+    def test_a_swap_and_a_rolling_restart_wake_nobody_up(self, promtool):
+        # JSON is YAML.
+        code, said = promtool("test", "rules", "test.yaml", test=normal_day.document())
+        assert code == 0, said
+
+    def test_promtool_would_say_so(self, promtool):
+        """A test that expects an alert which does not come fails."""
+        right = (Path(__file__).parent / "alerts/pods.yaml").read_text()
+        wrong = right.replace("eval_time: 8m", "eval_time: 7m", 1)
+        assert wrong != right
+        assert promtool("test", "rules", "test.yaml", test=wrong)[0] != 0
+
+
+class TestTheTests:
+    """Every alert has a test of its own, in which all alerts are asked for: it fires in it, and
+    there is a time when nothing does."""
+
+    def samples(self):
+        for path in sources.TESTS:
+            for test in yaml.safe_load(path.read_text())["tests"]:
+                for asked in test["promql_expr_test"]:
+                    if asked["expr"].startswith('ALERTS{alertstate="firing"'):
+                        yield test["name"].split(":")[0], asked["exp_samples"]
+
+    def test_each_is_tested(self):
+        fires, silent, labels = set(), set(), {}
+        for about, expected in self.samples():
+            silent |= set() if expected else {about}
+            for sample in expected:
+                found = dict(re.findall(r'(\w+)="([^"]*)"', sample["labels"]))
+                if found["alertname"] == about:
+                    fires.add((about, found["severity"]))
+                    labels.setdefault(about, set()).update(found)
+        alerts = {(rule["alert"], rule["labels"]["severity"]) for rule in sources.alerts()}
+        assert fires == alerts
+        assert silent == {name for name, _ in alerts}
+        for rule in sources.alerts():
+            # What the text names is there when it fires.
+            named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+            assert named <= labels[rule["alert"]], rule["alert"]
+
+    def test_each_says_what_it_is_about(self):
+        for rule in sources.alerts():
+            assert re.search("^Rtad[A-Z]", rule["alert"])
+            assert rule["labels"]["severity"] in ("critical", "warning")
+            assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+            assert not re.search(r"\$|\.$", rule["annotations"]["summary"])
+            assert re.search(r"\$labels\.namespace.*\.$", rule["annotations"]["description"])
+
+
+class TestDocuments:
+    def test_jobs_that_are_made_by_hand_are_seen_to_fail(self):
+        [rule] = [rule for rule in sources.alerts() if rule["alert"] == "RtadLoaderFailed"]
+        [names] = re.findall(r'job_name=~"([^"]+)"', rule["expr"])
+        made = []
+        for path in [*sources.ROOT.glob("docs/*.md"), *sources.ROOT.glob("*.md")]:
+            made += re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", path.read_text())
+        assert len(made) > 5
+        assert [name for name in made if not re.fullmatch(names, name)] == []
+
+
+class TestRunbook:
+    def test_each_alert_has_a_heading_and_each_such_heading_an_alert(self):
+        text = sources.RUNBOOK.read_text()
+        headings = sources.headings(text)
+        for rule in sources.alerts():
+            assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        alerts = {rule["alert"]: rule["labels"]["severity"] for rule in reversed(sources.alerts())}
+        assert {anchor: name for anchor, name in headings.items() if name.startswith("Rtad")} == {
+            name.lower(): name for name in alerts
+        }
+        # And says how bad it is as the rule does.
+        parts = dict(
+            re.findall(r"^### (Rtad\w+)\n\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+        )
+        for name in alerts:
+            severities = {
+                rule["labels"]["severity"] for rule in sources.alerts() if rule["alert"] == name
+            }
+            assert set(re.findall(r"\*\*(critical|warning)\*\*", parts[name])) == severities, name
+            for word in ("*Means*", "*Look*", "*Do*"):
+                assert word in parts[name], name
+
+    def test_what_it_links_to_is_there(self):
+        text = sources.RUNBOOK.read_text()
+        for target in re.findall(r"\]\(([^)#]*#?[^)]*)\)", text):
+            path, _, anchor = target.partition("#")
+            if path.startswith("http"):
+                continue
+            found = sources.RUNBOOK.parent / path if path else sources.RUNBOOK
+            assert found.exists(), target
+            if anchor:
+                assert anchor in sources.headings(found.read_text()), target

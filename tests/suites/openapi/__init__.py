@@ -1,0 +1,1 @@
+"""docs/openapi.yaml, held against a running rtad by schemathesis."""

@@ -1,0 +1,183 @@
+"""Tencent's device ids: known and strange ones of every kind, several at once, doubtful, blank and
+malformed ones."""
+
+from suites.platforms.asking import Asking, field, varint
+from suites.platforms.devices import JUNK, MALFORMED, OLD_USERS, STRANGERS, VIPS, md5_of
+from suites.testkit.stubs import tencent_pb2
+
+Device = tencent_pb2.Device
+RtaRequest = tencent_pb2.RtaRequest
+
+MD5_FIELDS = {
+    "idfa_md5sum": ("idfa", Device.DOUBTFUL_IDFA_MD5),
+    "imei_md5sum": ("imei", Device.DOUBTFUL_IMEI_MD5),
+    "android_id_md5sum": ("android_id", Device.DOUBTFUL_ANDROIDID_MD5),
+    "mac_md5sum": ("mac", Device.DOUBTFUL_MAC_MD5),
+    "oaid_md5sum": ("oaid", Device.DOUBTFUL_OAID_MD5),
+}
+# Every way to say an id: its kind, the word for doubting it, and the device that says it.
+WAYS = {
+    **{
+        name: (kind, doubt, lambda id, name=name: Device(**{name: id.md5}))
+        for name, (kind, doubt) in MD5_FIELDS.items()
+    },
+    "oaid": ("oaid", Device.DOUBTFUL_OAID, lambda id: Device(oaid=id.raw)),
+    "qaid": (
+        "caid",
+        Device.DOUBTFUL_QAID,
+        lambda id: Device(qaid_infos=[{"version": 20230330, "qaid": id.raw}]),
+    ),
+    "qaid_md5sum": (
+        "caid",
+        Device.DOUBTFUL_QAID,
+        lambda id: Device(qaid_infos=[{"qaid_md5sum": id.md5}]),
+    ),
+    "wx_openid": (
+        "openid",
+        None,
+        lambda id: Device(wx_openid=[{"appid": "wx1", "openid": id.raw}]),
+    ),
+}
+
+OLD, NEW, VIP, NONE = set(), {"T1", "T2"}, {"T1", "T2", "T3"}, {"T3"}
+
+
+class TestIds(Asking):
+    def check(self, expected, device):
+        hit = set(self.tencent(RtaRequest(device=device)).out_target_id)
+        assert hit == expected, str(device)
+
+    def test_every_id_of_every_kind(self):
+        for kind, _, saying in WAYS.values():
+            for ids, expected in [(OLD_USERS, OLD), (STRANGERS, NEW), (VIPS, VIP)]:
+                for id in ids[kind]:
+                    self.check(expected, saying(id))
+
+    def test_an_md5_comes_in_either_case_and_with_spaces_around(self):
+        for name, (kind, _) in MD5_FIELDS.items():
+            for spelled in (str.upper, str.title, lambda md5: f" {md5}\t\n"):
+                self.check(OLD, Device(**{name: spelled(OLD_USERS[kind][0].md5)}))
+
+    def test_any_one_id_decides(self):
+        strange = Device()
+        for kind, _, saying in WAYS.values():
+            strange.MergeFrom(saying(STRANGERS[kind][0]))
+        self.check(NEW, strange)
+        for name, (kind, _, saying) in WAYS.items():
+            device = Device()
+            device.CopyFrom(strange)
+            device.MergeFrom(saying(OLD_USERS[kind][1]))
+            self.check(OLD, device)
+
+    def test_a_doubtful_id_decides_nothing(self):
+        for name, (kind, doubt, saying) in WAYS.items():
+            if doubt is None:
+                continue
+            device = saying(OLD_USERS[kind][0])
+            device.doubtful_ids_list.append(doubt)
+            self.check(NONE, device)
+            # Others still do.
+            device.wx_openid.add(openid=STRANGERS["openid"][0].raw)
+            self.check(NEW, device)
+            device.wx_openid.add(openid=OLD_USERS["openid"][0].raw)
+            self.check(OLD, device)
+        # A doubt is about the one kind that it names.
+        for name, (kind, doubt, saying) in WAYS.items():
+            device = saying(OLD_USERS[kind][0])
+            device.doubtful_ids_list.extend(other for other in range(7) if other != doubt)
+            self.check(OLD, device)
+
+    def test_doubts_come_packed_or_not(self):
+        old = OLD_USERS["imei"][0].md5
+        id = field(3, old)
+        doubts = [3, 1, 99, 4]
+        packed = field(9, b"".join(varint(doubt) for doubt in doubts))
+        single = b"".join(field(9, doubt) for doubt in doubts)
+        assert (
+            Device(imei_md5sum=old, doubtful_ids_list=[3, 1, 4]).SerializeToString()
+            == id + b"\x48\3\x48\1\x48\4"
+        )
+        for body in (
+            id + packed,
+            packed + id,
+            id + single,
+            single + id,
+            single[:2] + id + packed,
+            packed + packed + id,
+        ):
+            assert set(self.tencent(field(5, body)).out_target_id) == NONE
+        for body in (id, id + field(9, b""), id + field(9, varint(0) + varint(7))):
+            assert set(self.tencent(field(5, body)).out_target_id) == OLD
+
+    def test_caids_of_several_versions(self):
+        new = [{"version": 1, "qaid": id.raw} for id in STRANGERS["caid"][:3]]
+        new += [
+            {"version": 2, "origin_version": "v", "qaid_md5sum": id.md5}
+            for id in STRANGERS["caid"][3:6]
+        ]
+        self.check(NEW, Device(qaid_infos=new))
+        for place in range(7):
+            for known in (
+                {"qaid": OLD_USERS["caid"][0].raw},
+                {"qaid_md5sum": OLD_USERS["caid"][1].md5},
+            ):
+                self.check(OLD, Device(qaid_infos=new[:place] + [known] + new[place:]))
+        # Raw and hashed in one.
+        both = {"qaid": STRANGERS["caid"][0].raw, "qaid_md5sum": OLD_USERS["caid"][0].md5}
+        self.check(OLD, Device(qaid_infos=[both]))
+        self.check(NONE, Device(qaid_infos=[both], doubtful_ids_list=[Device.DOUBTFUL_QAID]))
+
+    def test_more_ids_than_are_looked_at_decide_nothing(self):
+        infos = [{"qaid": f"{place:032x}"} for place in range(1 << 8, (1 << 8) + 65)]
+        self.check(NEW, Device(qaid_infos=infos[:64]))
+        # T2 bids when it cannot tell.
+        self.check({"T2"}, Device(qaid_infos=infos))
+        self.check(
+            {"T2"},
+            Device(qaid_infos=infos[:64], wx_openid=[{"openid": OLD_USERS["openid"][0].raw}]),
+        )
+
+    def test_the_case_of_an_oaid_is_part_of_it(self):
+        self.check(NEW, Device(oaid=OLD_USERS["oaid"][0].raw.swapcase()))
+
+    def test_ids_that_stand_for_none_decide_nothing(self):
+        for junk in JUNK:
+            for text in (junk, md5_of(junk), md5_of(junk).upper(), f" {junk} "):
+                device = Device(
+                    oaid=text,
+                    qaid_infos=[{"qaid": text, "qaid_md5sum": text}],
+                    wx_openid=[{"openid": text}],
+                )
+                for name in MD5_FIELDS:
+                    setattr(device, name, text)
+                self.check(NONE, device)
+        # Hashed twice.
+        for twice in "74be16979710d4c4e7c6647856088456 06a9e146cb8cc0853ded03bb15f2260e".split():
+            self.check(NONE, Device(oaid_md5sum=twice))
+
+    def test_malformed_ids_decide_nothing(self):
+        for text in MALFORMED:
+            device = Device(
+                oaid=text,
+                qaid_infos=[{"qaid": text, "qaid_md5sum": text}],
+                wx_openid=[{"openid": text}],
+            )
+            for name in MD5_FIELDS:
+                setattr(device, name, text)
+            self.check(NONE, device)
+        old = OLD_USERS["imei"][0].md5
+        for text in (
+            old[:-1],
+            old + "0",
+            "0x" + old[2:],
+            old[:-1] + "g",
+            old[:16] + " " + old[17:],
+        ):
+            self.check(NONE, Device(imei_md5sum=text))
+
+    def test_no_device_at_all(self):
+        assert set(self.tencent(RtaRequest()).out_target_id) == NONE
+        self.check(NONE, Device())
+        self.check(
+            NONE, Device(os=Device.OS_IOS, ip="1.2.3.4", cached_deviceid_type=Device.CACHED_NIL)
+        )

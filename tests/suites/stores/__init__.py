@@ -1,0 +1,1 @@
+"""Stores on a real S3 server: the Rust tests that need one."""

@@ -1,0 +1,37 @@
+"""HTTP requests of tests: one connection each, no redirects, no proxies."""
+
+import contextlib
+import http.client
+import json
+from typing import NamedTuple
+
+from .waiting import WAIT_SECONDS
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    def json(self):
+        return json.loads(self.body)
+
+    def text(self):
+        return self.body.decode()
+
+
+def ask(address, path, body=None, method=None, headers=None):
+    """The answer of `address`, which is `host:port`. A body is posted unless `method` says
+    otherwise."""
+    connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
+    with contextlib.closing(connection):
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers or {})
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.read())
+
+
+def says_yes(address, path):
+    """Whether a probe of this path is answered with 200."""
+    try:
+        return ask(address, path).status == 200
+    except (OSError, http.client.HTTPException):
+        return False

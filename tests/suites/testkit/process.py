@@ -1,0 +1,117 @@
+"""Processes under test: output in a log file, addresses read from it, and no process outlives its
+test."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+from . import programs
+from .waiting import WAIT_SECONDS, wait_until
+
+ANY_PORTS = {"RTAD_LISTEN": "127.0.0.1:0", "RTAD_ADMIN_LISTEN": "127.0.0.1:0"}
+
+
+class Process:
+    """A running program. A context manager: it is stopped at the end, and must neither have died
+    nor panicked."""
+
+    def __init__(self, *command, log, **options):
+        self.log = Path(log)
+        command = [str(word) for word in command]
+        self.name = Path(command[0]).name
+        with self.log.open("ab") as to:
+            self.process = subprocess.Popen(command, **{"stdout": to, "stderr": to} | options)
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error, *_):
+        died = self.process.poll()
+        self.stop()
+        if error is None:
+            assert died is None, f"{self.name} has died with {died}: {self.complaints()}"
+            self.check_log()
+
+    def check_log(self):
+        assert "panic" not in self.text().lower(), self.complaints()
+
+    def text(self):
+        return self.log.read_text()
+
+    def complaints(self):
+        """The end of its log, without informational lines."""
+        lines = [line for line in self.text().splitlines() if '"level":"INFO"' not in line]
+        return "\n".join(lines[-40:])
+
+    def events(self):
+        """The JSON lines of its log, of those that are complete."""
+        lines = self.text().rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def until(self, what, probe, seconds=WAIT_SECONDS):
+        """`wait_until`, but a process that has ended is a failure at once."""
+
+        def alive_and_probed():
+            found = probe()
+            code = self.process.poll()
+            assert found or code is None, f"{self.name} ended with {code}: {self.text()[-4000:]}"
+            return found
+
+        return wait_until(f"{self.name}: {what}", alive_and_probed, seconds)
+
+    def wait_for(self, pattern, seconds=WAIT_SECONDS):
+        """The first match of a regular expression in its log."""
+        return self.until(pattern, lambda: re.search(pattern, self.text(), re.MULTILINE), seconds)
+
+    def field(self, name):
+        """The field of this name of the first log event that has one."""
+        found = self.until(name, lambda: [event for event in self.events() if name in event])
+        return found[0][name]
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, seconds=WAIT_SECONDS):
+        """Waits for its end; returns its exit code."""
+        wait_until(f"{self.name} ends", lambda: self.process.poll() is not None, seconds)
+        return self.process.returncode
+
+    def end(self):
+        """Asks it to end; returns its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def stop(self):
+        """Ends it however it is."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(WAIT_SECONDS)
+        self.kill()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class Rtad(Process):
+    """`rtad serve` on free ports, with `variables` besides those of this process."""
+
+    def __init__(self, *flags, log, variables=None, **options):
+        env = os.environ | ANY_PORTS | (variables or {})
+        super().__init__(programs.RTAD, "serve", *flags, log=log, env=env, **options)
+
+    @property
+    def admin(self):
+        return self.field("admin_address")
+
+    @property
+    def decisions(self):
+        """Known once the first snapshots are loaded."""
+        return self.field("decision_address")

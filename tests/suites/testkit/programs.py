@@ -1,0 +1,24 @@
+"""Paths: the repository and the programs under test, from `target/debug` unless TEST_PROGRAMS names
+another folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = Path(os.environ.get("TEST_PROGRAMS", ROOT / "target/debug")).resolve()
+RTAD, LOADER, PEERS = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "rtad-peers"
+
+
+def loader(*words, given=None, env=None):
+    """Runs `rtad-loader` with `given` as stdin; returns stdout. Fails with stderr as the
+    message."""
+    command = [str(word) for word in (LOADER, *words)]
+    done = subprocess.run(command, input=given, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def synth(count, *flags):
+    """Synthetic device ids."""
+    return loader("synth", "--count", count, *flags).split()
