@@ -1,6 +1,6 @@
 """The image's programs, run as a pod runs them: as its user, in a root that cannot be written.
 
-    unshare --mount python3 -m suites.k8s.image_pod ROOT USER    # in a mount namespace of its own
+unshare --mount python3 -m suites.k8s.image_pod ROOT USER    # in a mount namespace of its own
 """
 
 import contextlib

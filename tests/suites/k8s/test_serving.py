@@ -83,7 +83,11 @@ class TestConfig:
         limit(overlay, memory=memory)
         assert len(self.problems(overlay)) == count
 
-    @pytest.mark.parametrize("mutate, expected", MISFITS)
+    @pytest.mark.parametrize(
+        "mutate, expected",
+        MISFITS,
+        ids=[f"{number}: {one[1]}" for number, one in enumerate(MISFITS)],
+    )
     def test_what_does_not_fit_is_found(self, mutate, expected):
         overlay = copy.deepcopy(RENDERED["prod"])
         mutate(overlay)
