@@ -151,5 +151,5 @@ def test_idfas_are_built(work):
 
 def test_a_pod_of_100_million_keys_fetches_what_has_changed():
     """The Rust test that is too large for the others."""
-    command = ["cargo", "test", "--release", "--quiet", "--test", "sync_deltas"]
+    command = ["cargo", "test", "--release", "--quiet", "--test", "service", "sync_deltas"]
     print(run([*command, "--", "--ignored", "--nocapture"], cwd=ROOT))

@@ -138,6 +138,7 @@ class TestContext:
             "LICENSE",
             "build.rs",
             "benches",
+            "crates",
             "loader",
             "loadtest",
             "proto",
@@ -146,8 +147,8 @@ class TestContext:
         for path in (
             ".git/config",
             "target/release/rtad",
-            "tests/common/mod.rs",
-            "loader/tests/zoo.rs",
+            "tests/service/main.rs",
+            "loader/tests/cli/zoo.rs",
             "k8s/base/service.yaml",
         ):
             assert not let_in(path, patterns()), path

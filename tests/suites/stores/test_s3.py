@@ -14,18 +14,16 @@ CARGO = ["cargo", "test", "--quiet", "--workspace"]
 
 
 @pytest.mark.parametrize(
-    "target",
+    ("target", "filters"),
     [
-        "--lib store::tests",
-        "--test remote",
-        "--test appending",
-        "--test serve on_s3",
-        "--test remote_stores",
+        ("--lib", "tests::appending tests::collecting tests::deleting tests::publishing"),
+        ("--test cli", "remote:: appending:: on_s3"),
+        ("--test service", "remote_stores::"),
     ],
 )
-def test_rust_tests_pass_on_s3(s3_server, target):
+def test_rust_tests_pass_on_s3(s3_server, target, filters):
     done = subprocess.run(
-        [*CARGO, *target.split(), "--", "--nocapture"],
+        [*CARGO, *target.split(), "--", "--nocapture", *filters.split()],
         cwd=ROOT,
         env=os.environ | s3_server,
         stdout=subprocess.PIPE,
