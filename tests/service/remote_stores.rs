@@ -1,4 +1,4 @@
-//! A pod over a store behind a network: plain HTTP always, and S3 if `tests/stores/run.sh` has started a server.
+//! A pod over a store behind a network: plain HTTP always, and S3 if the `stores` suite has started a server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -56,7 +56,7 @@ impl Rtad {
         Client::connect(self.address("decision port listens", "decision_address"))
     }
 
-    fn admin_address(&self) -> SocketAddr {
+    pub(crate) fn admin_address(&self) -> SocketAddr {
         self.address("admin port listens; loading the first snapshots", "admin_address")
     }
 

@@ -1,5 +1,5 @@
 //! One suite over every kind of store that can be written to: a directory, which locks; memory, which puts conditionally as
-//! buckets do; and a real S3 server, if `tests/stores/run.sh` has started one.
+//! buckets do; and a real S3 server, if the `stores` suite has started one.
 
 mod ahead;
 mod appending;

@@ -55,8 +55,8 @@ pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceK
 }
 
 /// A URL in the bucket of `RTAD_TEST_S3` that no other test uses; `None` without that variable.
-/// `tests/stores/run.sh` sets it, and reads the lines that are printed here.
-#[allow(clippy::print_stdout, reason = "tests/stores/run.sh checks that no test was skipped")]
+/// The `stores` suite sets it, and reads the lines that are printed here.
+#[allow(clippy::print_stdout, reason = "the stores suite checks that no test was skipped")]
 pub fn s3(part: &str) -> Option<String> {
     let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
         println!("skipped: RTAD_TEST_S3 names no bucket");

@@ -1,4 +1,4 @@
-//! `append` and `remove`: exact changes between builds, by the real binary; on a directory, and on S3 if `tests/stores/run.sh` has
+//! `append` and `remove`: exact changes between builds, by the real binary; on a directory, and on S3 if the `stores` suite has
 //! started a server.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! The commands over every kind of store: a directory, and S3 if `tests/stores/run.sh` has started a server; and reading over
+//! The commands over every kind of store: a directory, and S3 if the `stores` suite has started a server; and reading over
 //! plain HTTP.
 
 use std::process::Child;
