@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use rtad::config::Config;
+use rtad::serve::Assembly;
 use rtad::sync::{Shared, SwapMode, Sync, now_unix_seconds};
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -124,22 +124,24 @@ fn key(shard: usize, index: u64) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
-fn config(store: &str, swap: SwapMode) -> Config {
+fn assembly(store: &str, swap: SwapMode) -> Assembly {
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
          max_snapshot_size = \"32GiB\"\n[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
          exclude = [\"old_users\"]\n"
     );
-    let mut config = Config::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).expect("a good config");
-    config.store.swap = swap;
-    config.store.poll_interval = Duration::from_secs(86_400);
-    config
+    let mut assembly =
+        Assembly::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).expect("a good config");
+    assembly.config.store.swap = swap;
+    assembly.config.store.poll_interval = Duration::from_secs(86_400);
+    assembly
 }
 
 /// In a process of its own: loads, and says what it took.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
-    let mut sync = Sync::new(store, config(url, SwapMode::Whole).plan(), Shared::default()).with_cache(cache);
+    let mut sync =
+        Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default()).with_cache(cache);
     let begun = Instant::now();
     block_on(sync.look_at_all());
     let seconds = begun.elapsed().as_secs_f64();
@@ -199,12 +201,12 @@ fn swaps() {
         for seed in [1, 2] {
             block_on(publish(url, SWAPPED_KEYS, seed));
         }
-        let mut config = config(url, swap);
-        config.store.cache_dir = Some(folder.path().join("cache"));
+        let mut assembly = assembly(url, swap);
+        assembly.config.store.cache_dir = Some(folder.path().join("cache"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let never = Box::new(|| Err("nobody reloads".to_owned()));
-        let running = runtime.block_on(rtad::serve::start(config, never)).expect("it starts");
+        let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("it starts");
         if swap == SwapMode::Whole {
             let stop = Arc::new(AtomicBool::new(false));
             let asking = ask(running.decision_address, &stop);

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
-use rtad::config::Config;
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
@@ -22,6 +21,7 @@ use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS,
     MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
 };
+use rtad::serve::Assembly;
 use rtad::strategy::{Decision, Outcome, Strategy};
 use rtad::telemetry::Telemetry;
 use rtad_core::device::{IdKind, KeyMaker};
@@ -189,9 +189,9 @@ impl World {
         ];
         let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
         let ids = OUT_TARGET_IDS.map(|(id, place)| (Bytes::from(id), place)).to_vec();
-        let tencent = Adapter::Tencent(Tencent::new(StrategyIds::new(ids), cache));
-        let ocean = Adapter::Ocean(Ocean::new(StrategyIds::new(RTA_IDS.to_vec()), cache));
-        let platform = |name: &str, adapter| {
+        let tencent = Box::new(Tencent::new(StrategyIds::new(ids), cache));
+        let ocean = Box::new(Ocean::new(StrategyIds::new(RTA_IDS.to_vec()), cache));
+        let platform = |name: &str, adapter: Box<dyn Adapter>| {
             let (name, path) = (name.to_owned(), format!("/rta/{name}"));
             Arc::new(Platform { name, path, access: Access::default(), adapter })
         };
@@ -315,8 +315,8 @@ fn custom_platforms() -> Vec<Arc<Platform>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let root = root.into_iter().find(|folder| folder.join("proto").is_dir()).expect("the project's root");
     let file = root.join("rtad.toml").display().to_string();
-    let config = Config::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
-    config.plan().platforms
+    let assembly = Assembly::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
+    assembly.platforms
 }
 
 fn check_tencent(body: &Bytes, answer: &Answer) {

@@ -1,8 +1,9 @@
 //! Decides whether an ad impression is for a device you already know.
 //!
-//! An ad platform asks before each impression; the answer must be there within 60 ms, hundreds of thousands of times a second. The
-//! pool of known devices, 1.5 billion ids, is held as Bloom filters in the process: 65,536 of them, sharded by the key's first
-//! 16 bits, swapped atomically from snapshots that an offline loader publishes.
+//! An ad platform asks before each impression; the answer must be there within 60 ms, hundreds of
+//! thousands of times a second. The pool of known devices, 1.5 billion ids, is held as Bloom filters
+//! in the process: 65,536 of them, sharded by the key's first 16 bits, swapped atomically from
+//! snapshots that an offline loader publishes.
 //!
 //! # Modules
 //!
@@ -11,15 +12,15 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `serve` | the running process: threads, ports, reload, drain |
+//! | `serve` | the running process: assembly, threads, ports, reload, drain |
 //! | `http` | routes of both ports |
 //! | `explain` | the reason for an answer, in words |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |
-//! | `strategy` | rules over audiences |
 //! | `telemetry` | metrics and logs |
-//! | `config` | the configuration |
+//! | `config` | the configuration, as data |
+//! | `strategy` | rules over audiences |
 //!
 //! # Limits
 //!

@@ -8,6 +8,7 @@
 //! | `worker-N` | connections of the decision port |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
+mod assemble;
 mod audiences;
 mod error;
 mod reload;
@@ -27,13 +28,14 @@ use rtad_http::workers::Workers;
 use socket2::Socket;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use assemble::Assembly;
 pub use audiences::find_audiences;
 pub use error::StartError;
 pub use reload::Reread;
 pub use running::Running;
 
 use crate::catalog::Serving;
-use crate::config::{Config, ServerConfig};
+use crate::config::ServerConfig;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
@@ -59,15 +61,16 @@ const COMMANDS: usize = 4;
 ///
 /// [`StartError`]. An unavailable store is not one: the pod starts, is not ready, and goes on
 /// polling.
-pub async fn start(mut config: Config, reread: Reread) -> Result<Running, StartError> {
-    let store = find_audiences(&mut config).await?;
+pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
+    let store = find_audiences(&mut assembly.config).await?;
+    let (plan, config) = (assembly.plan(), assembly.config);
     let (decision_socket, admin_listener) = bind_ports(&config.server)?;
     raise_file_limit(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
     let shared = Shared::default();
     let cache_dir = config.store.cache_dir.clone();
-    let sync = Sync::new(store.clone(), config.plan(), shared.clone()).with_cache(cache_dir);
+    let sync = Sync::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());

@@ -34,10 +34,10 @@ use tokio::task::JoinHandle;
 pub use cache::cached_audiences;
 pub use error::SyncError;
 pub use headroom::Headroom;
-pub use roll::SwapMode;
 pub use shared::{LastSync, Looks, Readiness, Shared, SyncBoard, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
+pub use crate::config::SwapMode;
 use crate::platform::Platform;
 use crate::strategy::Strategy;
 use cache::Cache;

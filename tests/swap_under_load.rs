@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use rtad::catalog::Catalog;
-use rtad::config::Config;
-use rtad::serve::{Running, start};
+use rtad::serve::{Assembly, Running, start};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::Snapshot;
@@ -147,12 +146,12 @@ impl Server {
     fn start(store: &str) -> Self {
         let server = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 2";
         let text = format!("{server}\n[store]\nurl = {store:?}\npoll_interval = \"1h\"\n{CONFIG}");
-        let config = Config::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
+        let assembly = Assembly::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
         // One thread besides the test's, for the acceptor.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let reread = Box::new(|| Err("the config is not reloaded".to_owned()));
-        let running = runtime.block_on(start(config, reread)).unwrap();
+        let running = runtime.block_on(start(assembly, reread)).unwrap();
         Self { running, runtime }
     }
 

@@ -30,8 +30,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use lanes::Lane;
 use rtad::catalog::{Live, Serving};
-use rtad::config::Config;
 use rtad::platform::{Head, IdReader};
+use rtad::serve::Assembly;
 use rtad::sync::{Shared, Sync, now_unix_seconds};
 use rtad::telemetry::count_alone;
 use rtad_core::device::{DeviceKey, KeyMaker};
@@ -94,13 +94,13 @@ async fn publish(directory: &Path, count: u64) {
     publication.commit(&manifest).await.expect("nobody else publishes");
 }
 
-fn config(store: &Path) -> Config {
+fn assembly(store: &Path) -> Assembly {
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
          [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n{}",
         lanes::PLATFORMS
     );
-    Config::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
+    Assembly::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
 }
 
 /// What a worker has.
@@ -108,7 +108,7 @@ fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
     count_alone(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
-    let mut sync = Sync::new(store, config(directory).plan(), shared.clone());
+    let mut sync = Sync::new(store, assembly(directory).plan(), shared.clone());
     block_on(sync.look_at_all());
     (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
 }
@@ -202,9 +202,9 @@ async fn until_alone(address: SocketAddr) {
 }
 
 async fn serve_rtad(store: &Path) {
-    let unchanged = config(store);
+    let unchanged = assembly(store);
     let reread = Box::new(move || Ok(unchanged.clone()));
-    let running = rtad::serve::start(config(store), reread).await.expect("rtad starts");
+    let running = rtad::serve::start(assembly(store), reread).await.expect("rtad starts");
     until_alone(running.decision_address).await;
 }
 

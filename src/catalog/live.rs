@@ -134,7 +134,7 @@ impl Decider for Live<'_> {
         }
     }
 
-    fn observed(&mut self, failure: Failure) {
+    fn report_failure(&mut self, failure: Failure) {
         self.served.count_failure(failure);
     }
 

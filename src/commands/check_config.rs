@@ -15,7 +15,7 @@ pub(super) struct CheckConfig {
 }
 
 pub(super) fn run(arguments: &CheckConfig) -> Result<(), Failure> {
-    let config = read_config(Some(&arguments.file), &Vec::new())?;
-    std::io::stdout().lock().write_all(config.to_toml().as_bytes())?;
+    let assembly = read_config(Some(&arguments.file), &Vec::new())?;
+    std::io::stdout().lock().write_all(assembly.config.to_toml().as_bytes())?;
     Ok(())
 }

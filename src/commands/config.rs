@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtad::config::{Config, Flags};
+use rtad::config::Flags;
+use rtad::serve::Assembly;
 
 use super::failure::Failure;
 
@@ -25,11 +26,11 @@ impl Ports {
     }
 }
 
-/// Reads the config: flags over environment over file over defaults.
-pub(super) fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Config, Failure> {
+/// Reads the config and builds its platforms: flags over environment over file over defaults.
+pub(super) fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Assembly, Failure> {
     let environment = |name: &str| std::env::var(name).ok();
-    let Some(path) = file else { return Ok(Config::read(None, environment, flags)?) };
+    let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    Ok(Config::read(Some((&name, &text)), environment, flags)?)
+    Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
 }

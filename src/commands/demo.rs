@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use prost::Message as _;
-use rtad::config::Config;
 use rtad::platform::tencent;
+use rtad::serve::Assembly;
 use rtad::sync::now_unix_seconds;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -53,12 +53,12 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
     publish(&writer, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let mut config = Config::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
-    config.serve_all(vec![name()]);
-    let unchanged = config.clone();
+    let mut assembly = Assembly::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
+    assembly.config.serve_all(vec![name()]);
+    let unchanged = assembly.clone();
     let mut signals = Signals::listen()?;
     let reread = Box::new(move || Ok(unchanged.clone()));
-    let Some(running) = process::start(&mut signals, config, reread).await? else {
+    let Some(running) = process::start(&mut signals, assembly, reread).await? else {
         return Ok(());
     };
     let (decisions, admin) = (running.decision_address, running.admin_address);

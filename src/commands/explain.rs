@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use clap::Args;
-use rtad::config::Config;
 use rtad::explain::input::{self, Encoding};
 use rtad::explain::{Captured, Explanation, audiences_of, explain};
 use rtad::platform::{Head, IdReader};
-use rtad::serve::find_audiences;
+use rtad::serve::{Assembly, find_audiences};
 use rtad::sync::{Shared, Sync};
 use rtad_core::device::KeyMaker;
 
@@ -66,7 +65,8 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
 }
 
 pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
-    let config = read_config(Some(&arguments.config), &Vec::new())?;
+    let assembly = read_config(Some(&arguments.config), &Vec::new())?;
+    let config = &assembly.config;
     if !config.platforms.iter().any(|platform| platform.name == arguments.platform) {
         let names: Vec<&str> = config.platforms.iter().map(|platform| platform.name.as_str()).collect();
         let accepted = if names.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
         max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let explanation = runtime.block_on(explained(config, &arguments.platform, captured))?;
+    let explanation = runtime.block_on(explained(assembly, &arguments.platform, captured))?;
     let text = if arguments.json {
         serde_json::to_string(&explanation).expect("plain values serialise") + "\n"
     } else {
@@ -110,19 +110,19 @@ fn read_body(file: &PathBuf) -> std::io::Result<Vec<u8>> {
 }
 
 async fn explained(
-    mut config: Config,
+    mut assembly: Assembly,
     platform: &str,
     captured: Captured<'_>,
 ) -> Result<Explanation, Failure> {
-    let store = find_audiences(&mut config).await?;
+    let store = find_audiences(&mut assembly.config).await?;
     let shared = Shared::default();
-    let mut sync = Sync::new(store, config.plan(), shared.clone());
+    let mut sync = Sync::new(store, assembly.plan(), shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");
     let platform = Arc::clone(&served.platform);
     let asked: Vec<String> = audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
     sync.look_at_those(|audience| asked.iter().any(|name| name == audience.as_str())).await;
-    let ids = IdReader::new(KeyMaker::with_extra_blanks(&config.ids.blank), &shared.telemetry);
+    let ids = IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
     Ok(explain(&serving.load(), &platform, &ids, &shared.board, captured))
 }

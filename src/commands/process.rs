@@ -1,7 +1,6 @@
 //! Logging, runtime and signals of a serving process.
 
-use rtad::config::Config;
-use rtad::serve::{self, Reread, Running, StartError};
+use rtad::serve::{self, Assembly, Reread, Running, StartError};
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::signals::{Signal, Signals};
 
@@ -24,11 +23,11 @@ where
 /// Starts to serve; `None` if told to stop before that is done.
 pub(super) async fn start(
     signals: &mut Signals,
-    config: Config,
+    assembly: Assembly,
     reread: Reread,
 ) -> Result<Option<Running>, StartError> {
     tokio::select! {
-        running = serve::start(config, reread) => running.map(Some),
+        running = serve::start(assembly, reread) => running.map(Some),
         () = signals.stop() => Ok(None),
     }
 }

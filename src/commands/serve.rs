@@ -31,12 +31,12 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));
     flags.extend(workers.map(|workers| ("server.workers", workers)));
-    let config = read_config(file.as_ref(), &flags)?;
+    let assembly = read_config(file.as_ref(), &flags)?;
     let reread: Reread =
         Box::new(move || read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure)));
     // Before the start: a SIGHUP while the first snapshots load would end the process.
     let mut signals = Signals::listen()?;
-    if let Some(running) = process::start(&mut signals, config, reread).await? {
+    if let Some(running) = process::start(&mut signals, assembly, reread).await? {
         process::serve_until_stopped(&mut signals, running).await;
     }
     Ok(())

@@ -1,31 +1,55 @@
-//! `[[platform]]`: who asks, at which path, in which protocol.
+//! `[[platform]]`: an ad platform, its path and its protocol.
+//!
+//! The protocols are not known here: their words and rules come in a [`Vocabulary`].
 
 mod custom;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderName;
+use rtad_core::snapshot::AudienceName;
 use serde::Serialize;
 
-pub use custom::CustomConfig;
-
-use super::as_optional_duration;
-use super::reader::{Document, Section};
-use super::sections::{NAME, SECOND, duplicates, duration};
-use crate::platform::{
-    Access, Adapter, CacheTimes, MAX_STRATEGIES, Ocean, Platform, Secret, StrategyIds, Tencent,
+pub use custom::{
+    Algorithm, Body, CodeConfig, CustomConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
+    SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
 };
-use crate::telemetry::Route;
-use rtad_core::snapshot::AudienceName;
 
-/// A platform that asks.
+use super::reader::{Document, Section};
+use super::secret::{self, SecretConfig};
+use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration};
+
+/// Strategies that one platform's ids may stand for.
+pub const MAX_STRATEGIES: usize = 64;
+
+/// Words of the config that only the rest of the service knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Vocabulary<'a> {
+    /// The kinds of platforms.
+    pub kinds: &'a [KindRules],
+    /// Names that no platform may have, as metrics use them otherwise.
+    pub reserved_names: &'a [&'a str],
+}
+
+/// A kind of platform, as far as the config is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct KindRules {
+    /// Its word in `kind`.
+    pub word: &'static str,
+    /// One of its strategy ids, in words.
+    pub strategy_id: &'static str,
+    /// Whether a text is one.
+    pub is_strategy_id: fn(&str) -> bool,
+    /// Whether the keys of [`CustomConfig`] say what its bodies are.
+    pub is_mapped: bool,
+}
+
+/// An ad platform.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlatformConfig {
-    /// Its protocol.
-    pub kind: PlatformKind,
+    /// The word of its protocol.
+    pub kind: &'static str,
     /// Its name in metrics, and for `explain`.
     pub name: String,
     /// The path of its requests on the decision port.
@@ -41,128 +65,93 @@ pub struct PlatformConfig {
     pub headers: Vec<HeaderConfig>,
     /// The platform's own strategy ids, and the names of the strategies that they stand for.
     pub strategies: BTreeMap<String, String>,
-    /// What a custom platform's bodies are.
+    /// The mapping of its bodies, if its kind has one.
     #[serde(flatten)]
     pub custom: Option<CustomConfig>,
-    /// What all of this makes.
-    #[serde(skip)]
-    pub built: Arc<Platform>,
 }
 
-/// A platform's protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlatformKind {
-    /// Tencent Ads.
-    Tencent,
-    /// Ocean Engine.
-    Ocean,
-    /// Any other, as it is mapped.
-    Custom,
-}
-
-impl PlatformKind {
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "tencent" => Some(Self::Tencent),
-            "ocean" => Some(Self::Ocean),
-            "custom" => Some(Self::Custom),
-            _ => None,
-        }
-    }
-}
-
-/// A header that lets a request in. Its secret is printed as its file's name, or not at all.
+/// A header that lets a request in.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeaderConfig {
+    /// Its name as the config spells it.
+    #[serde(rename = "name")]
+    spelling: String,
     /// Its name.
-    pub name: String,
+    #[serde(skip)]
+    pub name: HeaderName,
     /// `value` or `value_file`.
     #[serde(flatten)]
     pub value: SecretConfig,
 }
 
-/// A secret, written in the config or in a file of its own.
-#[derive(Debug, Clone, Serialize)]
-pub struct SecretConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_file: Option<String>,
-    #[serde(skip)]
-    secret: Secret,
-}
-
-/// Printed instead of a secret.
-const REDACTED: &str = "<redacted>";
-
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+const WEEK: Duration = DAY.saturating_mul(7);
 
 /// Reads every `[[platform]]`. `strategies` are the names of `[[strategy]]`, in their order.
-pub(super) fn read_all(d: &mut Document<'_>, strategies: &[String]) -> Vec<PlatformConfig> {
+///
+/// A platform of a known kind is kept even if there are mistakes in it: so whoever builds from it
+/// finds the others.
+pub(super) fn read_all(
+    d: &mut Document<'_>,
+    strategies: &[String],
+    vocabulary: &Vocabulary<'_>,
+) -> Vec<PlatformConfig> {
     let sections = d.sections("platform");
     let platforms: Vec<PlatformConfig> =
-        sections.into_iter().filter_map(|section| read(d, section, strategies)).collect();
-    duplicates(d, "platform", platforms.iter().map(|platform| platform.name.as_str()));
-    duplicates(d, "platform.path", platforms.iter().map(|platform| platform.path.as_str()));
+        sections.into_iter().filter_map(|section| read(d, section, strategies, vocabulary)).collect();
+    let given = |text: &&str| !text.is_empty();
+    let names = platforms.iter().map(|platform| platform.name.as_str()).filter(given);
+    duplicates(d, "platform", names);
+    let paths = platforms.iter().map(|platform| platform.path.as_str()).filter(given);
+    duplicates(d, "platform.path", paths);
     platforms
 }
 
-fn read(d: &mut Document<'_>, mut section: Section, strategies: &[String]) -> Option<PlatformConfig> {
-    let kind = section.read_required(d, "kind", "tencent, ocean or custom", PlatformKind::named);
-    let name = section.read_required(d, "name", &format!("{NAME}; not a name of rtad's own routes"), name);
+fn read(
+    d: &mut Document<'_>,
+    mut section: Section,
+    strategies: &[String],
+    vocabulary: &Vocabulary<'_>,
+) -> Option<PlatformConfig> {
+    let kind = |word: &str| vocabulary.kinds.iter().find(|kind| kind.word == word);
+    let kind = section.read_required(d, "kind", &one_of(vocabulary.kinds), kind);
+    // The name is a label beside those of rtad's own routes.
+    let name = |text: &str| {
+        let name = text.parse().ok().filter(|_| !vocabulary.reserved_names.contains(&text));
+        name.map(|name: AudienceName| name.into())
+    };
+    let accepted = format!("{NAME}; not a name of rtad's own routes");
+    let name: Option<String> = section.read_required(d, "name", &accepted, name);
     let path = section.read_required(d, "path", "a path such as /rta/tencent, not under /v1", path);
     let time = "a duration from 1s to 7d, such as 1h";
     let bid_cache = section.read(d, "bid_cache", time, duration(SECOND..=WEEK));
     let no_bid_cache = section.read(d, "no_bid_cache", time, duration(SECOND..=WEEK));
     let example = "{ name = \"X-Rta-Token\", value_file = \"/etc/rtad/token\" }";
     let headers = section.sections(d, "headers", example);
-    let headers: Vec<(HeaderName, HeaderConfig)> =
-        headers.into_iter().filter_map(|header| read_header(d, header)).collect();
+    let headers = headers.into_iter().filter_map(|header| read_header(d, header)).collect();
     // Without a known kind nothing can be said of ids; without ids, of nothing else.
     let kind = kind?;
     let ids = read_strategies(d, &mut section, kind, strategies);
-    let custom = if kind == PlatformKind::Custom { custom::read(d, &mut section) } else { None };
+    let custom = kind.is_mapped.then(|| custom::read(d, &mut section));
     section.finish(d);
-    let seconds = |time: Option<Duration>| time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
-    let cache = CacheTimes { bid: seconds(bid_cache), no_bid: seconds(no_bid_cache) };
-    let adapter = match kind {
-        PlatformKind::Tencent => {
-            let id = |(id, place): &(String, usize)| (Bytes::from(id.clone().into_bytes()), *place);
-            Adapter::Tencent(Tencent::new(StrategyIds::new(ids.iter().map(id).collect()), cache))
-        }
-        PlatformKind::Ocean => {
-            let id = |(id, place): &(String, usize)| Some((id.parse().ok()?, *place));
-            Adapter::Ocean(Ocean::new(StrategyIds::new(ids.iter().filter_map(id).collect()), cache))
-        }
-        PlatformKind::Custom => {
-            let id = |(id, place): &(String, usize)| (Bytes::from(id.clone().into_bytes()), *place);
-            let ids = StrategyIds::new(ids.iter().map(id).collect());
-            let (_, mapping) = custom.as_ref()?;
-            Adapter::Custom(Box::new(custom::build(d, mapping, ids, cache)?))
-        }
-    };
-    let access = headers.iter().map(|(name, header)| (name.clone(), header.value.secret.clone())).collect();
-    let (name, path) = (name?, path?);
-    let platform =
-        Platform { name: name.clone(), path: path.clone(), access: Access::any_of(access), adapter };
     Some(PlatformConfig {
-        kind,
-        name,
-        path,
+        kind: kind.word,
+        name: name.unwrap_or_default(),
+        path: path.unwrap_or_default(),
         bid_cache,
         no_bid_cache,
-        headers: headers.into_iter().map(|(_, header)| header).collect(),
-        strategies: ids.into_iter().map(|(id, place)| (id, strategies[place].clone())).collect(),
-        custom: custom.map(|(config, _)| config),
-        built: Arc::new(platform),
+        headers,
+        strategies: ids,
+        custom,
     })
 }
 
-/// The name is a label beside those of rtad's own routes.
-fn name(text: &str) -> Option<String> {
-    let is_taken = text == "api" || Route::ALL.iter().any(|route| route.as_str() == text);
-    text.parse().ok().filter(|_| !is_taken).map(|name: AudienceName| name.into())
+/// All the words, for messages: "a, b or c".
+fn one_of(kinds: &[KindRules]) -> String {
+    let words: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();
+    match words.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 fn path(text: &str) -> Option<String> {
@@ -175,16 +164,12 @@ fn path(text: &str) -> Option<String> {
 fn read_strategies(
     d: &mut Document<'_>,
     section: &mut Section,
-    kind: PlatformKind,
+    kind: &KindRules,
     strategies: &[String],
-) -> Vec<(String, usize)> {
-    let id = match kind {
-        PlatformKind::Tencent => "1 to 32 visible characters",
-        PlatformKind::Ocean => "a whole number",
-        PlatformKind::Custom => "1 to 128 visible characters",
-    };
+) -> BTreeMap<String, String> {
     let accepted = format!(
-        "{{ \"id of the platform\" = \"strategy\" }} with an id of {id} and one of the strategies {}",
+        "{{ \"id of the platform\" = \"strategy\" }} with an id of {} and one of the strategies {}",
+        kind.strategy_id,
         strategies.join(", ")
     );
     let (line, path) = (section.line(), format!("{}.strategies", section.path()));
@@ -192,82 +177,30 @@ fn read_strategies(
         if !section.had("strategies") {
             d.mistake(line, &path, "is missing", &accepted);
         }
-        return Vec::new();
-    };
-    let is_id = |id: &str| match kind {
-        PlatformKind::Tencent => {
-            (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
-        }
-        PlatformKind::Custom => {
-            (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
-        }
-        // Written as a number is written, so that no two spellings are one id.
-        PlatformKind::Ocean => id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
+        return BTreeMap::new();
     };
     let line = table.line();
     if table.is_empty() {
         d.mistake(line, &path, "is empty", &accepted);
     }
     let mut ids = table.read_map(d, &accepted, |id, strategy| {
-        let place = strategies.iter().position(|name| name == strategy)?;
-        is_id(id).then(|| (id.to_owned(), place))
+        let is_known = strategies.iter().any(|name| name == strategy);
+        (is_known && (kind.is_strategy_id)(id)).then(|| (id.to_owned(), strategy.to_owned()))
     });
     if ids.len() > MAX_STRATEGIES {
-        d.mistake(line, &path, &format!("has {} ids", ids.len()), &format!("{MAX_STRATEGIES} at most"));
+        let (found, accepted) = (format!("has {} ids", ids.len()), format!("{MAX_STRATEGIES} at most"));
+        d.mistake(line, &path, &found, &accepted);
         ids.truncate(MAX_STRATEGIES);
     }
-    ids
+    ids.into_iter().collect()
 }
 
-fn read_header(d: &mut Document<'_>, mut section: Section) -> Option<(HeaderName, HeaderConfig)> {
+fn read_header(d: &mut Document<'_>, mut section: Section) -> Option<HeaderConfig> {
     let parsed =
         |text: &str| HeaderName::from_bytes(text.as_bytes()).ok().map(|name| (text.to_owned(), name));
     let name = section.read_required(d, "name", "a header's name, such as X-Rta-Token", parsed);
-    let value = read_secret(d, &mut section);
+    let value = secret::read(d, &mut section);
     section.finish(d);
-    let (written, name) = name?;
-    Some((name, HeaderConfig { name: written, value: value? }))
+    let (spelling, name) = name?;
+    Some(HeaderConfig { spelling, name, value: value? })
 }
-
-/// Reads `value` or `value_file`. What a secret is, no message says.
-pub(super) fn read_secret(d: &mut Document<'_>, section: &mut Section) -> Option<SecretConfig> {
-    const ACCEPTED: &str = "value, or value_file with a path, of which the line end is left out";
-    let (line, path) = (section.line(), section.path().to_owned());
-    let value = section.read(d, "value", ACCEPTED, |text| Some(text.to_owned()));
-    let file = section.read(d, "value_file", ACCEPTED, |text| Some(text.to_owned()));
-    let secret = match (value, &file) {
-        (Some(value), None) => value.into_bytes(),
-        (None, Some(file)) => {
-            let place = d.beside(file);
-            match std::fs::read(&place) {
-                Ok(text) => {
-                    d.saw(&text);
-                    text.trim_ascii_end().to_vec()
-                }
-                Err(error) => {
-                    let found = format!("is {:?}: {error}", place.display().to_string());
-                    d.mistake(line, &format!("{path}.value_file"), &found, "a file that can be read");
-                    return None;
-                }
-            }
-        }
-        (None, None) if section.had("value") || section.had("value_file") => return None,
-        _ => {
-            d.mistake(line, &path, "does not say its value once", ACCEPTED);
-            return None;
-        }
-    };
-    if secret == REDACTED.as_bytes() {
-        d.mistake(line, &path, "is redacted: this is what check-config prints", "the secret itself");
-        return None;
-    }
-    if secret.is_empty() || !secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
-        d.mistake(line, &path, "has a secret that is empty or not printable ASCII", "one that is");
-        return None;
-    }
-    let value = file.is_none().then_some(REDACTED);
-    Some(SecretConfig { value, value_file: file, secret: Secret::new(secret) })
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! Walks a TOML document key by key and keeps every mistake with its line, instead of stopping at the first.
+//! A TOML document, read key by key: every mistake is kept with its line, none ends the reading.
 
 mod named;
 
@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Flags;
+use super::mistake::Mistakes;
 use rtad_store::redacted;
+
+/// What was set on the command line, by key: `("server.listen", "0.0.0.0:80")`.
+pub type Flags = Vec<(&'static str, String)>;
 
 /// A parsed document, the layers over it, and what was wrong so far.
 pub(super) struct Document<'a> {
@@ -20,7 +23,7 @@ pub(super) struct Document<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
     sections: BTreeMap<String, Entry>,
     is_readable: bool,
-    mistakes: Vec<String>,
+    mistakes: Mistakes,
     contents: DefaultHasher,
 }
 
@@ -47,14 +50,15 @@ pub(super) struct Section {
 }
 
 impl<'a> Document<'a> {
-    /// Parses the text. A syntax error is the only mistake then: what is missing may only have been unreadable.
+    /// Parses the text. A syntax error is the only mistake then: what is missing may only have been
+    /// unreadable.
     pub(super) fn parse(
         file: &'a str,
         text: &'a str,
         flags: &'a Flags,
         environment: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
-        let (sections, mistakes) = (BTreeMap::new(), Vec::new());
+        let (sections, mistakes) = (BTreeMap::new(), Mistakes::in_file(file));
         let contents = DefaultHasher::new();
         let mut document =
             Self { file, text, flags, environment, sections, is_readable: true, mistakes, contents };
@@ -103,12 +107,7 @@ impl<'a> Document<'a> {
 
     /// Notes a mistake: where, what, what was found, what is accepted.
     pub(super) fn mistake(&mut self, line: Option<usize>, key: &str, found: &str, accepted: &str) {
-        let place = match line {
-            Some(line) => format!("{}:{line}: ", self.file),
-            None if self.file.is_empty() => String::new(),
-            None => format!("{}: ", self.file),
-        };
-        self.mistakes.push(format!("{place}{key} {found}; accepted: {accepted}"));
+        self.mistakes.note(line, key, found, accepted);
     }
 
     /// The table of that name; empty if there is none.
@@ -165,10 +164,10 @@ impl<'a> Document<'a> {
         self.contents.finish()
     }
 
-    /// All mistakes, those of unknown tables included, in the order of the file as far as they have lines.
-    pub(super) fn finish(mut self) -> Vec<String> {
+    /// All mistakes, those of unknown tables included.
+    pub(super) fn finish(mut self) -> Mistakes {
         if !self.is_readable {
-            self.mistakes.truncate(1);
+            self.mistakes.keep_first();
         }
         let accepted = "server, store, ids, audience, strategy, platform";
         for (name, Entry { line, .. }) in std::mem::take(&mut self.sections) {
@@ -239,8 +238,8 @@ impl Section {
         }
     }
 
-    /// All scalars of a table whose keys are anybody's, by key, with what `parse` makes of key and value; those that are not
-    /// `accepted` are noted and left out.
+    /// All scalars of a table with free keys, by key, as `parse` makes them of key and value; those
+    /// that are not `accepted` are noted and left out.
     pub(super) fn read_map<T>(
         mut self,
         document: &mut Document<'_>,
@@ -261,11 +260,12 @@ impl Section {
         values
     }
 
-    /// Where it stands and what it is called, for mistakes about the whole of it.
+    /// Its line, for mistakes about the whole of it.
     pub(super) fn line(&self) -> Option<usize> {
         self.line
     }
 
+    /// Its name, for the same.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -302,11 +302,11 @@ impl Section {
         if entry.is_some() || overlay.is_some() {
             self.had.push(key);
         }
-        if let Some((place, text)) = overlay {
+        if let Some((origin, text)) = overlay {
             let value = parse(&text);
             if value.is_none() {
-                let mistake = format!("{place}: found {:?}; accepted: {accepted}", redacted(&text));
-                document.mistakes.push(mistake);
+                let found = format!("found {:?}", redacted(&text));
+                document.mistakes.note_outside(&origin, &found, accepted);
             }
             return value;
         }
@@ -336,13 +336,19 @@ impl Section {
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
         let value = self.read(document, key, accepted, parse);
-        if !self.had(key) {
-            document.mistake(self.line, &format!("{}.{key}", self.path), "is missing", accepted);
-        }
+        self.require(document, key, accepted);
         value
     }
 
-    /// Reads a list of scalars, leaving out those that are not `accepted`, which are noted. Empty if it is not given.
+    /// Notes a key that was read and was not there.
+    pub(super) fn require(&self, document: &mut Document<'_>, key: &str, accepted: &str) {
+        if !self.had(key) {
+            document.mistake(self.line, &format!("{}.{key}", self.path), "is missing", accepted);
+        }
+    }
+
+    /// Reads a list of scalars; those that are not `accepted` are noted and left out. Empty if it is
+    /// not given.
     pub(super) fn read_list<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -385,4 +391,9 @@ impl Section {
             document.mistake(Some(line), &format!("{}.{key}", self.path), "is not known", &accepted);
         }
     }
+}
+
+/// The text, unless there is none.
+pub(super) fn not_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,8 +1,22 @@
-use super::sections::STORE;
+use std::time::Duration;
+
+use rtad_store::ACCEPTED_URLS;
+
 use super::*;
 
 fn read(text: &str) -> Result<Config, ConfigError> {
-    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new())
+    read_under(Some(text), |_| None, &Vec::new())
+}
+
+fn read_under(
+    text: Option<&str>,
+    environment: impl Fn(&str) -> Option<String>,
+    flags: &Flags,
+) -> Result<Config, ConfigError> {
+    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[] };
+    let (config, mistakes) =
+        Config::read(text.map(|text| ("rtad.toml", text)), environment, flags, &vocabulary);
+    mistakes.into_result(config)
 }
 
 const FULL: &str = r#"
@@ -48,13 +62,12 @@ fn the_full_example_is_read() {
     assert_eq!(config.server.max_body, 65_536);
     assert_eq!(config.store.max_snapshot_size, 8 << 30);
     assert_eq!(config.store.cache_dir.as_deref(), Some(std::path::Path::new("/var/cache/rtad")));
-    assert_eq!((config.store.swap, config.plan().swap), (SwapMode::Rolling, SwapMode::Rolling));
+    assert_eq!(config.store.swap, SwapMode::Rolling);
     assert_eq!(config.ids.blank, ["acme-test-phone"]);
     assert_eq!(config.audiences[0].max_age, Some(Duration::from_secs(48 * 3600)));
     assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
-    let plan = config.plan();
-    assert_eq!(plan.strategies[0].exclude, [0]);
-    assert_eq!(plan.audiences[0].name.as_str(), "old_users");
+    assert_eq!(config.strategies[0].exclude, ["old_users".parse().unwrap()]);
+    assert_eq!(config.audiences[0].name.as_str(), "old_users");
 }
 
 #[test]
@@ -87,7 +100,7 @@ fn rolling_needs_a_cache_to_roll_from() {
     assert_eq!(mistakes("[store]\nurl = \"/data\"\nswap = \"slowly\""), [other]);
 
     let variables = |name: &str| (name == "RTAD_STORE_SWAP").then(|| "rolling".to_owned());
-    let file = |text| Config::read(Some(("rtad.toml", text)), variables, &Vec::new());
+    let file = |text| read_under(Some(text), variables, &Vec::new());
     let config = file("[store]\nurl = \"/data\"\ncache_dir = \"/cache\"").unwrap();
     assert_eq!(config.store.swap, SwapMode::Rolling);
     let mistakes = file("[store]\nurl = \"/data\"").unwrap_err().mistakes;
@@ -115,7 +128,7 @@ exclude = ["old_user"]
         "rtad.toml:4: server.workers is \"-1\"; accepted: 0 (one per CPU) or a number up to 1024",
         "rtad.toml:5: server.idle_timout is not known; accepted: listen, admin_listen, workers, max_connections, \
          idle_timeout, max_body, max_in_flight, max_wait, drain_timeout, watch_config",
-        &format!("rtad.toml:8: store.url is \"ftp://x\"; accepted: {STORE}"),
+        &format!("rtad.toml:8: store.url is \"ftp://x\"; accepted: {ACCEPTED_URLS}"),
         "rtad.toml:12: strategy[0].exclude has \"old_user\"; accepted: a list of audiences of this file: ",
     ];
     assert_eq!(mistakes, expected);
@@ -174,7 +187,7 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
         _ => None,
     };
     let flags = vec![("server.listen", "127.0.0.1:3".to_owned())];
-    let config = Config::read(Some(("rtad.toml", FULL)), environment, &flags).unwrap();
+    let config = read_under(Some(FULL), environment, &flags).unwrap();
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.server.admin_listen.port(), 2);
     assert_eq!(config.store.url, "/from-env");
@@ -186,14 +199,14 @@ fn a_bad_flag_or_variable_is_named_as_what_it_is() {
     let environment = |name: &str| (name == "RTAD_MAX_BODY").then(|| "big".to_owned());
     let url = "https://me:secret@host/x".to_owned();
     let flags = vec![("server.admin_listen", "here".to_owned()), ("store.url", url)];
-    let mistakes = Config::read(None, environment, &flags).unwrap_err().mistakes;
+    let mistakes = read_under(None, environment, &flags).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
         [
             "--admin-listen: found \"here\"; accepted: an address and port, such as 0.0.0.0:8080 or [::1]:8080",
             "RTAD_MAX_BODY: found \"big\"; accepted: a size, such as 64KiB or 8GiB",
             // What may be a secret is not repeated.
-            &format!("--store: found \"https://…@host/x\"; accepted: {STORE}"),
+            &format!("--store: found \"https://…@host/x\"; accepted: {ACCEPTED_URLS}"),
         ]
     );
 }

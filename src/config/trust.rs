@@ -1,7 +1,7 @@
-//! `public_keys` and `public_keys_file` of `[store]`: whose signatures count.
+//! `public_keys` and `public_keys_file` of `[store]`: the keys that sign manifests.
 //!
-//! Nothing here may end in fewer keys than were meant, least of all in none: then nothing would be verified. So a file or a
-//! variable without a key is a mistake; only `public_keys = []` says so.
+//! Nothing here may end in fewer keys than were meant, least of all in none: then nothing would be
+//! verified. So a file or a variable without a key is a mistake; only `public_keys = []` says so.
 
 use super::reader::{Document, Section};
 use rtad_store::{ACCEPTED_KEYS, PublicKey};
@@ -13,8 +13,8 @@ pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> V
     let line = section.line_of("public_keys_file");
     let file = section.read(d, "public_keys_file", "a path", |text| Some(text.to_owned()));
     if let Some(file) = file {
-        let place = d.beside(&file);
-        let text = std::fs::read_to_string(&place).inspect(|text| d.saw(text.as_bytes()));
+        let path = d.beside(&file);
+        let text = std::fs::read_to_string(&path).inspect(|text| d.saw(text.as_bytes()));
         let found = match text.map(|text| PublicKey::all_of(&text)) {
             Ok(Ok(more)) => {
                 keys.extend(more);
@@ -24,7 +24,7 @@ pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> V
             Err(error) => Some(error.to_string()),
         };
         if let Some(found) = found {
-            let found = format!("is {:?}: {found}", place.display().to_string());
+            let found = format!("is {:?}: {found}", path.display().to_string());
             let accepted = format!("a file with a key a line, each {ACCEPTED_KEYS}");
             d.mistake(line, "store.public_keys_file", &found, &accepted);
         }

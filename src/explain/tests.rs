@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::Live;
-use crate::config::Config;
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{MAX_IDS, ocean};
+use crate::serve::Assembly;
 use crate::telemetry::Telemetry;
 use rtad_core::device::KeyMaker;
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -71,8 +71,8 @@ fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot
 
 /// `old` holds the OAID, `vip` somebody else, `gone` nothing was published of, and `stale` is three hours old.
 fn catalog(telemetry: &Telemetry) -> Catalog {
-    let config = Config::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
-    let plan = config.plan();
+    let assembly = Assembly::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
+    let plan = assembly.plan();
     let now = now_unix_seconds();
     Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(|audience| {
         let (ids, age) = match audience.name.as_str() {

@@ -5,9 +5,9 @@
 use std::fmt::Display;
 
 use crate::catalog::{Catalog, Gathering, Room};
-use crate::platform::{Decider, Failure, Id, IdField, IdReader, MAX_IDS, UNREADABLE};
+use crate::platform::{Decider, Failure, Id, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
-use rtad_core::device::{DeviceKey, Unusable};
+use rtad_core::device::{DeviceKey, IdField, Unusable};
 
 /// Ids, notes and strategies that an explanation lists of each; a request has a handful.
 const MAX_LISTED: usize = 256;
@@ -155,7 +155,7 @@ impl Decider for Trace<'_> {
         self.asked.push((id.to_string(), strategy));
     }
 
-    fn observed(&mut self, failure: Failure) {
+    fn report_failure(&mut self, failure: Failure) {
         self.notes.push(Note { what: "signature", value: failure.as_str().to_owned() });
     }
 

@@ -1,36 +1,9 @@
-//! Who may ask: secrets that callers send in headers.
-
-use std::fmt;
+//! Access by headers: secrets that callers send.
 
 use http::{HeaderMap, HeaderName};
-use subtle::{Choice, ConstantTimeEq as _};
+use subtle::Choice;
 
-/// A secret from the config. Never printed; compared in a time that does not tell where a wrong one differs.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Wraps the secret's bytes.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(bytes.into())
-    }
-
-    /// The secret's bytes, for what signs with them.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Whether `other` is the same. Takes as long for a wrong one as for the right one; a wrong length is told apart.
-    pub fn is(&self, other: &[u8]) -> Choice {
-        self.0.ct_eq(other)
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(hidden)")
-    }
-}
+use crate::config::Secret;
 
 /// Headers of which one must be there; none at all lets everybody in.
 #[derive(Debug, Clone, Default)]
@@ -52,8 +25,8 @@ impl Access {
         self.0.iter().any(|(name, _)| headers.contains_key(name))
     }
 
-    /// Whether a request with these headers is let in. Every value is compared with every secret, so that the time tells
-    /// neither which one matched nor how much of it.
+    /// Whether a request with these headers is let in. Every value is compared with every secret, so
+    /// that the time tells neither which one matched nor how much of it.
     #[inline]
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         if self.0.is_empty() {

@@ -1,4 +1,4 @@
-//! An answer's fields in words, for whoever explains one: `name: value`, a line for each value, none for what is not set.
+//! An answer's fields in words: `name: value`, a line for each value, none for an absent field.
 
 use std::fmt::Display;
 

@@ -1,13 +1,17 @@
 //! Ocean Engine (ByteDance): `proto/ocean.proto` over POST.
 //!
-//! Every strategy that was asked about is echoed with its verdict, the refused and the unknown ones too. `bid_type` says whether any
-//! bids, and is written even as 0. A `status_code` that is not 0 is an error and no no-bid: it is for requests that cannot be read.
+//! Every strategy that was asked about is echoed with its verdict, the refused and the unknown ones
+//! too. `bid_type` says whether any bids, and is written even as 0. A `status_code` that is not 0
+//! is an error and no no-bid: it is for requests that cannot be read.
 
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts};
+use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE, hide};
 use super::describe::Lines;
-use super::{CacheTimes, Decider, Failure, Id, IdField, Lossy, StrategyIds, UNREADABLE, Verdicts};
+use crate::config::KindRules;
+use rtad_core::device::IdField;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
 mod wire {
@@ -17,7 +21,22 @@ mod wire {
 pub use wire::rsp::UserInfo;
 pub use wire::{Device, DidType, Platform, Req, Rsp};
 
-super::hide!(Req, Device);
+hide!(Req, Device);
+
+/// `kind = "ocean"`
+pub(super) const KIND: Kind = Kind {
+    rules: KindRules {
+        word: "ocean",
+        strategy_id: "a whole number",
+        // Written as a number is written, so that no two spellings are one id.
+        is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
+        is_mapped: false,
+    },
+    build: |config, ids| {
+        let ids = ids.map(|id| id.parse().expect("the config lets only numbers through"));
+        Ok(Box::new(Ocean::new(ids, config.into())))
+    },
+};
 
 /// Values of `bid_type`.
 const TAKES_PART: i32 = 0;
@@ -42,7 +61,7 @@ const GAID_MD5: usize = IdField::at("gaid_md5");
 #[derive(Debug)]
 pub struct Ocean {
     /// `rta_id`s.
-    pub(super) strategies: StrategyIds<i64>,
+    strategies: StrategyIds<i64>,
     cache: CacheTimes,
 }
 
@@ -52,8 +71,7 @@ impl Ocean {
         Self { strategies, cache }
     }
 
-    /// Answers a request; see [`super::Platform::answer`].
-    pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+    fn reply(&self, body: Bytes, decider: &mut dyn Decider) -> Result<Bytes, Failure> {
         let request = Req::decode(body).map_err(|error| {
             decider.note(UNREADABLE, &error);
             Failure::BadBody
@@ -70,19 +88,69 @@ impl Ocean {
         Ok(encode(&response))
     }
 
-    /// The answer when there is no request to go by; see [`super::Platform::unavailable`].
-    pub(super) fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
+    /// A verdict for each strategy asked about. If none is, all that are configured decide, and
+    /// `bid_type` alone tells.
+    fn about(&self, asked: &[i64], decider: &mut dyn Decider) -> Rsp {
+        let mut verdicts = Verdicts::new(decider);
+        let mut bids = false;
+        let mut user_infos = Vec::with_capacity(asked.len());
+        for rta_id in asked {
+            let strategy = self.strategies.strategy(rta_id);
+            verdicts.asked(rta_id, strategy);
+            let is_interested = strategy.is_some_and(|strategy| verdicts.bids(strategy));
+            bids |= is_interested;
+            user_infos.push(UserInfo { is_interested, rta_id: *rta_id });
+        }
+        if asked.is_empty() {
+            for (_, strategy) in self.strategies.iter() {
+                bids |= verdicts.bids(strategy);
+            }
+        }
+        let cache = self.cache.of(bids, &verdicts);
+        Rsp {
+            user_infos,
+            bid_type: Some(if bids { TAKES_PART } else { NOT_THIS_DEVICE }),
+            cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
+            ..Rsp::default()
+        }
+    }
+}
+
+impl Adapter for Ocean {
+    fn kind(&self) -> &'static str {
+        KIND.rules.word
+    }
+
+    #[inline]
+    fn answer(
+        &self,
+        _: Admission,
+        _: &Head<'_>,
+        body: Bytes,
+        decider: &mut dyn Decider,
+    ) -> Result<Bytes, Failure> {
+        self.reply(body, decider)
+    }
+
+    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
         let all: Vec<i64> = self.strategies.iter().map(|(id, _)| *id).collect();
         encode(&Rsp { status_code: ERROR, ..self.about(&all, decider) })
     }
 
     /// An error, and no bid.
-    pub(super) fn refusal() -> Bytes {
+    fn refusal(&self) -> Bytes {
         encode(&Rsp { status_code: ERROR, bid_type: Some(NOT_THIS_DEVICE), ..Rsp::default() })
     }
 
-    /// See [`super::Platform::describe_answer`].
-    pub(super) fn describe_answer(answer: &[u8]) -> Result<String, prost::DecodeError> {
+    fn content_type(&self) -> Option<&'static str> {
+        Some("application/x-protobuf")
+    }
+
+    fn strategy_ids(&self) -> Vec<(String, usize)> {
+        self.strategies.texts(i64::to_string)
+    }
+
+    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
         let answer = Rsp::decode(answer)?;
         let mut lines = Lines::default();
         let status = if answer.status_code == 0 { "ok" } else { "an error" };
@@ -104,40 +172,15 @@ impl Ocean {
         lines.each("cus_vid", Some(answer.cus_vid).filter(|vid| *vid != 0));
         Ok(lines.joined())
     }
-
-    /// A verdict for each strategy asked about. If none is, all that are configured decide, and `bid_type` alone tells.
-    fn about(&self, asked: &[i64], decider: &mut impl Decider) -> Rsp {
-        let mut verdicts = Verdicts::new(decider);
-        let mut bids = false;
-        let mut user_infos = Vec::with_capacity(asked.len());
-        for rta_id in asked {
-            let strategy = self.strategies.place(rta_id);
-            verdicts.asked(rta_id, strategy);
-            let is_interested = strategy.is_some_and(|place| verdicts.bids(place));
-            bids |= is_interested;
-            user_infos.push(UserInfo { is_interested, rta_id: *rta_id });
-        }
-        if asked.is_empty() {
-            for (_, place) in self.strategies.iter() {
-                bids |= verdicts.bids(place);
-            }
-        }
-        let cache = self.cache.of(bids, &verdicts);
-        Rsp {
-            user_infos,
-            bid_type: Some(if bids { TAKES_PART } else { NOT_THIS_DEVICE }),
-            cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
-            ..Rsp::default()
-        }
-    }
 }
 
 fn encode(response: &Rsp) -> Bytes {
     response.encode_to_vec().into()
 }
 
-/// Hands over the device's ids, then the main id: it is nearly always one of them again, and a key counts once.
-fn read_ids(request: &Req, decider: &mut impl Decider) {
+/// Hands over the device's ids, then the main id: it is nearly always one of them again, and a key
+/// counts once.
+fn read_ids(request: &Req, decider: &mut dyn Decider) {
     let mut read = |path, field, value: &Bytes| {
         if !value.is_empty() {
             decider.id(Id { path, field, value });
@@ -160,8 +203,9 @@ fn read_ids(request: &Req, decider: &mut impl Decider) {
     }
 }
 
-/// What `did` is. `did_type` 0 is both "IMEI" and "not set", so the id's own shape decides, as it does for types not known: 32 hex
-/// digits are an md5, a UUID is an IDFA and, but on iOS, an OAID as well, and the rest is taken for an IMEI.
+/// The field of `did`. `did_type` 0 is both "IMEI" and "not set", so the id's own shape decides, as
+/// it does for types not known: 32 hex digits are an md5, a UUID is an IDFA and, but on iOS, an
+/// OAID as well, and the rest is taken for an IMEI.
 fn did_fields(request: &Req) -> (usize, Option<usize>) {
     let field = match request.did_type() {
         DidType::ImeiMd5 => IMEI_MD5,

@@ -1,13 +1,17 @@
 //! Tencent Ads (GDT): `proto/tencent.proto` over POST, answered with 200 whatever happens.
 //!
-//! Two traps are built around. A `code` that is absent reads as 0, *accept*, so it is always written. And a `code` of 0 without any
-//! strategy id that the platform knows accepts *every* ad, so only configured ids are ever written, and 1 if none of them bids.
+//! Two traps are built around. A `code` that is absent reads as 0, *accept*, so it is always
+//! written. And a `code` of 0 without any strategy id that the platform knows accepts *every* ad,
+//! so only configured ids are ever written, and 1 if none of them bids.
 
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible};
+use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE, hide};
 use super::describe::Lines;
-use super::{CacheTimes, Decider, Failure, Id, IdField, Lossy, StrategyIds, UNREADABLE, Verdicts};
+use crate::config::KindRules;
+use rtad_core::device::IdField;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
 mod wire {
@@ -20,7 +24,18 @@ pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 use wire::device::DoubtfulId;
 use wire::rta_response::AdResult;
 
-super::hide!(Device, device::QaidInfo, device::WxOpenid);
+hide!(Device, device::QaidInfo, device::WxOpenid);
+
+/// `kind = "tencent"`
+pub(super) const KIND: Kind = Kind {
+    rules: KindRules {
+        word: "tencent",
+        strategy_id: "1 to 32 visible characters",
+        is_strategy_id: |id| is_visible(id, 32),
+        is_mapped: false,
+    },
+    build: |config, ids| Ok(Box::new(Tencent::new(ids.map(Bytes::from), config.into()))),
+};
 
 const ACCEPT: u32 = 0;
 const REJECT: u32 = 1;
@@ -29,7 +44,7 @@ const REJECT: u32 = 1;
 #[derive(Debug)]
 pub struct Tencent {
     /// `out_target_id`s, of 1 to 32 bytes each.
-    pub(super) strategies: StrategyIds<Bytes>,
+    strategies: StrategyIds<Bytes>,
     cache: CacheTimes,
 }
 
@@ -39,8 +54,7 @@ impl Tencent {
         Self { strategies, cache }
     }
 
-    /// Answers a request; see [`super::Platform::answer`].
-    pub(super) fn answer(&self, body: Bytes, decider: &mut impl Decider) -> Result<Bytes, Failure> {
+    fn reply(&self, body: Bytes, decider: &mut dyn Decider) -> Result<Bytes, Failure> {
         let request = RtaRequest::decode(body).map_err(|error| {
             decider.note(UNREADABLE, &error);
             Failure::BadBody
@@ -61,18 +75,71 @@ impl Tencent {
         Ok(encode(&response))
     }
 
-    /// The answer when there is no request to go by; see [`super::Platform::unavailable`].
-    pub(super) fn unavailable(&self, decider: &mut impl Decider) -> Bytes {
+    /// The strategies that bid, or a rejection if none does.
+    fn about_device(&self, decider: &mut dyn Decider) -> RtaResponse {
+        let mut verdicts = Verdicts::new(decider);
+        let bidding = self.strategies.iter().filter(|(_, strategy)| verdicts.bids(*strategy));
+        let out_target_id: Vec<Bytes> = bidding.map(|(id, _)| id.clone()).collect();
+        let bids = !out_target_id.is_empty();
+        RtaResponse {
+            code: Some(if bids { ACCEPT } else { REJECT }),
+            response_cache_time: self.cache.of(bids, &verdicts),
+            out_target_id,
+            ..RtaResponse::default()
+        }
+    }
+
+    /// The answer to a second request: an ad is kept if the strategy that it is bound to bids. One
+    /// that is bound to none of ours is not ours to accept. An answer without any ad would accept
+    /// all, so that is a rejection.
+    fn about_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
+        let mut verdicts = Verdicts::new(decider);
+        let mut result = |ad: &AdInfo| {
+            let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
+            verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
+            let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
+            AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
+        };
+        let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
+        let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
+        RtaResponse { code: Some(code), ad_results, ..RtaResponse::default() }
+    }
+}
+
+impl Adapter for Tencent {
+    fn kind(&self) -> &'static str {
+        KIND.rules.word
+    }
+
+    #[inline]
+    fn answer(
+        &self,
+        _: Admission,
+        _: &Head<'_>,
+        body: Bytes,
+        decider: &mut dyn Decider,
+    ) -> Result<Bytes, Failure> {
+        self.reply(body, decider)
+    }
+
+    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
         encode(&self.about_device(decider))
     }
 
     /// `code` 1.
-    pub(super) fn refusal() -> Bytes {
+    fn refusal(&self) -> Bytes {
         encode(&RtaResponse { code: Some(REJECT), ..RtaResponse::default() })
     }
 
-    /// See [`super::Platform::describe_answer`].
-    pub(super) fn describe_answer(answer: &[u8]) -> Result<String, prost::DecodeError> {
+    fn content_type(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn strategy_ids(&self) -> Vec<(String, usize)> {
+        self.strategies.texts(|id| String::from_utf8_lossy(id).into_owned())
+    }
+
+    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
         let answer = RtaResponse::decode(answer)?;
         let mut lines = Lines::default();
         lines.texts("request_id", &answer.request_id);
@@ -90,35 +157,6 @@ impl Tencent {
         lines.texts("dsp_tag_str", &answer.dsp_tag_str);
         Ok(lines.joined())
     }
-
-    /// The strategies that bid, or a rejection if none does.
-    fn about_device(&self, decider: &mut impl Decider) -> RtaResponse {
-        let mut verdicts = Verdicts::new(decider);
-        let bidding = self.strategies.iter().filter(|(_, place)| verdicts.bids(*place));
-        let out_target_id: Vec<Bytes> = bidding.map(|(id, _)| id.clone()).collect();
-        let bids = !out_target_id.is_empty();
-        RtaResponse {
-            code: Some(if bids { ACCEPT } else { REJECT }),
-            response_cache_time: self.cache.of(bids, &verdicts),
-            out_target_id,
-            ..RtaResponse::default()
-        }
-    }
-
-    /// The answer to a second request: an ad is kept if the strategy that it is bound to bids. One that is bound to none of ours is not
-    /// ours to accept. An answer without any ad would accept all, so that is a rejection.
-    fn about_ads(&self, ads: &[AdInfo], decider: &mut impl Decider) -> RtaResponse {
-        let mut verdicts = Verdicts::new(decider);
-        let mut result = |ad: &AdInfo| {
-            let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.place(id));
-            verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
-            let is_kept = strategy.is_some_and(|place| verdicts.bids(place));
-            AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
-        };
-        let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
-        let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
-        RtaResponse { code: Some(code), ad_results, ..RtaResponse::default() }
-    }
 }
 
 fn encode(response: &RtaResponse) -> Bytes {
@@ -126,7 +164,7 @@ fn encode(response: &RtaResponse) -> Bytes {
 }
 
 /// Tells the decider what else is of interest to whoever explains a request.
-fn note(request: &RtaRequest, decider: &mut impl Decider) {
+fn note(request: &RtaRequest, decider: &mut dyn Decider) {
     if let Some(id) = &request.id {
         decider.note("request_id", &Lossy(id));
     }
@@ -147,7 +185,7 @@ fn note(request: &RtaRequest, decider: &mut impl Decider) {
 }
 
 /// Hands over every id that is there, but those that the platform holds for junk.
-fn read_ids(device: &Device, decider: &mut impl Decider) {
+fn read_ids(device: &Device, decider: &mut dyn Decider) {
     // One pass over the doubts, however many ids there are: a body can hold thousands of both.
     let kinds = device.doubtful_ids_list.iter().filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);

@@ -1,12 +1,13 @@
-//! A decider for tests of adapters: what an adapter hands over is kept, and decisions are given out as told.
+//! A decider for tests of adapters: it keeps what an adapter hands over, and decides as told.
 
-use super::{Decider, Failure, Id, IdField};
+use super::decider::{Decider, Failure, Id};
 use crate::strategy::{Decision, Outcome, Reason};
+use rtad_core::device::IdField;
 
 /// Keeps what it is handed, as text.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    /// What each strategy decides, by its place.
+    /// What each strategy decides, by its index.
     pub(super) decisions: Vec<Decision>,
     /// `path field value` of each id.
     pub(super) ids: Vec<String>,
@@ -14,7 +15,7 @@ pub(super) struct Script {
     pub(super) notes: Vec<String>,
     /// `path: why` of each id that was not handed over.
     pub(super) skipped: Vec<String>,
-    /// Places asked about, in order.
+    /// Indices asked about, in order.
     pub(super) asked: Vec<usize>,
     pub(super) gave_up: bool,
 }
@@ -61,7 +62,7 @@ impl Decider for Script {
         self.notes.push(format!("strategy: {id}"));
     }
 
-    fn observed(&mut self, failure: Failure) {
+    fn report_failure(&mut self, failure: Failure) {
         self.notes.push(format!("observed: {}", failure.as_str()));
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use rtad_http::error_chain::error_chain;
 use rtad_store::Store;
 
+use super::assemble::Assembly;
 use super::audiences::fill_in_audiences;
 use crate::config::Config;
 use crate::http::admin_app::{Reload, Reloaded};
@@ -15,7 +16,7 @@ use crate::sync::Command;
 use crate::telemetry::Telemetry;
 
 /// Reads the configuration anew, for a reload. May block.
-pub type Reread = Box<dyn Fn() -> Result<Config, String> + Send + Sync>;
+pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
 
 /// Reads the config as a whole, and has sync serve it as a whole.
 pub(super) struct Reloader {
@@ -64,10 +65,10 @@ impl Reloader {
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
-        let config = self.read().await;
-        let found = fingerprint(&config);
-        let result = match config {
-            Ok(config) => self.serve(config).await,
+        let assembly = self.read().await;
+        let found = fingerprint(&assembly);
+        let result = match assembly {
+            Ok(assembly) => self.serve(assembly).await,
             Err(mistakes) => Err(mistakes),
         };
         self.telemetry.reloaded(result.is_ok());
@@ -84,21 +85,21 @@ impl Reloader {
         result
     }
 
-    async fn serve(&self, mut config: Config) -> Result<Reloaded, String> {
-        // Not those that were served before: the platforms name strategies by their places in this very config.
-        let served = fill_in_audiences(&mut config, &self.store).await;
+    async fn serve(&self, mut assembly: Assembly) -> Result<Reloaded, String> {
+        // Not those that were served before: the platforms name strategies by their indexes in this very config.
+        let served = fill_in_audiences(&mut assembly.config, &self.store).await;
         served.map_err(|error| error_chain(&error))?;
-        let needs_restart = config.needs_restart(&self.started_with);
+        let needs_restart = assembly.config.needs_restart(&self.started_with);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
-        let command = Command::Reload(Box::new(config.plan()), done);
+        let command = Command::Reload(Box::new(assembly.plan()), done);
         self.commands.send(command).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?.map_err(|error| error_chain(&error))?;
         Ok(Reloaded { reloaded: true, needs_restart })
     }
 
     /// Reads the files where they may keep a thread waiting.
-    async fn read(&self) -> Result<Config, String> {
+    async fn read(&self) -> Result<Assembly, String> {
         let reread = Arc::clone(&self.reread);
         tokio::task::spawn_blocking(move || reread())
             .await
@@ -130,6 +131,6 @@ impl Reloader {
     }
 }
 
-fn fingerprint(config: &Result<Config, String>) -> Found {
-    config.as_ref().map(|config| config.fingerprint).map_err(Clone::clone)
+fn fingerprint(assembly: &Result<Assembly, String>) -> Found {
+    assembly.as_ref().map(|assembly| assembly.config.fingerprint).map_err(Clone::clone)
 }

@@ -21,6 +21,7 @@ use super::cache::Cache;
 use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, delta_bytes, held};
 use super::{Sync, SyncError};
 use crate::catalog::Audience;
+use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkEntry, ChunkVerifier, Current, Manifest, Overlay, Snapshot,
@@ -29,29 +30,6 @@ use rtad_core::snapshot::{
 /// For so long is waited until what a chunk replaced is freed. No request takes nearly as long; if one should, the next chunk is
 /// read all the same, if there is room for it.
 const LINGER: Duration = Duration::from_secs(30);
-
-/// How a new generation comes to be served.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SwapMode {
-    /// All of it is read beside the old one, and served from one moment to the next: memory for two snapshots.
-    #[default]
-    Whole,
-    /// Chunk by chunk, once all are on the disk: memory for one snapshot and two chunks.
-    Rolling,
-}
-
-impl std::str::FromStr for SwapMode {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "whole" => Ok(Self::Whole),
-            "rolling" => Ok(Self::Rolling),
-            _ => Err(()),
-        }
-    }
-}
 
 /// One chunk to be read, and the shards that are then of the new generation: its own, and those before it that are not yet.
 #[derive(Debug)]

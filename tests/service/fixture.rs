@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use rtad::config::Config;
+use rtad::serve::Assembly;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
@@ -150,8 +150,8 @@ pub(crate) struct FixtureServer {
     server: Server,
 }
 
-fn read(text: &str) -> Result<Config, String> {
-    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new()).map_err(|error| error.to_string())
+fn read(text: &str) -> Result<Assembly, String> {
+    Assembly::read(Some(("rtad.toml", text)), |_| None, &Vec::new()).map_err(|error| error.to_string())
 }
 
 impl FixtureServer {

@@ -12,7 +12,7 @@ use testkit::store::{Depot, Spec, keys, s3};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
 
-use crate::server::{Server, config, places};
+use crate::server::{Served, Server, config, places};
 
 const AUDIENCE: &str = "old_users";
 const OFTEN: Duration = Duration::from_millis(100);
@@ -173,7 +173,9 @@ fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
     let depot = Depot::new();
     let web = FileServer::serve(&depot.root);
     let config = config(&web.url(), "", OFTEN);
-    let error = runtime().block_on(rtad::serve::start(config, Box::new(|| Err(String::new())))).unwrap_err();
+    let error = runtime()
+        .block_on(rtad::serve::start(Served::from(config).0, Box::new(|| Err(String::new()))))
+        .unwrap_err();
     let said = error.to_string();
     assert!(said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"), "{said}");
 }

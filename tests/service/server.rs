@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rtad::catalog::Catalog;
 use rtad::config::Config;
-use rtad::serve::{Running, start};
+use rtad::serve::{Assembly, Running, start};
 use rtad_core::snapshot::{Chunk, Snapshot};
 use serde_json::Value;
 use testkit::client::{Client, metric_sum};
@@ -20,7 +20,7 @@ pub(crate) struct Server {
     pub(crate) admin: Client,
     runtime: Runtime,
     /// Result of the next reading of the config.
-    file: Arc<Mutex<Result<Config, String>>>,
+    file: Arc<Mutex<Result<Assembly, String>>>,
 }
 
 /// A config by its file's text, on ports of the kernel's choice. `poll_interval` may be shorter
@@ -32,23 +32,40 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
         ("server.admin_listen", "127.0.0.1:0".to_owned()),
         ("server.workers", "2".to_owned()),
     ];
-    let mut config = Config::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap();
+    let mut config = Assembly::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap().config;
     config.store.poll_interval = poll_interval;
     config
+}
+
+/// A config with its platforms, or one that has none.
+pub(crate) struct Served(pub(crate) Assembly);
+
+impl From<Assembly> for Served {
+    fn from(assembly: Assembly) -> Self {
+        Self(assembly)
+    }
+}
+
+impl From<Config> for Served {
+    fn from(config: Config) -> Self {
+        assert!(config.platforms.is_empty(), "their platforms must be built");
+        Self(Assembly { config, platforms: Vec::new() })
+    }
 }
 
 /// A poll interval longer than any test.
 pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
 
 impl Server {
-    pub(crate) fn start(config: Config) -> Self {
-        let file = Arc::new(Mutex::new(Ok(config.clone())));
+    pub(crate) fn start(served: impl Into<Served>) -> Self {
+        let Served(assembly) = served.into();
+        let file = Arc::new(Mutex::new(Ok(assembly.clone())));
         let read = Arc::clone(&file);
         let reread = Box::new(move || read.lock().unwrap().clone());
         // One thread besides the test's, for the acceptor.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let running = runtime.block_on(start(config, reread)).unwrap();
+        let running = runtime.block_on(start(assembly, reread)).unwrap();
         let admin = Client::connect(running.admin_address);
         Self { running, admin, runtime, file }
     }
@@ -77,12 +94,12 @@ impl Server {
     }
 
     /// Changes the result of the next reading of the config.
-    pub(crate) fn write_config(&self, file: Result<Config, String>) {
-        *self.file.lock().unwrap() = file;
+    pub(crate) fn write_config(&self, file: Result<impl Into<Served>, String>) {
+        *self.file.lock().unwrap() = file.map(|served| served.into().0);
     }
 
     /// Reloads the config, which now reads so.
-    pub(crate) fn reload(&self, file: Result<Config, String>) -> Result<(), String> {
+    pub(crate) fn reload(&self, file: Result<impl Into<Served>, String>) -> Result<(), String> {
         self.write_config(file);
         self.runtime.block_on(self.running.reload()).map(drop)
     }

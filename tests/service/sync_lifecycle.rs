@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rtad::config::Config;
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use testkit::client::Client;
@@ -346,7 +347,7 @@ exclude = ["others", "old_users"]
 
     // Refused: mistakes in the file, or a required audience that is not there.
     let before = server.catalog();
-    let error = server.reload(Err("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
+    let error = server.reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
     assert_eq!(error, "rtad.toml: line 1: nonsense");
     let missing = "[[audience]]\nname = \"missing\"\n";
     // Loaded, and thrown away again for the sake of the other.

@@ -9,9 +9,11 @@
 //! This module does *not* know about files, filters or requests.
 
 mod blank;
+mod field;
 mod kind;
 
 pub use blank::BlankIds;
+pub use field::IdField;
 pub use kind::{Case, IdKind, ParseCaseError, ParseKindError};
 
 use md5::{Digest, Md5};

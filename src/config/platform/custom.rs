@@ -1,70 +1,85 @@
-//! What `kind = "custom"` adds to a `[[platform]]`: the bodies' schema, and where things stand in them.
+//! A mapping: the schema of a custom platform's bodies, and the fields that mean something in them.
 //!
-//! The keys' shapes are read here; what the names in them mean, [`crate::platform::custom`] finds out, and its mistakes are told with
-//! the lines that were kept.
+//! Only the keys' shapes are read here. The names in them are looked up in the schema by whoever
+//! builds from it; so they keep their locations.
+//!
+//! | file | job |
+//! |---|---|
+//! | `signature` | `[platform.signature]` |
+//! | `response` | `[platform.response]` |
+//! | `request` | `[platform.request]` |
 
 mod request;
 mod response;
 mod signature;
 
-use std::fmt::Display;
+use std::path::PathBuf;
 
-use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use self::request::RequestConfig;
-use self::response::ResponseConfig;
-use self::signature::SignatureConfig;
-use super::{Document, Section};
-use crate::platform::custom::{Custom, Mapping, Named, Place, Schema, compile_schema, messages};
-use crate::platform::{CacheTimes, StrategyIds};
+pub use request::{IdListConfig, RequestConfig};
+pub use response::{CodeConfig, ResponseConfig, StrategiesAs, VerdictsConfig};
+pub use signature::{Algorithm, HexCase, SignatureConfig, SignatureMode, TimestampUnit};
 
-/// The keys of a custom platform.
+use crate::config::mistake::Named;
+use crate::config::reader::{Document, Section};
+use crate::config::values::word;
+
+/// The keys of a mapping, as far as they could be read.
 #[derive(Debug, Clone, Serialize)]
 pub struct CustomConfig {
-    body: Body,
+    /// The bodies' format; none if it could not be read.
+    pub body: Option<Body>,
+    /// The schema's file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    proto: Option<String>,
+    pub proto: Option<Named>,
+    /// The same, found from the config's own folder.
+    #[serde(skip)]
+    pub proto_path: PathBuf,
+    /// Full name of the requests' message.
     #[serde(skip_serializing_if = "Option::is_none")]
-    request_message: Option<String>,
+    pub request_message: Option<Named>,
+    /// Full name of the responses' message.
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_message: Option<String>,
-    request: RequestConfig,
-    response: ResponseConfig,
+    pub response_message: Option<Named>,
+    /// `request`
+    pub request: RequestConfig,
+    /// `response`
+    pub response: ResponseConfig,
+    /// `signature`
     #[serde(skip_serializing_if = "Option::is_none")]
-    signature: Option<SignatureConfig>,
+    pub signature: Option<SignatureConfig>,
+    /// Whether all of `request`, `response` and `signature` can be looked up in the schema: if not,
+    /// that has been noted.
+    #[serde(skip)]
+    pub is_whole: bool,
 }
 
 /// What the bodies are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Body {
+pub enum Body {
+    /// Messages of a `.proto`.
     Protobuf,
+    /// JSON.
     Json,
 }
 
-const PATH: &str = "a path of field names, such as device.imei";
 const REQUEST: &str = "[platform.request] with request_id, strategies, ids and so on";
 const RESPONSE: &str = "[platform.response] with code, verdicts, accepted and so on";
 const SIGNATURE: &str = "[platform.signature] with algorithm, template and so on";
 
-/// Reads the keys; `None` if they do not make a mapping, and then there was a mistake.
-pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<(CustomConfig, Mapping)> {
-    let body = section.read_required(d, "body", "protobuf or json", |text| match text {
-        "protobuf" => Some(Body::Protobuf),
-        "json" => Some(Body::Json),
-        _ => None,
-    });
-    let mut schema = None;
+pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> CustomConfig {
+    let body = section.read_required(d, "body", "protobuf or json", word);
     let (mut proto, mut request_message, mut response_message) = (None, None, None);
     match body {
         Some(Body::Protobuf) => {
-            proto = required(d, section, "proto", "a .proto file, beside this one");
-            request_message = required(d, section, "request_message", "a message's full name");
-            response_message = required(d, section, "response_message", "a message's full name");
-            schema = read_schema(d, proto.as_ref(), request_message.as_ref(), response_message.as_ref());
+            let message = "a message's full name";
+            proto = section.read_required_named(d, "proto", "a .proto file, beside this one");
+            request_message = section.read_required_named(d, "request_message", message);
+            response_message = section.read_required_named(d, "response_message", message);
         }
-        Some(Body::Json) => schema = Some(Schema::Json),
+        Some(Body::Json) => {}
         None => {
             // Whatever the bodies are to be, the keys are known.
             for key in ["proto", "request_message", "response_message"] {
@@ -72,131 +87,25 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<(Custo
             }
         }
     }
+    let proto_path = proto.as_ref().map(|proto| d.beside(&proto.text)).unwrap_or_default();
+    let request = section.required_section(d, "request", REQUEST);
+    let request = request.and_then(|table| request::read(d, table));
     let is_json = body != Some(Body::Protobuf);
-    let request = subsection(d, section, "request", REQUEST).and_then(|table| request::read(d, table));
-    let response =
-        subsection(d, section, "response", RESPONSE).map(|table| response::read(d, table, is_json));
+    let response = section.required_section(d, "response", RESPONSE);
+    let response = response.map(|table| response::read(d, table, is_json));
     let had_signature = section.line_of("signature").is_some();
-    let signature = section.section(d, "signature", SIGNATURE).and_then(|table| signature::read(d, table));
-    let (request, request_mapping) = request?;
-    let (response, response_mapping) = response?;
-    let (signature, signature_mapping) = match signature {
-        Some((config, mapping)) => (Some(config), mapping),
-        None if had_signature => return None,
-        None => (None, None),
-    };
-    let text = |named: Option<Named>| named.map(|named| named.text);
-    let config = CustomConfig {
-        body: body?,
-        proto: text(proto),
-        request_message: text(request_message),
-        response_message: text(response_message),
-        request,
-        response,
+    let signature = section.section(d, "signature", SIGNATURE);
+    let signature = signature.and_then(|table| signature::read(d, table));
+    let is_whole = request.is_some() && response.is_some() && signature.is_some() == had_signature;
+    CustomConfig {
+        body,
+        proto,
+        proto_path,
+        request_message,
+        response_message,
+        request: request.unwrap_or_default(),
+        response: response.unwrap_or_default(),
         signature,
-    };
-    let mapping = Mapping {
-        schema: schema?,
-        request: request_mapping,
-        response: response_mapping,
-        signature: signature_mapping,
-    };
-    Some((config, mapping))
-}
-
-/// Makes the adapter; `None` if there was a mistake.
-pub(super) fn build(
-    d: &mut Document<'_>,
-    mapping: &Mapping,
-    ids: StrategyIds<Bytes>,
-    cache: CacheTimes,
-) -> Option<Custom> {
-    match Custom::compile(mapping, ids, cache) {
-        Ok(custom) => Some(custom),
-        Err(mistakes) => {
-            for mistake in mistakes {
-                d.mistake(mistake.place.line, &mistake.place.key, &mistake.found, &mistake.accepted);
-            }
-            None
-        }
+        is_whole,
     }
 }
-
-fn read_schema(
-    d: &mut Document<'_>,
-    proto: Option<&Named>,
-    request: Option<&Named>,
-    response: Option<&Named>,
-) -> Option<Schema> {
-    let proto = proto?;
-    let pool = match compile_schema(&d.beside(&proto.text)) {
-        Ok(pool) => pool,
-        Err(why) => {
-            told(d, proto, &why, "a .proto file that compiles");
-            return None;
-        }
-    };
-    // Those that it imports are in it.
-    d.saw(&pool.encode_to_vec());
-    let mut message = |named: Option<&Named>| {
-        let named = named?;
-        let message = pool.get_message_by_name(&named.text);
-        if message.is_none() {
-            let accepted = messages(&pool).join(", ");
-            told(d, named, &"there is no such message", &accepted);
-        }
-        message
-    };
-    let (request, response) = (message(request), message(response));
-    Some(Schema::Protobuf { request: request?, response: response? })
-}
-
-fn told(d: &mut Document<'_>, named: &Named, why: &dyn Display, accepted: &str) {
-    d.mistake(named.place.line, &named.place.key, &format!("is {:?}: {why}", named.text), accepted);
-}
-
-/// A table that must be there.
-fn subsection(
-    d: &mut Document<'_>,
-    section: &mut Section,
-    key: &'static str,
-    accepted: &str,
-) -> Option<Section> {
-    let table = section.section(d, key, accepted);
-    if !section.had(key) {
-        d.mistake(section.line(), &format!("{}.{key}", section.path()), "is missing", accepted);
-    }
-    table
-}
-
-fn place(section: &Section, key: &str) -> Place {
-    Place { line: section.line_of(key), key: format!("{}.{key}", section.path()) }
-}
-
-/// A string that may be there and is not empty.
-fn optional(d: &mut Document<'_>, section: &mut Section, key: &'static str, accepted: &str) -> Option<Named> {
-    let place = place(section, key);
-    let text = section.read(d, key, accepted, not_empty)?;
-    Some(Named { place, text })
-}
-
-/// A string that must be there.
-fn required(d: &mut Document<'_>, section: &mut Section, key: &'static str, accepted: &str) -> Option<Named> {
-    let place = place(section, key);
-    let text = section.read_required(d, key, accepted, not_empty)?;
-    Some(Named { place, text })
-}
-
-fn not_empty(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// What is written back of a name.
-fn text(named: Option<&Named>) -> Option<String> {
-    named.map(|named| named.text.clone())
-}
-
-const SEPARATOR: &str = "what stands between two strategies, such as a comma";
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,9 @@
-//! Reading keys together with their lines, for values that are checked only later.
+//! Keys together with their lines, for values that are checked only later.
 
-use super::{Document, Entry, Section, Value};
+use super::{Document, Entry, Section, Value, not_empty};
+use crate::config::mistake::{Location, Named};
 
-/// A key of somebody's own choice, its line and its values.
+/// A free key, its line and its values.
 pub(in crate::config) struct Keyed {
     pub(in crate::config) key: String,
     pub(in crate::config) line: usize,
@@ -12,13 +13,13 @@ pub(in crate::config) struct Keyed {
 impl Document<'_> {
     /// How many mistakes there are so far.
     pub(in crate::config) const fn mistakes(&self) -> usize {
-        self.mistakes.len()
+        self.mistakes.count()
     }
 }
 
 impl Section {
-    /// Reads a list of scalars, or a variable in which commas or spaces stand between them. What is not `accepted` is noted, but
-    /// not shown: it may be a secret in the wrong place.
+    /// Reads a list of scalars, or a variable in which commas or spaces stand between them. What is
+    /// not `accepted` is noted, but not shown: it may be a secret in the wrong key.
     pub(in crate::config) fn read_list_unshown<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -29,13 +30,13 @@ impl Section {
         const FOUND: &str = "has a value that is not one";
         let overlay = document.overlay(&self.path, key);
         let entry = self.take(key);
-        if let Some((place, text)) = overlay {
+        if let Some((origin, text)) = overlay {
             let is_between = |letter: char| letter == ',' || letter.is_whitespace();
             let words = text.split(is_between).filter(|word| !word.is_empty());
             let values: Option<Vec<T>> = words.map(parse).collect();
             let values = values.filter(|values| !values.is_empty());
             if values.is_none() {
-                document.mistakes.push(format!("{place}: {FOUND}; accepted: {accepted}"));
+                document.mistakes.note_outside(&origin, FOUND, accepted);
             }
             return values.unwrap_or_default();
         }
@@ -61,12 +62,54 @@ impl Section {
         values
     }
 
+    /// The location of the whole of it.
+    pub(in crate::config) fn location(&self) -> Location {
+        Location { line: self.line, key: self.path.clone() }
+    }
+
+    /// Reads a string that may be there and is not empty.
+    pub(in crate::config) fn read_named(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+    ) -> Option<Named> {
+        let location = Location { line: self.line_of(key), key: format!("{}.{key}", self.path) };
+        let text = self.read(document, key, accepted, not_empty)?;
+        Some(Named { location, text })
+    }
+
+    /// Reads a string that must be there and is not empty.
+    pub(in crate::config) fn read_required_named(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+    ) -> Option<Named> {
+        let named = self.read_named(document, key, accepted);
+        self.require(document, key, accepted);
+        named
+    }
+
+    /// Reads a table that must be there.
+    pub(in crate::config) fn required_section(
+        &mut self,
+        document: &mut Document<'_>,
+        key: &'static str,
+        accepted: &str,
+    ) -> Option<Self> {
+        let table = self.section(document, key, accepted);
+        self.require(document, key, accepted);
+        table
+    }
+
     /// The line of a key that has not been read yet.
     pub(in crate::config) fn line_of(&self, key: &str) -> Option<usize> {
         self.entries.get(key).map(|entry| entry.line)
     }
 
-    /// All of a table whose keys are anybody's and whose values are strings or lists of strings; what is neither is noted.
+    /// All of a table with free keys whose values are strings or lists of strings; what is neither
+    /// is noted.
     pub(in crate::config) fn read_lists(mut self, document: &mut Document<'_>, accepted: &str) -> Vec<Keyed> {
         let mut lists = Vec::with_capacity(self.entries.len());
         for (key, Entry { line, value }) in std::mem::take(&mut self.entries) {

@@ -1,4 +1,4 @@
-use super::super::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Vocabulary};
 
 const A: &str = include_str!("../../../tests/minisign/a.pub");
 const B: &str = include_str!("../../../tests/minisign/b.pub");
@@ -8,13 +8,23 @@ fn key(file: &str) -> &str {
     file.lines().nth(1).unwrap()
 }
 
+fn config(
+    path: &str,
+    text: &str,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<Config, ConfigError> {
+    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[] };
+    let (config, mistakes) = Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary);
+    mistakes.into_result(config)
+}
+
 fn read_with(
     path: &str,
     store: &str,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<String>, ConfigError> {
     let text = format!("[store]\nurl = \"/data\"\n{store}");
-    let config = Config::read(Some((path, &text)), environment, &Vec::new())?;
+    let config = config(path, &text, environment)?;
     Ok(config.store.public_keys.iter().map(ToString::to_string).collect())
 }
 
@@ -91,7 +101,7 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
 #[test]
 fn what_is_printed_reads_back_and_another_key_takes_a_restart() {
     let text = |key: &str| format!("[store]\nurl = \"/data\"\npublic_keys = [{key:?}]");
-    let read = |text: &str| Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new()).unwrap();
+    let read = |text: &str| config("rtad.toml", text, |_| None).unwrap();
     let config = read(&text(key(A)));
     assert_eq!(read(&config.to_toml()).store, config.store);
     assert_eq!(read(&text(key(B))).needs_restart(&config), ["store.public_keys"]);

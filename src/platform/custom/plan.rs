@@ -1,12 +1,13 @@
-//! What is read out of a request: a tree of its mapped fields, compiled when the config is read.
+//! The plan of reading a request: a tree of its mapped fields, compiled when the platform is built.
 //!
-//! Each mapped path has a slot. A leaf of the tree says which slots its value goes into; what becomes of a slot's value, its role says.
-//! A field that comes once fills its slot, and the last value wins; when its message ends, ids and strategies are taken out of the
-//! slots. One that is repeated, or stands in a repeated message, hands over each.
+//! Each mapped path has a slot. A leaf of the tree names the slots that its value goes into; the role
+//! of a slot says what becomes of the value. A field that comes once fills its slot, and the last
+//! value wins; when its message ends, ids and strategies are taken out of the slots. One that is
+//! repeated, or stands in a repeated message, hands over each.
 
-use super::mapping::{IdListMapping, Mistake, Named, RequestMapping};
 use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve};
 use super::value::Value;
+use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
 
 /// What becomes of the value in a slot.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(super) enum Role {
     Single,
     /// A strategy asked about.
     Asked,
-    /// An id of the kind at that place of [`crate::platform::IdField::ALL`].
+    /// An id of the field at that index of [`rtad_core::device::IdField::ALL`].
     Id { field: usize, path: Box<str> },
     /// An id whose kind stands beside it.
     Listed,
@@ -71,7 +72,8 @@ struct Listed {
 }
 
 impl List {
-    /// The place in [`crate::platform::IdField::ALL`] of an id that stands beside these values. There is a handful of them.
+    /// The index in [`rtad_core::device::IdField::ALL`] of an id that stands beside these values.
+    /// There is a handful of them.
     #[inline]
     pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<usize> {
         let listed = self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
@@ -109,7 +111,7 @@ impl Node {
     fn insert(&mut self, steps: &[Step], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
-        let place = self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
+        let index = self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
             let what = match step.scalar {
                 Some(scalar) => What::Leaf(Leaf { scalar, slots: Vec::new() }),
                 None => What::Node(Self::default()),
@@ -118,7 +120,7 @@ impl Node {
             self.fields.push(Field { number: step.number, name, is_list: step.is_list, what });
             self.fields.len() - 1
         });
-        match (&mut self.fields[place].what, step.scalar) {
+        match (&mut self.fields[index].what, step.scalar) {
             (What::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
             (What::Node(node), None) => return node.insert(rest, slot),
             _ => return false,
@@ -135,7 +137,7 @@ pub(super) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(schema: &'a Schema, mapping: &RequestMapping, mistakes: &'a mut Vec<Mistake>) -> Self {
+    pub(super) fn new(schema: &'a Schema, mapping: &RequestConfig, mistakes: &'a mut Vec<Mistake>) -> Self {
         let plan = Plan {
             root: Node::default(),
             roles: Vec::new(),
@@ -197,7 +199,7 @@ impl<'a> Planner<'a> {
         self.insert(named, &steps, role)
     }
 
-    fn list(&mut self, mapping: &IdListMapping) -> Option<List> {
+    fn list(&mut self, mapping: &IdListConfig) -> Option<List> {
         let prefix = match &mapping.list {
             Some(list) => {
                 let steps = resolve(self.schema.request(), list, End::Message);

@@ -1,12 +1,13 @@
-//! What a request said: the values of the mapped fields, gathered while its body is walked.
+//! The values of a request's mapped fields, gathered while its body is walked.
 //!
-//! Nothing is handed to a decider before the whole body is read: a body that breaks off has asked nothing.
+//! Nothing is handed to a decider before the whole body is read: a body that breaks off has asked
+//! nothing.
 
 use arrayvec::ArrayVec;
 
 use super::plan::{Leaf, Node, Plan, Role};
 use super::value::{Digits, Value};
-use crate::platform::MAX_IDS;
+use crate::platform::ids::MAX_IDS;
 
 /// Strategies that one request may ask about; each is looked up among those configured, and echoed.
 pub(super) const MAX_ASKED: usize = 1024;

@@ -1,11 +1,11 @@
-//! What is written into a response: a tree of its mapped fields, compiled when the config is read.
+//! The plan of writing a response: a tree of its mapped fields, compiled when the platform is built.
 //!
 //! [`super::writer`] writes it. A message in the tree is written if anything in it is.
 
 use prost_reflect::MessageDescriptor;
 
-use super::mapping::{CodeMapping, Mistake, Named, ResponseMapping, VerdictsMapping};
 use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve, unfit_ids};
+use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Response {
     /// Compiles a response for these strategy ids.
     pub(super) fn compile(
         schema: &Schema,
-        mapping: &ResponseMapping,
+        mapping: &ResponseConfig,
         ids: &[&[u8]],
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
@@ -91,11 +91,10 @@ impl Response {
             Ok(Item::Cache(step.value()))
         });
         let Compiler { mut fields, .. } = compiler;
-        if mapping.strategies_are_numbers
-            && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids)
-        {
+        let strategies_are_numbers = mapping.strategies_as == Some(StrategiesAs::Number);
+        if strategies_are_numbers && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids) {
             let found = format!("has strategies_as = \"number\", which cannot be {ids}");
-            mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+            mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         if let Some(message) = message {
             sort(&mut fields);
@@ -106,11 +105,10 @@ impl Response {
         if mapping.is_whole && !says_no(mapping) {
             let found = "has no way to say no".to_owned();
             let accepted = "code with a no_bid that is not its bid, verdicts, or accepted".to_owned();
-            mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+            mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         let codes = mapping.code.as_ref();
         let codes = codes.map(|code| Codes { bid: code.bid, no_bid: code.no_bid, error: code.error });
-        let strategies_are_numbers = mapping.strategies_are_numbers;
         Self { fields, codes, is_json: message.is_none(), strategies_are_numbers }
     }
 }
@@ -118,7 +116,7 @@ impl Response {
 /// What goes into a JSON number.
 const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 
-fn says_no(mapping: &ResponseMapping) -> bool {
+fn says_no(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
         || mapping.code.as_ref().is_some_and(|code| code.bid != code.no_bid)
@@ -149,7 +147,7 @@ impl Compiler<'_> {
         self.mistakes.extend(added.err());
     }
 
-    fn verdicts(&mut self, mapping: &VerdictsMapping) {
+    fn verdicts(&mut self, mapping: &VerdictsConfig) {
         let list = resolve(self.schema.response(), &mapping.list, End::Message);
         let Some(steps) = self.checked(list) else { return };
         let (list, above) = steps.split_last().expect("a path has at least one name");
@@ -180,7 +178,7 @@ impl Compiler<'_> {
         self.mistakes.extend(inserted.err());
     }
 
-    fn accepted(&mut self, mapping: &ResponseMapping) {
+    fn accepted(&mut self, mapping: &ResponseConfig) {
         let Some(named) = &mapping.accepted else { return };
         let Some(steps) = self.checked(resolve(self.schema.response(), named, End::Value)) else { return };
         let (step, above) = steps.split_last().expect("a path has at least one name");
@@ -207,7 +205,7 @@ impl Compiler<'_> {
     }
 }
 
-fn code_item(schema: &Schema, named: &Named, step: &Step, code: &CodeMapping) -> Result<Item, Mistake> {
+fn code_item(schema: &Schema, named: &Named, step: &Step, code: &CodeConfig) -> Result<Item, Mistake> {
     check_number(named, schema, std::slice::from_ref(step))?;
     let scalar = step.value();
     let mut numbers = [Some(code.bid), Some(code.no_bid), code.error].into_iter().flatten();
@@ -229,12 +227,12 @@ fn insert(
 ) -> Result<(), Mistake> {
     let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
     for step in above {
-        let place = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
+        let index = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
             let item = Item::Message(Vec::new());
             fields.push(Field::of(step, item));
             fields.len() - 1
         });
-        match &mut fields[place].item {
+        match &mut fields[index].item {
             Item::Message(inner) => fields = inner,
             _ => return twice(),
         }
@@ -260,7 +258,7 @@ fn sort(fields: &mut [Field]) {
 fn required(
     message: &MessageDescriptor,
     fields: &[Field],
-    mapping: &ResponseMapping,
+    mapping: &ResponseConfig,
     mistakes: &mut Vec<Mistake>,
 ) {
     for field in message.fields() {
@@ -269,7 +267,7 @@ fn required(
             None if field.is_required() => {
                 let found = format!("maps nothing to {}.{}", message.name(), field.name());
                 let accepted = "a mapping of every required field".to_owned();
-                mistakes.push(Mistake { place: mapping.place.clone(), found, accepted });
+                mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
             }
             Some(Item::Message(inner) | Item::Verdicts(inner)) => {
                 if let Some(message) = field.kind().as_message() {

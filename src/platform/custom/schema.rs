@@ -1,20 +1,22 @@
-//! What bodies are made of: an operator's `.proto`, compiled when the config is read, or JSON, of which nothing is known.
+//! The schema of bodies: an operator's `.proto`, compiled when the platform is built, or JSON, which
+//! has none.
 //!
-//! Names are resolved here, once; requests meet only what comes out of it.
+//! Names are resolved here, once; requests meet only the fields that come out of it.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
-use super::mapping::{Mistake, Named};
 use super::value::canonical_integer_of;
+use crate::config::{Body, CustomConfig, Mistake, Named};
 
 /// Fields that a path may go through.
 const MAX_DEPTH: usize = 16;
 
 /// What the bodies are.
 #[derive(Debug)]
-pub enum Schema {
+pub(super) enum Schema {
     /// Messages of a `.proto`.
     Protobuf {
         /// What comes.
@@ -91,12 +93,12 @@ pub(super) struct Step {
     label: String,
 }
 
-/// Compiles a `.proto`; what it imports is looked for beside it, and Google's own files are there always.
+/// Compiles a `.proto`; its imports are looked for beside it, and Google's own files are always there.
 ///
 /// # Errors
 ///
 /// The compiler's message, with file, line and column where it has them.
-pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
+pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| "is no file's name".to_owned())?;
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
@@ -112,13 +114,44 @@ pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
 }
 
 /// The full names of a pool's messages, but for Google's own.
-pub fn messages(pool: &DescriptorPool) -> Vec<String> {
+fn messages(pool: &DescriptorPool) -> Vec<String> {
     let is_own =
         |message: &MessageDescriptor| message.package_name() != "google.protobuf" && !message.is_map_entry();
     pool.all_messages().filter(is_own).map(|message| message.full_name().to_owned()).collect()
 }
 
 impl Schema {
+    /// The schema that the config names; `None` if there is a mistake in it, or was one.
+    pub(super) fn of_config(config: &CustomConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
+        if config.body? == Body::Json {
+            return Some(Self::Json);
+        }
+        let proto = config.proto.as_ref()?;
+        let compiled = compile(&config.proto_path);
+        let compiled = compiled.map_err(|why| proto.mistake(&why, "a .proto file that compiles"));
+        let pool = compiled.map_err(|mistake| mistakes.push(mistake)).ok()?;
+        let mut message = |named: &Option<Named>| {
+            let named = named.as_ref()?;
+            let message = pool.get_message_by_name(&named.text);
+            if message.is_none() {
+                let accepted = messages(&pool).join(", ");
+                mistakes.push(named.mistake("there is no such message", &accepted));
+            }
+            message
+        };
+        let (request, response) = (message(&config.request_message), message(&config.response_message));
+        Some(Self::Protobuf { request: request?, response: response? })
+    }
+
+    /// A number that is another if any file of the schema holds something else, imports included.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut contents = DefaultHasher::new();
+        if let Self::Protobuf { request, .. } = self {
+            request.parent_pool().encode_to_vec().hash(&mut contents);
+        }
+        contents.finish()
+    }
+
     pub(super) const fn request(&self) -> Option<&MessageDescriptor> {
         match self {
             Self::Protobuf { request, .. } => Some(request),
@@ -154,8 +187,8 @@ pub(super) fn resolve(
     }
     let mut message = message.cloned();
     let mut steps = Vec::with_capacity(segments.len());
-    for (place, segment) in segments.iter().enumerate() {
-        let is_last = place + 1 == segments.len();
+    for (index, segment) in segments.iter().enumerate() {
+        let is_last = index + 1 == segments.len();
         let holds_value = is_last && end == End::Value;
         let Some(parent) = message.take() else {
             steps.push(Step::of_json(segment, holds_value));

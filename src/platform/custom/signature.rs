@@ -1,8 +1,8 @@
-//! Whether a request was signed by who knows a secret, and not too long ago.
+//! Signatures of requests: made with a known secret, and not too long ago.
 //!
-//! What is signed, [`super::template`] says. The digest is compared in a time that does not depend on where it differs, with that of
-//! every secret, also when one has matched. A field's text is signed as it stands in the body; numbers as their decimal digits. What
-//! is not there is empty.
+//! [`super::template`] says what is signed. The digest is compared in a time that does not depend on
+//! where it differs, with that of every secret, also when one has matched. A field's text is signed
+//! as it stands in the body; numbers as their decimal digits; absent fields as nothing.
 
 use std::time::Duration;
 
@@ -12,43 +12,13 @@ use sha1::Sha1;
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
 
-use super::mapping::SignatureMapping;
 use super::plan::Planner;
 use super::reading::Reading;
 use super::template::{self, Part, Source};
 use super::value::integer_of;
-use crate::platform::{Failure, Head, Secret};
-
-/// How the signed text becomes a digest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// MD5 of the text.
-    Md5,
-    /// SHA-1 of the text.
-    Sha1,
-    /// SHA-256 of the text.
-    Sha256,
-    /// HMAC-SHA-256 of the text, keyed with the secret.
-    HmacSha256,
-}
-
-/// The case of a digest's hex digits. The other one is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HexCase {
-    /// `0a1b`
-    Lower,
-    /// `0A1B`
-    Upper,
-}
-
-/// What a timestamp counts since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimestampUnit {
-    /// Seconds.
-    Seconds,
-    /// Milliseconds.
-    Milliseconds,
-}
+use crate::config::{Algorithm, HexCase, Secret, SignatureConfig, SignatureMode, TimestampUnit};
+use crate::platform::adapter::Head;
+use crate::platform::decider::Failure;
 
 /// A compiled check.
 #[derive(Debug)]
@@ -71,36 +41,39 @@ struct Timestamp {
 }
 
 impl Signature {
-    /// Compiles a check; its fields join the planner's.
-    pub(super) fn compile(planner: &mut Planner<'_>, mapping: &SignatureMapping) -> Option<Self> {
-        let template = template::compile(planner, &mapping.template);
+    /// Compiles a check; its fields join the planner's. None if signatures are not looked for.
+    pub(super) fn compile(planner: &mut Planner<'_>, config: &SignatureConfig) -> Option<Self> {
+        if config.mode == SignatureMode::Off {
+            return None;
+        }
+        let template = template::compile(planner, &config.template);
         if let Some(parts) = &template
-            && mapping.algorithm != Algorithm::HmacSha256
+            && config.algorithm != Algorithm::HmacSha256
             && !template::has_secret(parts)
         {
-            planner.mistake(template::without_secret(&mapping.template));
+            planner.mistake(template::without_secret(&config.template));
         }
-        let source = Source::compile(planner, &mapping.source);
+        let source = Source::compile(planner, &config.source);
         if let (Some(parts), Some(source)) = (&template, &source)
             && let Some(why) = template::signs_itself(parts, source)
         {
-            planner.mistake(mapping.source.mistake(why, "a place that is not signed itself"));
+            planner.mistake(config.source.mistake(why, "a place that is not signed itself"));
         }
-        let timestamp = mapping.timestamp.as_ref().and_then(|named| {
+        let timestamp = config.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
                 source: Source::compile(planner, named)?,
-                unit: mapping.timestamp_unit,
-                max_skew: mapping.max_skew?,
+                unit: config.timestamp_unit,
+                max_skew: config.max_skew?,
             })
         });
         Some(Self {
-            is_observed: mapping.is_observed,
-            algorithm: mapping.algorithm,
-            encoding: mapping.encoding,
+            is_observed: config.mode == SignatureMode::Observe,
+            algorithm: config.algorithm,
+            encoding: config.encoding,
             template: template?,
             source: source?,
             timestamp,
-            secrets: mapping.secrets.clone(),
+            secrets: config.secrets.iter().map(|config| config.secret.clone()).collect(),
         })
     }
 

@@ -1,15 +1,15 @@
-//! What a signature is made over: the config's template, its names looked up when the config is read.
+//! The signed text of a request: the config's template, its names looked up when the platform is built.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
-use super::mapping::{Mistake, Named};
 use super::plan::Planner;
 use super::reading::Reading;
 use super::value::Digits;
-use crate::platform::Head;
+use crate::config::{Mistake, Named};
+use crate::platform::adapter::Head;
 
 /// Where in a request a value stands.
 #[derive(Debug)]
@@ -55,11 +55,11 @@ impl Source {
             return Some(Self::Query(name.to_owned()));
         }
         let path = named.text.strip_prefix("body:").unwrap_or(&named.text).to_owned();
-        let slot = planner.single(&Named { text: path.clone(), place: named.place.clone() })?;
+        let slot = planner.single(&Named { text: path.clone(), location: named.location.clone() })?;
         Some(Self::Body { slot, path })
     }
 
-    /// Whether both are one place of a request.
+    /// Whether both are the same value of a request.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Body { path, .. }, Self::Body { path: other, .. }) => path == other,
@@ -111,7 +111,7 @@ pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec
         "secret" => Some(Part::Secret),
         "body" => Some(Part::Body),
         _ => {
-            let named = Named { place: template.place.clone(), text };
+            let named = Named { location: template.location.clone(), text };
             Source::compile(planner, &named).map(Part::Value)
         }
     };
@@ -125,10 +125,10 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
     let mut words = Vec::new();
     let mut literal = String::new();
     let mut rest = template;
-    while let Some(place) = rest.find(['{', '}']) {
-        literal.push_str(&rest[..place]);
-        let brace = &rest[place..=place];
-        rest = &rest[place + 1..];
+    while let Some(index) = rest.find(['{', '}']) {
+        literal.push_str(&rest[..index]);
+        let brace = &rest[index..=index];
+        rest = &rest[index + 1..];
         if let Some(after) = rest.strip_prefix(brace) {
             literal.push_str(brace);
             rest = after;
@@ -166,7 +166,7 @@ pub(super) fn without_secret(template: &Named) -> Mistake {
 
 /// A mistake that does not show the template: somebody may have put the secret itself into it.
 fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
-    Mistake { place: template.place.clone(), found: found.to_owned(), accepted: accepted.to_owned() }
+    Mistake { location: template.location.clone(), found: found.to_owned(), accepted: accepted.to_owned() }
 }
 
 /// Why a signature that stands there could never be right: it would be over itself.

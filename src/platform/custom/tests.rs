@@ -12,9 +12,9 @@ use http::HeaderMap;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::Config;
+use crate::platform::Platform;
 use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script};
-use crate::platform::{Adapter, Platform};
+use crate::serve::Assembly;
 use crate::strategy::Decision;
 
 /// What every test's platform begins with.
@@ -106,20 +106,22 @@ cache = "head.inner.cache"
 
 /// A platform that outlives the files it was made of.
 fn platform(proto: &str, mapping: &str) -> Arc<Platform> {
+    Arc::clone(&assembly(proto, mapping).platforms[0])
+}
+
+fn assembly(proto: &str, mapping: &str) -> Assembly {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("p.proto"), proto).unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
     let text = format!("{HEAD}{mapping}");
-    let config = Config::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags);
-    Arc::clone(&config.unwrap().platforms[0].built)
+    Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
 
-fn custom(platform: &Platform) -> &Custom {
-    match &platform.adapter {
-        Adapter::Custom(custom) => custom,
-        _ => panic!("another adapter"),
-    }
+/// The adapter of its platform, built once more: its clock can be set.
+fn custom(assembly: &Assembly) -> Custom {
+    let ids = StrategyIds::new(assembly.platforms[0].strategy_ids());
+    Custom::build(&assembly.config.platforms[0], ids).unwrap()
 }
 
 /// The answer, and what the decider was handed.
@@ -182,8 +184,8 @@ fn what_cannot_be_read_is_an_error_with_every_strategys_own_answer() {
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
-    assert_eq!(platform.unavailable(&mut script), [&minus_five[..], verdicts].concat());
-    assert_eq!(platform.refusal(), minus_five[..], "a stranger hears of no strategy");
+    assert_eq!(platform.adapter.unavailable(&mut script), [&minus_five[..], verdicts].concat());
+    assert_eq!(platform.adapter.refusal(), minus_five[..], "a stranger hears of no strategy");
     assert_eq!(platform.content_type(), Some("application/x-protobuf"));
 }
 

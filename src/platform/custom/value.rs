@@ -72,8 +72,8 @@ pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
-/// The same, if that is the number's only spelling: no plus, no leading zeros. Strategy ids are compared as text, so that another
-/// spelling would be another id.
+/// The same, if that is the number's only spelling: no plus, no leading zeros. Strategy ids are
+/// compared as text, so that another spelling would be another id.
 pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_canonical = text == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));

@@ -253,22 +253,22 @@ fn strategy(number: u32, scalar: Scalar, id: &Value<'_>, out: &mut Vec<u8>) -> b
 /// Writes a field of a length that is known only when it is written, and returns where its content begins; `None` if `write` failed.
 fn delimited(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> Option<usize> {
     encode_key(number, prost::encoding::WireType::LengthDelimited, out);
-    let place = out.len();
+    let offset = out.len();
     // A byte is enough for most; a longer length pushes the content along.
     out.push(0);
     if !write(out) {
         return None;
     }
-    let length = out.len() - place - 1;
+    let length = out.len() - offset - 1;
     match u8::try_from(length) {
-        Ok(short) if short < 0x80 => out[place] = short,
+        Ok(short) if short < 0x80 => out[offset] = short,
         _ => {
             let mut long = Vec::with_capacity(10);
             encode_varint(length as u64, &mut long);
-            out.splice(place..=place, long);
+            out.splice(offset..=offset, long);
         }
     }
-    Some(place + 1)
+    Some(offset + 1)
 }
 
 /// Writes a value as a field's type wants it; false if it is a number's field and the value none.

@@ -24,7 +24,7 @@ fn bytes(hex: &str) -> Bytes {
 
 fn ask(request: &Req, decisions: &[Decision]) -> (Rsp, Script) {
     let mut script = Script::deciding(decisions);
-    let answer = adapter().answer(request.encode_to_vec().into(), &mut script).unwrap();
+    let answer = adapter().reply(request.encode_to_vec().into(), &mut script).unwrap();
     (Rsp::decode(answer).unwrap(), script)
 }
 
@@ -39,7 +39,7 @@ fn verdicts(response: &Rsp) -> Vec<(i64, bool)> {
 #[test]
 fn the_golden_request_is_read_and_answered_to_the_byte() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let answer = adapter().answer(bytes(REQUEST), &mut script).unwrap();
+    let answer = adapter().reply(bytes(REQUEST), &mut script).unwrap();
     assert_eq!(hex(answer), "320e32303234303631366162636465663a0318934e3a0318944e4a02080150901c");
     let expected = [
         format!("device.imei_md5 imei_md5 {IMEI_MD5_VALUE}"),
@@ -54,7 +54,7 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
 #[test]
 fn a_bid_type_of_zero_is_written() {
     let mut script = Script::deciding(&[BID, NO_BID]);
-    let answer = adapter().answer(bytes(REQUEST), &mut script).unwrap();
+    let answer = adapter().reply(bytes(REQUEST), &mut script).unwrap();
     // 10003 { is_interested, rta_id }, 10004 { rta_id }, bid_type {}, cache 60 s.
     assert_eq!(hex(answer), "320e32303234303631366162636465663a05080118934e3a0318944e4a00503c");
 }
@@ -97,7 +97,7 @@ fn only_what_was_asked_about_is_decided_and_that_once() {
 fn strategies_may_be_packed_or_not() {
     for body in ["7204934e944e", "70934e70944e", "7202934e70944e"] {
         let mut script = Script::deciding(&[BID, NO_BID]);
-        let response = Rsp::decode(adapter().answer(bytes(body), &mut script).unwrap()).unwrap();
+        let response = Rsp::decode(adapter().reply(bytes(body), &mut script).unwrap()).unwrap();
         assert_eq!(verdicts(&response), [(10003, true), (10004, false)], "{body}");
     }
 }
@@ -166,7 +166,7 @@ fn what_is_not_known_is_skipped_and_the_last_of_two_counts() {
     let unknown = "2001280132026265420361626342016a8a01062a0178520179a30608011001a406b9060102030405060708";
     let body = format!("{unknown}{REQUEST}{unknown}62013162026162");
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let response = Rsp::decode(adapter().answer(bytes(&body), &mut script).unwrap()).unwrap();
+    let response = Rsp::decode(adapter().reply(bytes(&body), &mut script).unwrap()).unwrap();
     assert_eq!((script.ids.len(), response.user_infos.len()), (3, 2));
     assert_eq!(response.req_id, "ab");
 }
@@ -177,7 +177,7 @@ fn without_a_request_to_go_by_it_is_an_error_with_all_verdicts() {
     let response = Rsp::decode(adapter().unavailable(&mut script)).unwrap();
     assert_eq!((response.status_code, response.bid_type, response.cache_time_secs), (1, Some(0), 0));
     assert_eq!(verdicts(&response), [(10003, true), (10004, false)]);
-    let refused = Rsp::decode(Ocean::refusal()).unwrap();
+    let refused = Rsp::decode(adapter().refusal()).unwrap();
     assert_eq!((refused.status_code, refused.bid_type, refused.user_infos.len()), (1, Some(1), 0));
 }
 
@@ -186,7 +186,7 @@ fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
     for body in [&REQUEST[..REQUEST.len() - 2], "ff", "12", "1205616263", "8a0102120a", "7203934e94", "0a00"]
     {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(adapter().answer(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }

@@ -28,7 +28,7 @@ fn bytes(hex: &str) -> Bytes {
 
 fn ask(body: Bytes, decisions: &[Decision]) -> (RtaResponse, Script) {
     let mut script = Script::deciding(decisions);
-    let answer = adapter().answer(body, &mut script).unwrap();
+    let answer = adapter().reply(body, &mut script).unwrap();
     (RtaResponse::decode(answer).unwrap(), script)
 }
 
@@ -42,7 +42,7 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
     let golden = [(BID, "0a164a6f383235775f75456532784c6c4a55414677765351100052036e6577")];
     for (decision, expected) in golden {
         let mut script = Script::deciding(&[decision]);
-        let answer = plain(&[("new", 0)]).answer(bytes(REQUEST), &mut script).unwrap();
+        let answer = plain(&[("new", 0)]).reply(bytes(REQUEST), &mut script).unwrap();
         assert_eq!(hex(answer), expected);
         let ids = [
             "device.imei_md5sum imei_md5 8d3ebd3654fb46a2832296669cf1b536",
@@ -60,21 +60,21 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
 #[test]
 fn the_minimal_answers_are_to_the_byte() {
     let adapter = plain(&[("new", 0)]);
-    let answer = |decision| hex(adapter.answer(Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
+    let answer = |decision| hex(adapter.reply(Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
-    assert_eq!(hex(Tencent::refusal()), "1001");
+    assert_eq!(hex(adapter.refusal()), "1001");
 }
 
 #[test]
 fn a_ping_is_answered_at_once_and_touches_nothing() {
     let mut script = Script::deciding(&[]);
-    let answer = adapter().answer(bytes("0a0270311001"), &mut script).unwrap();
+    let answer = adapter().reply(bytes("0a0270311001"), &mut script).unwrap();
     assert_eq!(hex(answer), "0a0270311000");
     assert!(script.asked.is_empty() && script.ids.is_empty());
-    let without_id = adapter().answer(bytes("1001"), &mut script).unwrap();
+    let without_id = adapter().reply(bytes("1001"), &mut script).unwrap();
     assert_eq!(hex(without_id), "1000");
-    let not_a_ping = adapter().answer(bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
+    let not_a_ping = adapter().reply(bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
     assert_eq!(RtaResponse::decode(not_a_ping).unwrap().code, Some(1));
 }
 
@@ -205,7 +205,7 @@ fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
     let deep = "2b".repeat(200); // Groups in groups, none of them ended.
     for body in [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep] {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(adapter().answer(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }
@@ -247,7 +247,7 @@ fn a_second_request_keeps_the_ads_whose_strategy_bids() {
 #[test]
 fn a_second_request_comes_away_empty_handed_in_the_platforms_words() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let answer = adapter().answer(second_request(&[(Some(1), Some("new")), (Some(300), None)]), &mut script);
+    let answer = adapter().reply(second_request(&[(Some(1), Some("new")), (Some(300), None)]), &mut script);
     // request_id "r2", code 0, ad_results { 1, ignore } and { 300, ignore }.
     assert_eq!(hex(answer.unwrap()), "0a0272321000720408012001720508ac022001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);

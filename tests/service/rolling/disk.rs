@@ -85,7 +85,7 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = |site: &Site, swap| {
         let shared = Shared::default();
-        let mut plan = config(site.depot.url(), CONFIG, OFTEN).plan();
+        let mut plan = crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN)).0.plan();
         plan.swap = swap;
         let store = Store::open(site.depot.url()).unwrap();
         let sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));

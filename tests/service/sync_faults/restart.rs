@@ -249,7 +249,7 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
     put("sys/fs/cgroup/memory.max", "1000000000\n");
     put("sys/fs/cgroup/memory.current", "0\n");
     let shared = Shared::default();
-    let plan = config(site.depot.url(), CONFIG, NEVER).plan();
+    let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
     let store = Store::open(site.depot.url()).unwrap();
     let mut sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
     let serving = sync.serving();

@@ -42,7 +42,7 @@ REASONS = told("src/strategy.rs", "Reason")
 WORDS = {
     "sync": ["ok", "unchanged", *FAILURES],
     "do": FAILURES,
-    "failure": told("src/platform.rs", "Failure"),
+    "failure": told("src/platform/decider.rs", "Failure"),
     "id": IDS,
     "because": [word for word in IDS if word != "usable"],
     "access": variants("src/explain.rs", "AccessChecked"),

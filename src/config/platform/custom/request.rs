@@ -1,142 +1,146 @@
-//! `[platform.request]`: where things stand in a custom platform's requests.
+//! `[platform.request]`: the fields of a custom platform's requests.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use rtad_core::device::IdField;
+use serde::{Serialize, Serializer};
 
-use super::{Document, PATH, SEPARATOR, Section, not_empty, optional, required, text};
-use crate::platform::IdField;
-use crate::platform::custom::{IdListMapping, Named, Place, RequestMapping};
+use crate::config::mistake::{Location, Named};
+use crate::config::reader::{Document, Section, not_empty};
+
+pub(super) const PATH: &str = "a path of field names, such as device.imei";
+pub(super) const RELATIVE_PATH: &str = "a path of field names, from the list on";
+pub(super) const SEPARATOR: &str = "what stands between two strategies, such as a comma";
 
 /// `[platform.request]`
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct RequestConfig {
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RequestConfig {
+    /// The id that is echoed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
+    pub request_id: Option<Named>,
+    /// The strategies asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    strategies: Option<String>,
+    pub strategies: Option<Named>,
+    /// What stands between strategies in one value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    strategies_separator: Option<String>,
+    pub strategies_separator: Option<String>,
+    /// True for a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ping: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    ids: BTreeMap<&'static str, Vec<String>>,
+    pub ping: Option<Named>,
+    /// Indices of [`IdField::ALL`], and the paths of such ids.
+    #[serde(serialize_with = "as_paths", skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<(usize, Named)>,
+    /// Ids that say themselves what they are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    id_list: Option<IdListConfig>,
+    pub id_list: Option<IdListConfig>,
 }
 
-/// `[platform.request.id_list]`
+/// `[platform.request.id_list]`: a list of ids, each beside what it is.
 #[derive(Debug, Clone, Serialize)]
-struct IdListConfig {
+pub struct IdListConfig {
+    /// The list; without one the rest stands at the top of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    list: Option<String>,
-    value: String,
+    pub list: Option<Named>,
+    /// The id, from the list on.
+    pub value: Named,
+    /// What it is, from the list on.
     #[serde(rename = "type")]
-    kind: String,
+    pub kind: Named,
+    /// More of what it is, such as how it was hashed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    secure: Option<String>,
-    kinds: BTreeMap<String, &'static str>,
+    pub secure: Option<Named>,
+    /// Values of `kind`, or of `kind` and `secure` with a slash between, and indices of
+    /// [`IdField::ALL`].
+    #[serde(serialize_with = "as_kinds")]
+    pub kinds: Vec<(Named, usize)>,
 }
 
-pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<(RequestConfig, RequestMapping)> {
-    let request_id = optional(d, &mut section, "request_id", PATH);
-    let strategies = optional(d, &mut section, "strategies", PATH);
+fn as_paths<S: Serializer>(ids: &[(usize, Named)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut paths: BTreeMap<&str, Vec<&Named>> = BTreeMap::new();
+    for (field, named) in ids {
+        paths.entry(IdField::ALL[*field].as_str()).or_default().push(named);
+    }
+    serializer.collect_map(paths)
+}
+
+fn as_kinds<S: Serializer>(kinds: &[(Named, usize)], serializer: S) -> Result<S::Ok, S::Error> {
+    let kinds: BTreeMap<&str, &str> =
+        kinds.iter().map(|(named, field)| (named.text.as_str(), IdField::ALL[*field].as_str())).collect();
+    serializer.collect_map(kinds)
+}
+
+pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<RequestConfig> {
+    let request_id = section.read_named(d, "request_id", PATH);
+    let strategies = section.read_named(d, "strategies", PATH);
     let strategies_separator = section.read(d, "strategies_separator", SEPARATOR, not_empty);
     if strategies_separator.is_some() && !section.had("strategies") {
         let key = format!("{}.strategies_separator", section.path());
         d.mistake(section.line(), &key, "is given without strategies", "both, or strategies alone");
     }
-    let ping = optional(d, &mut section, "ping", PATH);
+    let ping = section.read_named(d, "ping", PATH);
     let fields = IdField::ALL.map(|field| field.as_str()).join(", ");
     let accepted = format!("a path or a list of paths for each of {fields}");
-    let ids =
-        section.section(d, "ids", &accepted).map_or_else(Vec::new, |table| read_ids(d, table, &accepted));
+    let ids = section.section(d, "ids", &accepted);
+    let ids = ids.map_or_else(Vec::new, |table| read_ids(d, table, &accepted));
     let example =
         "{ list = \"dids\", value = \"did\", type = \"type\", kinds = { \"imei\" = \"imei_md5\" } }";
     let id_list = section.section(d, "id_list", example);
     let had_list = id_list.is_some();
-    let id_list = id_list.map(|table| read_list(d, table, &fields));
+    let id_list = id_list.and_then(|table| read_list(d, table, &fields));
     if ids.is_empty() && !section.had("ids") && !section.had("id_list") {
         d.mistake(section.line(), section.path(), "maps no id", "ids or id_list");
     }
     section.finish(d);
-    let id_list = id_list.flatten();
-    if had_list && id_list.is_none() {
-        return None;
-    }
-    let mut written: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
-    for (field, named) in &ids {
-        written.entry(IdField::ALL[*field].as_str()).or_default().push(named.text.clone());
-    }
-    let config = RequestConfig {
-        request_id: text(request_id.as_ref()),
-        strategies: text(strategies.as_ref()),
-        strategies_separator: strategies_separator.clone(),
-        ping: text(ping.as_ref()),
-        ids: written,
-        id_list: id_list.as_ref().map(IdListConfig::of),
-    };
-    Some((config, RequestMapping { request_id, strategies, strategies_separator, ping, ids, id_list }))
+    (id_list.is_some() == had_list).then_some(RequestConfig {
+        request_id,
+        strategies,
+        strategies_separator,
+        ping,
+        ids,
+        id_list,
+    })
 }
 
 fn read_ids(d: &mut Document<'_>, table: Section, accepted: &str) -> Vec<(usize, Named)> {
     let path = table.path().to_owned();
     let mut ids = Vec::new();
     for keyed in table.read_lists(d, accepted) {
-        let place = Place { line: Some(keyed.line), key: format!("{path}.{}", keyed.key) };
+        let location = Location { line: Some(keyed.line), key: format!("{path}.{}", keyed.key) };
         match IdField::named(&keyed.key) {
             Some(field) => {
-                ids.extend(
-                    keyed.values.into_iter().map(|text| (field, Named { place: place.clone(), text })),
-                );
+                let named = |text| (field, Named { location: location.clone(), text });
+                ids.extend(keyed.values.into_iter().map(named));
             }
-            None => d.mistake(place.line, &place.key, "is not known", accepted),
+            None => d.mistake(location.line, &location.key, "is not known", accepted),
         }
     }
     ids
 }
 
-fn read_list(d: &mut Document<'_>, mut section: Section, fields: &str) -> Option<IdListMapping> {
-    const RELATIVE: &str = "a path of field names, from the list on";
-    let list = optional(d, &mut section, "list", PATH);
-    let value = required(d, &mut section, "value", RELATIVE);
-    let kind = required(d, &mut section, "type", RELATIVE);
-    let secure = optional(d, &mut section, "secure", RELATIVE);
+fn read_list(d: &mut Document<'_>, mut section: Section, fields: &str) -> Option<IdListConfig> {
+    let list = section.read_named(d, "list", PATH);
+    let value = section.read_required_named(d, "value", RELATIVE_PATH);
+    let kind = section.read_required_named(d, "type", RELATIVE_PATH);
+    let secure = section.read_named(d, "secure", RELATIVE_PATH);
     let accepted =
         format!("{{ \"type\" = \"id\" }} or {{ \"type/secure\" = \"id\" }} with an id of {fields}");
-    let table = section.section(d, "kinds", &accepted);
-    if !section.had("kinds") {
-        d.mistake(section.line(), &format!("{}.kinds", section.path()), "is missing", &accepted);
-    }
+    let table = section.required_section(d, "kinds", &accepted);
     section.finish(d);
     let table = table?;
     let path = table.path().to_owned();
     let mut kinds = Vec::new();
     for keyed in table.read_lists(d, &accepted) {
-        let place = Place { line: Some(keyed.line), key: path.clone() };
-        match keyed.values.as_slice() {
-            [id] if IdField::named(id).is_some() => {
-                kinds.extend(IdField::named(id).map(|field| (Named { place, text: keyed.key }, field)));
-            }
-            [] => {}
-            ids => {
+        let location = Location { line: Some(keyed.line), key: path.clone() };
+        let ids = keyed.values;
+        let field = if let [id] = ids.as_slice() { IdField::named(id) } else { None };
+        match field {
+            Some(field) => kinds.push((Named { location, text: keyed.key }, field)),
+            None if ids.is_empty() => {}
+            None => {
                 let found = format!("has {:?} = {:?}", keyed.key, ids.join(", "));
-                d.mistake(place.line, &place.key, &found, &accepted);
+                d.mistake(location.line, &location.key, &found, &accepted);
             }
         }
     }
-    Some(IdListMapping { list, value: value?, kind: kind?, secure, kinds })
-}
-
-impl IdListConfig {
-    fn of(mapping: &IdListMapping) -> Self {
-        let kind = |(named, field): &(Named, usize)| (named.text.clone(), IdField::ALL[*field].as_str());
-        Self {
-            list: text(mapping.list.as_ref()),
-            value: mapping.value.text.clone(),
-            kind: mapping.kind.text.clone(),
-            secure: text(mapping.secure.as_ref()),
-            kinds: mapping.kinds.iter().map(kind).collect(),
-        }
-    }
+    Some(IdListConfig { list, value: value?, kind: kind?, secure, kinds })
 }

@@ -1,93 +1,101 @@
-//! `[platform.response]`: where things go in a custom platform's responses.
+//! `[platform.response]`: the fields of a custom platform's responses.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Document, PATH, SEPARATOR, Section, not_empty, optional, required, text};
-use crate::platform::custom::{CodeMapping, Place, ResponseMapping, VerdictsMapping};
+use super::request::{PATH, RELATIVE_PATH, SEPARATOR};
+use crate::config::mistake::{Location, Named};
+use crate::config::reader::{Document, Section, not_empty};
+use crate::config::values::word;
 
 /// `[platform.response]`
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct ResponseConfig {
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ResponseConfig {
+    /// Where it stands itself.
+    #[serde(skip)]
+    pub location: Location,
+    /// Whether all that is written there could be read: if not, nothing is said of what is missing.
+    #[serde(skip)]
+    pub is_whole: bool,
+    /// The request's id.
     #[serde(skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
+    pub request_id: Option<Named>,
+    /// One number for the whole answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<CodeConfig>,
+    pub code: Option<CodeConfig>,
+    /// A verdict for each strategy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    verdicts: Option<VerdictsConfig>,
+    pub verdicts: Option<VerdictsConfig>,
+    /// The strategies that bid.
     #[serde(skip_serializing_if = "Option::is_none")]
-    accepted: Option<String>,
+    pub accepted: Option<Named>,
+    /// What stands between them, if they go into one value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    accepted_separator: Option<String>,
+    pub accepted_separator: Option<String>,
+    /// Seconds that the platform may keep the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache: Option<String>,
+    pub cache: Option<Named>,
+    /// What strategies are in JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    strategies_as: Option<&'static str>,
+    pub strategies_as: Option<StrategiesAs>,
 }
 
+/// What strategies are in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StrategiesAs {
+    /// Strings.
+    String,
+    /// Numbers.
+    Number,
+}
+
+/// One number for the whole answer.
 #[derive(Debug, Clone, Serialize)]
-struct CodeConfig {
-    field: String,
-    bid: i64,
-    no_bid: i64,
+pub struct CodeConfig {
+    /// Where it goes.
+    pub field: Named,
+    /// If any strategy bids.
+    pub bid: i64,
+    /// If none does.
+    pub no_bid: i64,
+    /// If the request could not be read, or not be believed; without one it is as for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<i64>,
+    pub error: Option<i64>,
 }
 
+/// A verdict for each strategy.
 #[derive(Debug, Clone, Serialize)]
-struct VerdictsConfig {
-    list: String,
-    strategy: String,
-    accepted: String,
+pub struct VerdictsConfig {
+    /// The list.
+    pub list: Named,
+    /// The strategy, from the list on.
+    pub strategy: Named,
+    /// Whether it bids, from the list on.
+    pub accepted: Named,
 }
 
-pub(super) fn read(
-    d: &mut Document<'_>,
-    mut section: Section,
-    is_json: bool,
-) -> (ResponseConfig, ResponseMapping) {
+pub(super) fn read(d: &mut Document<'_>, mut section: Section, is_json: bool) -> ResponseConfig {
     let mistakes = d.mistakes();
-    let place = Place { line: section.line(), key: section.path().to_owned() };
-    let request_id = optional(d, &mut section, "request_id", PATH);
+    let request_id = section.read_named(d, "request_id", PATH);
     let example = "{ field = \"status\", bid = 0, no_bid = 1, error = 2 }";
     let code = section.section(d, "code", example).and_then(|table| read_code(d, table));
     let example = "{ list = \"results\", strategy = \"id\", accepted = \"accept\" }";
     let verdicts = section.section(d, "verdicts", example).and_then(|table| read_verdicts(d, table));
-    let accepted = optional(d, &mut section, "accepted", PATH);
+    let accepted = section.read_named(d, "accepted", PATH);
     let accepted_separator = section.read(d, "accepted_separator", SEPARATOR, not_empty);
     if accepted_separator.is_some() && !section.had("accepted") {
         let key = format!("{}.accepted_separator", section.path());
         d.mistake(section.line(), &key, "is given without accepted", "both, or accepted alone");
     }
-    let cache = optional(d, &mut section, "cache", PATH);
-    let strategies_as = is_json.then(|| {
-        section.read(d, "strategies_as", "string or number", |text| match text {
-            "string" => Some("string"),
-            "number" => Some("number"),
-            _ => None,
-        })
-    });
+    let cache = section.read_named(d, "cache", PATH);
+    let mut strategies_as = None;
+    if is_json {
+        strategies_as = section.read(d, "strategies_as", "string or number", word);
+    }
+    let location = section.location();
     section.finish(d);
-    let strategies_as = strategies_as.flatten();
-    let config = ResponseConfig {
-        request_id: text(request_id.as_ref()),
-        code: code.as_ref().map(|code| CodeConfig {
-            field: code.field.text.clone(),
-            bid: code.bid,
-            no_bid: code.no_bid,
-            error: code.error,
-        }),
-        verdicts: verdicts.as_ref().map(|verdicts| VerdictsConfig {
-            list: verdicts.list.text.clone(),
-            strategy: verdicts.strategy.text.clone(),
-            accepted: verdicts.accepted.text.clone(),
-        }),
-        accepted: text(accepted.as_ref()),
-        accepted_separator: accepted_separator.clone(),
-        cache: text(cache.as_ref()),
-        strategies_as,
-    };
-    let mapping = ResponseMapping {
-        place,
+    ResponseConfig {
+        location,
         is_whole: d.mistakes() == mistakes,
         request_id,
         code,
@@ -95,26 +103,24 @@ pub(super) fn read(
         accepted,
         accepted_separator,
         cache,
-        strategies_are_numbers: strategies_as == Some("number"),
-    };
-    (config, mapping)
+        strategies_as,
+    }
 }
 
-fn read_code(d: &mut Document<'_>, mut table: Section) -> Option<CodeMapping> {
-    let field = required(d, &mut table, "field", PATH);
+fn read_code(d: &mut Document<'_>, mut table: Section) -> Option<CodeConfig> {
+    let field = table.read_required_named(d, "field", PATH);
     let number = |text: &str| text.parse::<i64>().ok();
     let bid = table.read_required(d, "bid", "a whole number", number);
     let no_bid = table.read_required(d, "no_bid", "a whole number", number);
     let error = table.read(d, "error", "a whole number", number);
     table.finish(d);
-    Some(CodeMapping { field: field?, bid: bid?, no_bid: no_bid?, error })
+    Some(CodeConfig { field: field?, bid: bid?, no_bid: no_bid?, error })
 }
 
-fn read_verdicts(d: &mut Document<'_>, mut table: Section) -> Option<VerdictsMapping> {
-    const RELATIVE: &str = "a path of field names, from the list on";
-    let list = required(d, &mut table, "list", PATH);
-    let strategy = required(d, &mut table, "strategy", RELATIVE);
-    let accepted = required(d, &mut table, "accepted", RELATIVE);
+fn read_verdicts(d: &mut Document<'_>, mut table: Section) -> Option<VerdictsConfig> {
+    let list = table.read_required_named(d, "list", PATH);
+    let strategy = table.read_required_named(d, "strategy", RELATIVE_PATH);
+    let accepted = table.read_required_named(d, "accepted", RELATIVE_PATH);
     table.finish(d);
-    Some(VerdictsMapping { list: list?, strategy: strategy?, accepted: accepted? })
+    Some(VerdictsConfig { list: list?, strategy: strategy?, accepted: accepted? })
 }

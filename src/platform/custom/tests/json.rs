@@ -98,8 +98,8 @@ fn a_ping_a_failure_and_a_refusal() {
         r#"{"id":"r","head":{"code":0},"results":[],"hits":[]}"#
     );
     let platform = platform("", JSON);
-    assert_eq!(platform.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
-    let answer = platform.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
+    assert_eq!(platform.adapter.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
+    let answer = platform.adapter.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
     assert_eq!(
         answer,
         r#"{"head":{"code":2},"results":[{"id":"1","ok":true},{"id":"2","ok":false}],"hits":["1"]}"#

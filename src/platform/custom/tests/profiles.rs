@@ -6,14 +6,13 @@ use prost_reflect::{DynamicMessage, Value};
 
 use super::*;
 
-fn profile(name: &str) -> Arc<Platform> {
+fn profile(name: &str) -> Assembly {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
     let text = std::fs::read_to_string(&file).unwrap();
     // A profile comes without a secret.
     let text = text.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
     let flags = vec![("store.url", "/data".to_owned())];
-    let config = Config::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags);
-    Arc::clone(&config.unwrap().platforms[0].built)
+    Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
 
 #[test]
@@ -27,9 +26,9 @@ fn every_profile_says_first_that_it_is_unverified() {
 
 #[test]
 fn kuaishou() {
-    let platform = profile("kuaishou.toml");
+    let custom = custom(&profile("kuaishou.toml"));
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/kuaishou.proto");
-    let pool = compile_schema(&proto).unwrap();
+    let pool = schema::compile(&proto).unwrap();
     let message = |name: &str| DynamicMessage::new(pool.get_message_by_name(name).unwrap());
     let mut device = message("kuaishou.Device");
     device.set_field_by_name("imei_md5", Value::String("8d3ebd3654fb46a2832296669cf1b536".to_owned()));
@@ -50,9 +49,8 @@ fn kuaishou() {
     let head = Head { headers: &headers, query: None };
     let mut script = Script::deciding(&[BID]);
     let at = |seconds| move || Duration::from_secs(seconds);
-    let answer = custom(&platform)
-        .answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210))
-        .unwrap();
+    let answer =
+        custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210)).unwrap();
     assert_eq!(
         script.ids,
         [
@@ -67,20 +65,18 @@ fn kuaishou() {
     let verdicts = "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
     assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
 
-    let late =
-        custom(&platform).answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_501));
+    let late = custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_501));
     assert_eq!(late, Err(Failure::BadTimestamp));
     request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
     let body = prost::Message::encode_to_vec(&request);
-    let forged =
-        custom(&platform).answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
+    let forged = custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
     assert_eq!(forged, Err(Failure::BadSignature));
-    assert_eq!(platform.refusal(), b"\x08\x01"[..]);
+    assert_eq!(custom.refusal(), b"\x08\x01"[..]);
 }
 
 #[test]
 fn alibaba() {
-    let platform = profile("alibaba.toml");
+    let platform = Arc::clone(&profile("alibaba.toml").platforms[0]);
     let body = br#"{"reqId": "r1", "rtaIds": "501,502", "os": "android", "dids": [
         {"type": "IMEI", "secure": "MD5", "did": "8D3EBD3654FB46A2832296669CF1B536"},
         {"type": "OAID", "secure": "", "did": "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},
@@ -97,7 +93,7 @@ fn alibaba() {
     );
     let (answer, _) = asked(&platform, body, &[NO_BID]);
     assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":[]}"#);
-    assert_eq!(platform.refusal(), r#"{"code":1,"rtaIds":[]}"#);
+    assert_eq!(platform.adapter.refusal(), r#"{"code":1,"rtaIds":[]}"#);
 }
 
 #[test]
@@ -125,8 +121,8 @@ cache = "response_cache_time"
     let mapped = platform(include_str!("../../../../proto/tencent.proto"), mapping);
     let flags = vec![("store.url", "/data".to_owned())];
     let built_in = HEAD.replace("\"custom\"", "\"tencent\"");
-    let config = Config::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
-    let built_in = &config.platforms[0].built;
+    let assembly = Assembly::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
+    let built_in = &assembly.platforms[0];
     // The golden requests of docs/platforms.md, made by protoc: an Android phone, and a ping.
     for body in [
         "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132383332323936363639\

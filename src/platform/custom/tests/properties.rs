@@ -12,7 +12,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("p.proto");
     std::fs::write(&file, PROTO2).unwrap();
-    compile_schema(&file).unwrap()
+    schema::compile(&file).unwrap()
 });
 static PLATFORM: LazyLock<Arc<Platform>> = LazyLock::new(|| platform(PROTO2, PROTOBUF));
 static JSON: LazyLock<Arc<Platform>> = LazyLock::new(|| {

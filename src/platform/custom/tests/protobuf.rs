@@ -49,7 +49,7 @@ response = { code = { field = "ok", bid = 1, no_bid = 0 } }
         asked(&platform, b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b\x0a\x05\x18\x01\x12\x01c", &[BID, BID]);
     assert_eq!(answer.unwrap(), b"\x08\x01"[..]);
     assert_eq!(script.ids, ["d.v imei a", "d.v oaid b"]);
-    assert_eq!(platform.refusal(), b"\x08\x00"[..]);
+    assert_eq!(platform.adapter.refusal(), b"\x08\x00"[..]);
 }
 
 #[test]
@@ -176,15 +176,15 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
         |mapping: &str| platform(&proto.replace("required int64 id", "optional int64 id"), mapping);
     let required = platform_of(mapping);
     let empty = b"\x0a\x00\x12\x00\x1a\x02\x08\x00\x2a\x02\x08\x01";
-    assert_eq!(required.refusal(), empty[..]);
+    assert_eq!(required.adapter.refusal(), empty[..]);
     let (answer, _) = asked(&required, b"", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(answer.unwrap(), empty[..]);
     let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
-    assert_eq!(required.unavailable(&mut script), empty[..]);
+    assert_eq!(required.adapter.unavailable(&mut script), empty[..]);
     // An optional message is not written for the sake of what it requires.
     let proto = proto.replace("required H must = 3; ", "").replace("required int64 id", "optional int64 id");
     let optional = platform(&proto, &mapping.replace("must.cache", "may.cache"));
-    assert_eq!(optional.refusal(), b"\x0a\x00\x12\x00\x2a\x02\x08\x01"[..]);
+    assert_eq!(optional.adapter.refusal(), b"\x0a\x00\x12\x00\x2a\x02\x08\x01"[..]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct Request<'a> {
 }
 
 fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Script) {
-    let platform = platform("", &format!("{HEAD}{signature}"));
+    let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
     let mut script = Script::deciding(&[BID, BID]);
     let mut headers = HeaderMap::new();
     if let Some(value) = request.header {
@@ -31,13 +31,8 @@ fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Scrip
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
     }
     let head = Head { headers: &headers, query: request.query };
-    let answer = custom(&platform).answer_at(
-        Admission::ByHeaders,
-        &head,
-        request.body.as_bytes(),
-        &mut script,
-        || request.now,
-    );
+    let answer =
+        custom.answer_at(Admission::ByHeaders, &head, request.body.as_bytes(), &mut script, || request.now);
     (answer, script)
 }
 

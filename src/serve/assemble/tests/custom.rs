@@ -4,7 +4,8 @@ mod paths;
 
 use tempfile::TempDir;
 
-use crate::config::{Config, ConfigError};
+use super::Assembly;
+use crate::config::ConfigError;
 
 const PROTO: &str = r#"
 syntax = "proto2";
@@ -87,7 +88,7 @@ max_skew = "5m"
 secrets = [{ value = "hush" }, { value_file = "secret" }]
 "#;
 
-fn read(text: &str) -> Result<Config, ConfigError> {
+fn read(text: &str) -> Result<Assembly, ConfigError> {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("v.proto"), PROTO).unwrap();
     std::fs::write(folder.path().join("bad.proto"), "syntax = \"proto3\";\nmessage M {\n  strin x = 1;\n}\n")
@@ -103,7 +104,7 @@ fn read(text: &str) -> Result<Config, ConfigError> {
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
     let path = file.to_str().unwrap();
-    let result = Config::read(Some((path, text)), |_| None, &flags);
+    let result = Assembly::read(Some((path, text)), |_| None, &flags);
     result.map_err(|error| {
         let strip = |mistake: String| mistake.replace(&format!("{path}:"), "");
         ConfigError { mistakes: error.mistakes.into_iter().map(strip).collect() }
@@ -112,14 +113,14 @@ fn read(text: &str) -> Result<Config, ConfigError> {
 
 #[test]
 fn the_effective_config_reads_back_as_itself_without_its_secrets() {
-    let config = read(MAPPING).unwrap();
-    let text = config.to_toml();
+    let assembly = read(MAPPING).unwrap();
+    let text = assembly.config.to_toml();
     assert!(!text.contains("hush"), "{text}");
     assert!(text.contains("<redacted>") && text.contains("value_file = \"secret\""), "{text}");
     // The secret itself has to be put back before it is a config again.
     assert_eq!(read(&text).unwrap_err().mistakes.len(), 1);
     let again = read(&text.replace("<redacted>", "hush")).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    assert_eq!(again.to_toml(), text);
+    assert_eq!(again.config.to_toml(), text);
     for line in MAPPING.lines().filter(|line| line.contains(" = \"")) {
         let (key, value) = line.split_once(" = ").unwrap();
         if !value.starts_with(['{', '[']) {
@@ -140,8 +141,8 @@ body = "json"
 request = { ids = { imei = "a.b" } }
 response = { accepted = "hits", strategies_as = "number" }
 "#;
-    let written = read(text).unwrap().to_toml();
-    assert_eq!(read(&written).unwrap().to_toml(), written);
+    let written = read(text).unwrap().config.to_toml();
+    assert_eq!(read(&written).unwrap().config.to_toml(), written);
     let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,

@@ -1,5 +1,11 @@
-use super::super::{Config, ConfigError};
-use super::*;
+//! `[[platform]]`, read and built.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::Assembly;
+use crate::config::ConfigError;
 
 const REST: &str = "[store]\nurl = \"/data\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"first\"\nexclude = [\"a\"]\n\
                     [[strategy]]\nname = \"new-users\"\nexclude = [\"a\"]\n";
@@ -14,12 +20,12 @@ bid_cache = "1h"
 no_bid_cache = "24h"
 "#;
 
-fn read(platforms: &str) -> Result<Config, ConfigError> {
+fn read(platforms: &str) -> Result<Assembly, ConfigError> {
     read_at("rtad.toml", &format!("{REST}{platforms}"))
 }
 
-fn read_at(path: &str, text: &str) -> Result<Config, ConfigError> {
-    Config::read(Some((path, text)), |_| None, &Vec::new())
+fn read_at(path: &str, text: &str) -> Result<Assembly, ConfigError> {
+    Assembly::read(Some((path, text)), |_| None, &Vec::new())
 }
 
 fn mistakes(platforms: &str) -> Vec<String> {
@@ -27,24 +33,24 @@ fn mistakes(platforms: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_platform_is_read_and_its_ids_are_places() {
-    let config = read(TENCENT).unwrap();
-    let platform = &config.platforms[0];
-    assert_eq!((platform.kind, platform.path.as_str()), (PlatformKind::Tencent, "/rta/tencent"));
+fn a_platform_is_read_and_its_ids_stand_for_strategies() {
+    let assembly = read(TENCENT).unwrap();
+    let platform = &assembly.config.platforms[0];
+    assert_eq!((platform.kind, platform.path.as_str()), ("tencent", "/rta/tencent"));
     assert_eq!(platform.bid_cache, Some(Duration::from_secs(3600)));
-    assert_eq!(config.plan().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
     let ocean = TENCENT
         .replace("kind = \"tencent\"", "kind = \"ocean\"")
         .replace("T1001", "-7")
         .replace("T1002", "9");
-    assert_eq!(read(&ocean).unwrap().plan().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(read(&ocean).unwrap().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
 }
 
 #[test]
 fn without_rules_of_ones_own_there_is_one_strategy_to_name() {
     let platform = TENCENT.replace(", \"T1002\" = \"first\"", "");
-    let config = read_at("rtad.toml", &format!("[store]\nurl = \"/data\"\n{platform}")).unwrap();
-    assert_eq!(config.plan().platforms[0].strategies().collect::<Vec<_>>(), [0]);
+    let assembly = read_at("rtad.toml", &format!("[store]\nurl = \"/data\"\n{platform}")).unwrap();
+    assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [0]);
 }
 
 #[test]
@@ -123,14 +129,14 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
         read_at(path.to_str().unwrap(), &text)
     };
     let good = "{ name = \"X-A\", value = \"in-config\" }, { name = \"X-B\", value_file = \"token\" }";
-    let config = with(good).unwrap();
+    let assembly = with(good).unwrap();
     let admits = |name: &'static str, value: &'static str| {
         let headers = [(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
-        config.platforms[0].built.access.admits(&headers)
+        assembly.platforms[0].access.admits(&headers)
     };
     assert!(admits("x-a", "in-config") && admits("x-b", "from-file"));
     assert!(!admits("x-a", "<redacted>") && !admits("x-b", "token") && !admits("x-a", "from-file"));
-    let printed = config.to_toml();
+    let printed = assembly.config.to_toml();
     assert!(!printed.contains("in-config") && !printed.contains("from-file"), "{printed}");
     assert!(
         printed.contains("value = \"<redacted>\"") && printed.contains("value_file = \"token\""),
@@ -139,9 +145,9 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
     // What is printed instead of a secret must not let anybody in.
     let mistakes = read_at(path.to_str().unwrap(), &printed).unwrap_err().mistakes;
     assert!(mistakes.len() == 1 && mistakes[0].contains("headers[0] is redacted"), "{mistakes:?}");
-    let config = with("{ name = \"X-B\", value_file = \"token\" }").unwrap();
-    assert_eq!(read_at(path.to_str().unwrap(), &config.to_toml()).unwrap().to_toml(), config.to_toml());
-    assert!(!format!("{config:?}").contains("in-config"));
+    let text = with("{ name = \"X-B\", value_file = \"token\" }").unwrap().config.to_toml();
+    assert_eq!(read_at(path.to_str().unwrap(), &text).unwrap().config.to_toml(), text);
+    assert!(!format!("{assembly:?}").contains("in-config"));
 
     for (header, expected) in [
         ("{ name = \"X-A\" }", "headers[0] does not say its value once"),

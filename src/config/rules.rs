@@ -1,0 +1,111 @@
+//! `[ids]`, `[[audience]]` and `[[strategy]]`: the rules by which devices are decided about.
+
+use std::time::Duration;
+
+use rtad_core::snapshot::AudienceName;
+use serde::Serialize;
+
+use super::reader::{Document, Section};
+use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration};
+use crate::strategy::Outcome;
+
+/// Device ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct IdsConfig {
+    /// Raw ids that stand for "no id", besides the built-in ones. Changing them takes a restart.
+    pub blank: Vec<String>,
+}
+
+/// An audience to be served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AudienceConfig {
+    /// Its name in the store.
+    pub name: AudienceName,
+    /// Whether the pod is not ready without it.
+    pub required: bool,
+    /// Older than this counts as unavailable; unset = never.
+    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Duration>,
+}
+
+/// A rule over audiences.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StrategyConfig {
+    /// Its name.
+    pub name: String,
+    /// A member of any gets no bid.
+    pub exclude: Vec<AudienceName>,
+    /// If given, only a member of at least one gets a bid.
+    pub include: Vec<AudienceName>,
+    /// The answer to a request without a usable id.
+    pub no_device: Outcome,
+    /// The answer when an audience is missing or too old, or the service is overloaded.
+    pub unavailable: Outcome,
+}
+
+const YEAR: Duration = DAY.saturating_mul(365);
+const OUTCOME: &str = "bid or no_bid";
+
+pub(super) fn read_ids(d: &mut Document<'_>) -> IdsConfig {
+    let mut section = d.section("ids");
+    let blank = section.read_list(d, "blank", "a list of strings", |text| Some(text.to_owned()));
+    section.finish(d);
+    IdsConfig { blank }
+}
+
+/// The audiences, and the names of all of them, those that cannot be names included: a misspelt one
+/// is one mistake, and not another for each strategy that names it.
+pub(super) fn read_audiences(d: &mut Document<'_>) -> (Vec<AudienceConfig>, Vec<String>) {
+    let sections = d.sections("audience");
+    let named = sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
+    let audiences: Vec<AudienceConfig> =
+        sections.into_iter().filter_map(|section| read_audience(d, section)).collect();
+    (audiences, named)
+}
+
+/// The strategies, and the names of all of them, those with mistakes included.
+pub(super) fn read_strategies(
+    d: &mut Document<'_>,
+    audiences: &[String],
+) -> (Vec<StrategyConfig>, Vec<String>) {
+    let sections = d.sections("strategy");
+    let named = sections.iter().map(|section| section.text("name").unwrap_or_default().to_owned()).collect();
+    let strategies =
+        sections.into_iter().filter_map(|section| read_strategy(d, section, audiences)).collect();
+    (strategies, named)
+}
+
+/// Notes the names that come twice.
+pub(super) fn check_names(d: &mut Document<'_>, audiences: &[AudienceConfig], strategies: &[StrategyConfig]) {
+    duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
+    duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
+}
+
+fn read_audience(d: &mut Document<'_>, mut section: Section) -> Option<AudienceConfig> {
+    let name = section.read_required(d, "name", NAME, |text| text.parse().ok());
+    let required = section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
+    let max_age =
+        section.read(d, "max_age", "a duration from 1s to 365d, such as 48h", duration(SECOND..=YEAR));
+    section.finish(d);
+    Some(AudienceConfig { name: name?, required, max_age })
+}
+
+fn read_strategy(d: &mut Document<'_>, mut section: Section, audiences: &[String]) -> Option<StrategyConfig> {
+    let accepted = format!("a list of audiences of this file: {}", audiences.join(", "));
+    let audience = |text: &str| audiences.iter().any(|name| name == text).then(|| text.parse().ok());
+    let name = section
+        .read_required(d, "name", NAME, |text| text.parse().ok().map(|name: AudienceName| name.into()));
+    let exclude: Vec<AudienceName> =
+        section.read_list(d, "exclude", &accepted, audience).into_iter().flatten().collect();
+    let include: Vec<AudienceName> =
+        section.read_list(d, "include", &accepted, audience).into_iter().flatten().collect();
+    if !section.had("exclude") && !section.had("include") {
+        let accepted = "exclude or include with at least one";
+        d.mistake(section.line(), section.path(), "names no audience", accepted);
+    }
+    let outcome = |text: &str| text.parse().ok();
+    let no_device = section.read(d, "no_device", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
+    let unavailable = section.read(d, "unavailable", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
+    section.finish(d);
+    Some(StrategyConfig { name: name?, exclude, include, no_device, unavailable })
+}

@@ -1,0 +1,92 @@
+//! Secrets, in the config or in a file of their own. No message and no printed config shows one.
+
+use std::fmt;
+
+use serde::Serialize;
+use subtle::{Choice, ConstantTimeEq as _};
+
+use super::reader::{Document, Section};
+
+/// A secret from the config. Never printed; compared in a time that does not tell where a wrong one
+/// differs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Wraps the secret's bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The secret's bytes, for what signs with them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether `other` is the same. Takes as long for a wrong one as for the right one; a wrong
+    /// length is told apart.
+    pub fn is(&self, other: &[u8]) -> Choice {
+        self.0.ct_eq(other)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+/// A secret as the config has it. It is printed as its file's name, or not at all.
+#[derive(Debug, Clone, Serialize)]
+pub struct SecretConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_file: Option<String>,
+    /// The secret itself.
+    #[serde(skip)]
+    pub secret: Secret,
+}
+
+/// Printed instead of a secret.
+const REDACTED: &str = "<redacted>";
+
+/// Reads `value` or `value_file`.
+pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<SecretConfig> {
+    const ACCEPTED: &str = "value, or value_file with a path, of which the line end is left out";
+    let (line, path) = (section.line(), section.path().to_owned());
+    let value = section.read(d, "value", ACCEPTED, |text| Some(text.to_owned()));
+    let file = section.read(d, "value_file", ACCEPTED, |text| Some(text.to_owned()));
+    let secret = match (value, &file) {
+        (Some(value), None) => value.into_bytes(),
+        (None, Some(file)) => {
+            let beside = d.beside(file);
+            match std::fs::read(&beside) {
+                Ok(text) => {
+                    d.saw(&text);
+                    text.trim_ascii_end().to_vec()
+                }
+                Err(error) => {
+                    let found = format!("is {:?}: {error}", beside.display().to_string());
+                    d.mistake(line, &format!("{path}.value_file"), &found, "a file that can be read");
+                    return None;
+                }
+            }
+        }
+        (None, None) if section.had("value") || section.had("value_file") => return None,
+        _ => {
+            d.mistake(line, &path, "does not say its value once", ACCEPTED);
+            return None;
+        }
+    };
+    if secret == REDACTED.as_bytes() {
+        d.mistake(line, &path, "is redacted: this is what check-config prints", "the secret itself");
+        return None;
+    }
+    if secret.is_empty() || !secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
+        d.mistake(line, &path, "has a secret that is empty or not printable ASCII", "one that is");
+        return None;
+    }
+    let value = file.is_none().then_some(REDACTED);
+    Some(SecretConfig { value, value_file: file, secret: Secret::new(secret) })
+}

@@ -1,0 +1,90 @@
+//! `[server]`: ports and limits.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::reader::Document;
+use super::values::{HOUR, SECOND, SIZE, as_duration, as_optional_duration, as_size, duration, number, size};
+
+/// Ports and limits. Changing any of them takes a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServerConfig {
+    /// Decision port.
+    pub listen: SocketAddr,
+    /// Admin port.
+    pub admin_listen: SocketAddr,
+    /// Threads that answer decisions; 0 = one per CPU that the cgroup grants.
+    pub workers: usize,
+    /// Open connections of the decision port; one more is refused at once.
+    pub max_connections: usize,
+    /// A connection without a request for so long is closed; also bounds how long a request's head
+    /// or body may take.
+    #[serde(serialize_with = "as_duration")]
+    pub idle_timeout: Duration,
+    /// Largest request body in bytes. A batch check may have 2 MiB, if that is more.
+    #[serde(serialize_with = "as_size")]
+    pub max_body: u64,
+    /// Requests that wait for their bodies; one more is shed at once.
+    pub max_in_flight: usize,
+    /// A batch check whose head has waited so long for its worker is shed.
+    #[serde(serialize_with = "as_duration")]
+    pub max_wait: Duration,
+    /// How long requests and connections get to end after SIGTERM.
+    #[serde(serialize_with = "as_duration")]
+    pub drain_timeout: Duration,
+    /// How often the config is checked for changes, and reloaded if there are any; unset = only
+    /// when told.
+    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    pub watch_config: Option<Duration>,
+}
+
+const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
+const COUNT: &str = "a number from 1 to 1000000";
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
+    let mut section = d.section("server");
+    let address = |text: &str| text.parse().ok();
+    let count = || number(1..=1_000_000);
+    let server = ServerConfig {
+        listen: section.read(d, "listen", ADDRESS, address).unwrap_or(loopback(8080)),
+        admin_listen: section.read(d, "admin_listen", ADDRESS, address).unwrap_or(loopback(9090)),
+        workers: section
+            .read(d, "workers", "0 (one per CPU) or a number up to 1024", number(0..=1024))
+            .unwrap_or(0),
+        max_connections: section.read(d, "max_connections", COUNT, count()).unwrap_or(20_000),
+        idle_timeout: section
+            .read(d, "idle_timeout", "a duration from 1s to 1h, such as 75s", duration(SECOND..=HOUR))
+            .unwrap_or(Duration::from_secs(75)),
+        max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
+        max_in_flight: section.read(d, "max_in_flight", COUNT, count()).unwrap_or(4096),
+        max_wait: section
+            .read(d, "max_wait", "a duration from 1ms to 1h, such as 50ms", duration(MILLISECOND..=HOUR))
+            .unwrap_or(Duration::from_millis(50)),
+        drain_timeout: section
+            .read(
+                d,
+                "drain_timeout",
+                "a duration from 0s to 1h, such as 20s",
+                duration(Duration::ZERO..=HOUR),
+            )
+            .unwrap_or(Duration::from_secs(20)),
+        watch_config: section.read(
+            d,
+            "watch_config",
+            "a duration from 100ms to 1h, such as 10s",
+            duration(SECOND / 10..=HOUR),
+        ),
+    };
+    if server.listen == server.admin_listen && server.listen.port() != 0 {
+        d.mistake(None, "server.admin_listen", "is server.listen as well", "a port of its own");
+    }
+    section.finish(d);
+    server
+}

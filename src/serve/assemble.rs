@@ -1,0 +1,110 @@
+//! Assembly: from a configuration to what is served.
+//!
+//! Reading the configuration and building its platforms are one step, so that mistakes of either
+//! kind are reported together, and nothing is served before there are none.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use crate::catalog::Audience;
+use crate::config::{
+    AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PlatformConfig, StrategyConfig,
+    Vocabulary,
+};
+use crate::platform::{Access, KINDS, Platform, StrategyIds};
+use crate::strategy::Strategy;
+use crate::sync::Plan;
+use crate::telemetry::Route;
+use rtad_core::snapshot::AudienceName;
+
+/// A configuration without mistakes, and the platforms that were built from it.
+#[derive(Debug, Clone)]
+pub struct Assembly {
+    /// The configuration.
+    pub config: Config,
+    /// Its platforms, in its order.
+    pub platforms: Vec<Arc<Platform>>,
+}
+
+impl Assembly {
+    /// Reads a configuration and builds its platforms; the arguments are those of [`Config::read`].
+    /// May read files: secrets, public keys and schemas.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with every mistake.
+    pub fn read(
+        file: Option<(&str, &str)>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigError> {
+        let kinds = KINDS.map(|kind| kind.rules);
+        let (mut config, mut mistakes) = Config::read(file, environment, flags, &vocabulary(&kinds));
+        let mut fingerprint = DefaultHasher::new();
+        config.fingerprint.hash(&mut fingerprint);
+        let mut platforms = Vec::with_capacity(config.platforms.len());
+        for platform in &config.platforms {
+            match build(platform, &config.strategies) {
+                Ok(platform) => {
+                    platform.adapter.schema_fingerprint().hash(&mut fingerprint);
+                    platforms.push(Arc::new(platform));
+                }
+                Err(found) => found.iter().for_each(|mistake| mistakes.add(mistake)),
+            }
+        }
+        config.fingerprint = fingerprint.finish();
+        mistakes.into_result(Self { config, platforms })
+    }
+
+    /// What sync is to serve.
+    pub fn plan(&self) -> Plan {
+        let config = &self.config;
+        let index = |name: &AudienceName| config.audiences.iter().position(|audience| audience.name == *name);
+        let indices = |names: &[AudienceName]| names.iter().filter_map(index).collect();
+        let audience = |config: &AudienceConfig| {
+            Audience::unloaded(config.name.clone(), config.required, config.max_age)
+        };
+        let strategy = |config: &StrategyConfig| Strategy {
+            name: config.name.clone(),
+            exclude: indices(&config.exclude),
+            include: indices(&config.include),
+            no_device: config.no_device,
+            unavailable: config.unavailable,
+        };
+        Plan {
+            audiences: config.audiences.iter().map(audience).collect(),
+            strategies: config.strategies.iter().map(strategy).collect(),
+            platforms: self.platforms.clone(),
+            poll_interval: config.store.poll_interval,
+            max_snapshot_bytes: config.store.max_snapshot_size,
+            swap: config.store.swap,
+        }
+    }
+}
+
+/// The words of the config that the rest of the service knows.
+fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
+    const ROUTES: [&str; Route::ALL.len() + 1] = {
+        let [check_one, check_many, decide, unknown] = Route::ALL;
+        ["api", check_one.as_str(), check_many.as_str(), decide.as_str(), unknown.as_str()]
+    };
+    Vocabulary { kinds, reserved_names: &ROUTES }
+}
+
+fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platform, Vec<Mistake>> {
+    let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
+    let kind = kind.expect("reading lets only known kinds through");
+    // A strategy that is not in the list is the only one, of a config that names none.
+    let index = |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
+    let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();
+    let access = config.headers.iter().map(|header| (header.name.clone(), header.value.secret.clone()));
+    Ok(Platform {
+        name: config.name.clone(),
+        path: config.path.clone(),
+        access: Access::any_of(access.collect()),
+        adapter: (kind.build)(config, StrategyIds::new(ids))?,
+    })
+}
+
+#[cfg(test)]
+mod tests;
