@@ -8,7 +8,8 @@
 //! ```text
 //! cargo bench --bench sync                          # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
 //! cargo bench --bench sync -- --keys 100000000      # fewer
-//! bash tests/stores/run.sh cargo bench --bench sync # also from a real S3 server: from the bucket in RTAD_TEST_S3
+//! # From a real S3 server too: from the bucket in RTAD_TEST_S3.
+//! PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 cargo bench --bench sync
 //! ```
 
 #![allow(clippy::print_stdout)]

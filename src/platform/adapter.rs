@@ -73,8 +73,11 @@ pub struct Kind {
     ///
     /// What only building finds. Nothing at all if reading has found mistakes that leave nothing to
     /// build from.
-    pub build: fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>, Vec<Mistake>>,
+    pub build: Build,
 }
+
+/// Builds an adapter from its table of the config and the strategies that its ids stand for.
+type Build = fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
 
 /// How it is settled whether a caller may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

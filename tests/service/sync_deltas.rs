@@ -76,7 +76,7 @@ fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
 
 /// The same where it hurts, with a pod that looks by itself.
 #[test]
-#[ignore = "100 million keys: 5 GB of memory and a minute in release; tests/full_size/run.sh runs it"]
+#[ignore = "100 million keys: 5 GB of memory and a minute in release; the full_size suite runs it"]
 fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
     let (depot, poll) = (Depot::new(), Duration::from_secs(5));
     let (mut members, new) = (keys(1, 100_000_000, |shard| shard), keys(2, 1000, |shard| shard));

@@ -8,7 +8,7 @@
 //! | `axum-redis-bloom` | a pipeline of `GETBIT`s a request: a Bloom filter in a Redis bitmap |
 //! | `set-commands`, `bitmap` | put ids into Redis for the two of them |
 //! | `pace` | no server: asks one at a fixed rate |
-//! | `steady` | the same until it is told to end, comparing every answer: for `tests/fleet` |
+//! | `steady` | the same until it is told to end, comparing every answer: for `tests/suites/fleet` |
 //!
 //! A server listens on a free port of loopback, says on standard output where, and serves until it is killed.
 

@@ -1,4 +1,4 @@
-//! Asks at a fixed rate for as long as it is told to, and compares every answer with what it must be: the load under which `tests/fleet`
+//! Asks at a fixed rate for as long as it is told to, and compares every answer with what it must be: the load under which `tests/suites/fleet`
 //! does to a fleet what its operators do. An open loop as `pace` is, but it sleeps between requests: the fleet is on the same cores.
 //!
 //! What is published meanwhile changes answers, so each request has two, one of before and one of after. Lines on standard input say

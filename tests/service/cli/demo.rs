@@ -81,7 +81,7 @@ fn the_printed_commands_answer_as_they_say() {
         let at = lines.iter().position(|line| line == "# the console, to open in a browser");
         let console = format!("http://{}/", rtad.admin_address());
         assert_eq!(lines[at.unwrap() + 1], console, "{run}");
-        let page = rtad.connect_admin().get("/");
+        let page = rtad.connect_admin().request("GET", "/", "Accept: text/html\r\n", "");
         assert!(page.body.starts_with(b"<!doctype html>"), "{run}");
         rtad.signal("INT");
         assert_eq!(rtad.wait().status, Some(0));
