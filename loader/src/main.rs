@@ -10,7 +10,6 @@ mod frames;
 mod input;
 mod keys;
 mod merged_deltas;
-mod plot;
 mod progress;
 mod seen;
 mod sign;

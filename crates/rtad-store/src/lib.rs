@@ -25,7 +25,7 @@
 //! | `download` | resuming reads of one object | `client`, `error` |
 //! | [`object`] | remote objects that are not part of a store | `url`, `error`, `remote`, `download` |
 //! | `read` | for pods and loaders: `CURRENT`, manifests, chunks, deltas | all above but `object` |
-//! | [`write`] | for loaders: publish, append, roll back, gc, delete | all above but `object` |
+//! | [`mod@write`] | for loaders: publish, append, roll back, gc, delete | all above but `object` |
 //!
 //! Each module uses only modules above it, and so does each file inside `read` and `write`.
 

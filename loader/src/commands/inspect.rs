@@ -29,7 +29,7 @@ pub(super) struct InspectArgs {
     /// Not the live generation but this one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Draw the shards as a picture, PNG
+    /// Draw the shards as a picture, SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// What to draw of each shard

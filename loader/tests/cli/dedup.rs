@@ -194,13 +194,15 @@ fn a_generation_is_drawn() {
     let mut pictures = HashSet::new();
     for (audience, figure) in [("a", "keys"), ("a", "fill"), ("a", "fpr"), ("none", "keys")] {
         let drawn = format!(
-            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.png --plot-of {figure}"
+            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.svg --plot-of {figure}"
         );
         sandbox.run(&drawn).json();
-        let png = std::fs::read(sandbox.path().join("it.png")).unwrap();
-        assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"), "{figure}");
-        assert!(pictures.insert(png), "{audience} {figure} is a picture of its own");
+        let svg = std::fs::read_to_string(sandbox.path().join("it.svg")).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{figure}");
+        assert!(svg.contains("data:image/png;base64,"), "{figure}: the map is in it");
+        assert!(svg.contains(&format!("{audience} generation 1")), "{figure}: the title is in it");
+        assert!(pictures.insert(svg), "{audience} {figure} is a picture of its own");
     }
-    sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.png").fails(1, "--plot ");
+    sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.svg").fails(1, "--plot ");
     assert_eq!(sandbox.run("inspect --store {}/s --audience a --plot-of fill").status, Some(2));
 }

@@ -127,7 +127,9 @@ class Fleet:
 
 def main():
     os.environ["PATH"] += ":/usr/sbin"
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: a shell has what it starts in the background ignore it.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as work, contextlib.suppress(KeyboardInterrupt):
         Fleet(pathlib.Path(work)).run()
 

@@ -1,20 +1,22 @@
-//! `inspect --plot`: all 65,536 shards as a map of 256 × 256, with its scale and how often each figure comes.
+//! `inspect --plot`: a map of all 65,536 shards, 256 × 256, and the histogram of their figures.
 //!
-//! A row is the first byte of the keys, a column the second. Keys are hashes, so the map of a sound audience is noise and its histogram a
-//! bell; a row, a block or a dot that stands out is an export that was cut, ids that are no hashes, or somebody's choice of keys.
+//! A row is the first byte of the keys, a column the second. Keys are hashes, so the map of a sound
+//! audience is noise and its histogram a bell; a row, a block or a dot that stands out is an export
+//! that was cut, ids that are no hashes, or keys that somebody chose.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use rtad_core::device::SHARDS;
 use rtad_core::snapshot::Manifest;
 
-use crate::plot::{Align, Canvas, Colour, Ticks, sequential};
-
-/// What is drawn of each shard.
+/// Figure of each shard that is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Figure {
     /// Distinct keys
@@ -34,27 +36,32 @@ impl Figure {
             Self::Fpr => "expected fpr per shard",
         }
     }
+
+    /// A value on the scale, in words. Rates are on it by their logarithms.
+    fn label(self, value: f64) -> String {
+        match self {
+            Self::Keys if value >= 100.0 || value.fract() == 0.0 => {
+                HumanCount(value.max(0.0).round() as u64).to_string()
+            }
+            Self::Keys => format!("{value:.1}"),
+            Self::Fill => format!("{value:.3}"),
+            Self::Fpr => format!("{:.1e}", 10_f64.powf(value)),
+        }
+    }
 }
 
-const BACKGROUND: Colour = [252, 252, 250];
-const INK: Colour = [31, 36, 48];
-const MUTED: Colour = [107, 114, 128];
-const FAINT: Colour = [222, 224, 228];
-/// Of a shard without keys: no colour of the scale.
-const EMPTY: Colour = [236, 236, 238];
-
+/// Shards in a row of the map.
 const SIDE: usize = 256;
-/// Pixels of a shard, each way.
-const DOT: usize = 3;
-const MAP: (usize, usize) = (92, 136);
-const MAP_SIDE: usize = SIDE * DOT;
-const BAR_X: usize = MAP.0 + MAP_SIDE + 48;
-const BAR_WIDTH: usize = 26;
-const COUNTS_X: usize = BAR_X + BAR_WIDTH + 130;
-const COUNTS_WIDTH: usize = 300;
-const SIZE: (usize, usize) = (COUNTS_X + COUNTS_WIDTH + 60, MAP.1 + MAP_SIDE + 100);
-/// Of the histogram, at most: each as high as a dozen pixels of the scale.
-const BINS: u32 = MAP_SIDE as u32 / 12;
+/// Size of the picture in pixels.
+const SIZE: (u32, u32) = (1340, 980);
+const MAP_WIDTH: u32 = 900;
+const HEADER_HEIGHT: u32 = 96;
+/// Bars of the histogram, at most.
+const BINS: u32 = 64;
+/// Color of a shard without keys: none of the scale.
+const EMPTY: RGBColor = RGBColor(236, 236, 238);
+const MUTED: RGBColor = RGBColor(107, 114, 128);
+const FONT: &str = "sans-serif";
 
 /// One figure of every shard that has keys.
 #[derive(Debug)]
@@ -64,23 +71,31 @@ pub(super) struct ShardMap {
     shards: Vec<Option<f64>>,
 }
 
-/// The ends of the scale, and how many bars stand beside it.
+/// The scale, cut into the bars of the histogram.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct Scale {
     low: f64,
     high: f64,
     bins: u32,
 }
 
-impl Span {
-    fn part(self, figure: f64) -> f64 {
-        (figure - self.low) / (self.high - self.low)
+impl Scale {
+    fn range(self) -> Range<f64> {
+        self.low..self.high
     }
 
-    /// Where a figure stands on the picture.
-    fn height(self, figure: f64) -> usize {
-        let part = self.part(figure).clamp(0.0, 1.0);
-        MAP.1 + ((1.0 - part) * (MAP_SIDE - 1) as f64).round() as usize
+    /// Lower edge of a bar.
+    fn edge(self, bin: usize) -> f64 {
+        self.low + (self.high - self.low) * bin as f64 / f64::from(self.bins)
+    }
+
+    fn bin(self, value: f64) -> usize {
+        let part = (value - self.low) / (self.high - self.low);
+        ((part * f64::from(self.bins)) as usize).min(self.bins as usize - 1)
+    }
+
+    fn color(self, value: f64) -> RGBColor {
+        ViridisRGB.get_color_normalized(value, self.low, self.high)
     }
 }
 
@@ -89,170 +104,154 @@ impl ShardMap {
         Self { figure, shards: vec![None; SHARDS] }
     }
 
-    /// Notes a shard's figures.
+    /// Sets a shard's figures.
     pub(super) fn set(&mut self, shard: u32, keys: u32, fill: f64, fpr: f64) {
-        let figure = match self.figure {
+        let value = match self.figure {
             Figure::Keys => f64::from(keys),
             Figure::Fill => fill,
-            // Of small shards these are powers of ten apart.
+            // Rates of small shards are powers of ten apart.
             Figure::Fpr => fpr.max(f64::MIN_POSITIVE).log10(),
         };
-        if let Some(place) = self.shards.get_mut(shard as usize) {
-            *place = Some(figure);
+        if let Some(slot) = self.shards.get_mut(shard as usize) {
+            *slot = Some(value);
         }
     }
 
-    /// Draws it.
+    /// Writes the picture as SVG.
     pub(super) fn write(&self, manifest: &Manifest, path: &Path) -> io::Result<()> {
-        self.canvas(manifest).write(path)
+        let mut svg = String::new();
+        self.draw(manifest, &mut svg).map_err(io::Error::other)?;
+        std::fs::write(path, svg)
     }
 
-    fn canvas(&self, manifest: &Manifest) -> Canvas {
-        let mut canvas = Canvas::new(SIZE.0, SIZE.1, BACKGROUND);
-        let title = format!("{} generation {}", manifest.audience(), manifest.generation());
-        canvas.words(&title, (MAP.0, 28), 3, INK, Align::Left);
-        let (keys, size) = (HumanCount(manifest.keys()), HumanBytes(manifest.size_bytes()));
-        let filter = manifest.filter();
-        let bits = f64::from(filter.millibits_per_key()) / 1000.0;
-        let (kind, hashes) = (filter.kind().as_str(), filter.hashes());
-        let facts = format!("{keys} keys, {size}, {kind} with {hashes} hashes and {bits} bits per key");
-        canvas.words(&facts, (MAP.0, 66), 2, MUTED, Align::Left);
-        let span = self.span();
-        self.draw_map(&mut canvas, span);
-        self.draw_scale(&mut canvas, span);
-        self.draw_counts(&mut canvas, span);
-        canvas
+    fn draw(&self, manifest: &Manifest, svg: &mut String) -> Result<(), DrawError> {
+        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (header, charts) = root.split_vertically(HEADER_HEIGHT);
+        draw_header(&header, manifest)?;
+        let (left, right) = charts.split_horizontally(MAP_WIDTH);
+        let scale = self.scale();
+        self.draw_map(&left, scale)?;
+        self.draw_histogram(&right, scale)?;
+        root.present()
     }
 
-    fn figures(&self) -> impl Iterator<Item = f64> {
+    fn values(&self) -> impl Iterator<Item = f64> {
         self.shards.iter().flatten().copied()
     }
 
-    fn ends(&self) -> (f64, f64) {
-        let ends = |(low, high): (f64, f64), figure: f64| (low.min(figure), high.max(figure));
-        self.figures().fold((f64::INFINITY, f64::NEG_INFINITY), ends)
-    }
-
     /// From the lowest figure to the highest; never a point.
-    fn span(&self) -> Span {
-        let (low, high) = self.ends();
+    fn scale(&self) -> Scale {
+        let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
+        let (low, high) = self.values().fold((f64::INFINITY, f64::NEG_INFINITY), ends);
         if low > high {
-            return Span { low: 0.0, high: 1.0, bins: BINS };
+            return Scale { low: 0.0, high: 1.0, bins: BINS };
         }
         if self.figure == Figure::Keys {
-            // Bars of whole keys: as wide as each other in keys, or some would stand for more of them.
+            // Bars of whole keys: with another width some would stand for more keys than others.
             let counts = high - low + 1.0;
-            let wide = (counts / f64::from(BINS)).ceil();
-            let bins = (counts / wide).ceil();
-            return Span { low: low - 0.5, high: low - 0.5 + bins * wide, bins: bins as u32 };
+            let width = (counts / f64::from(BINS)).ceil();
+            let bins = (counts / width).ceil();
+            return Scale { low: low - 0.5, high: low - 0.5 + bins * width, bins: bins as u32 };
         }
         let margin = if low < high { 0.0 } else { low.abs().max(1e-6) / 10.0 };
-        Span { low: low - margin, high: high + margin, bins: BINS }
+        Scale { low: low - margin, high: high + margin, bins: BINS }
     }
 
-    fn draw_map(&self, canvas: &mut Canvas, span: Span) {
-        canvas.rectangle((MAP.0 - 1, MAP.1 - 1), (MAP_SIDE + 2, MAP_SIDE + 2), FAINT);
-        for (shard, figure) in self.shards.iter().enumerate() {
-            let colour = figure.map_or(EMPTY, |figure| sequential(span.part(figure)));
-            canvas.rectangle((MAP.0 + shard % SIDE * DOT, MAP.1 + shard / SIDE * DOT), (DOT, DOT), colour);
-        }
-        for byte in (0..SIDE).step_by(32).chain([SIDE - 1]) {
-            let (along, label) = (byte * DOT + DOT / 2, format!("{byte:02x}"));
-            canvas.rectangle((MAP.0 + along, MAP.1 + MAP_SIDE + 2), (1, 7), MUTED);
-            canvas.words(&label, (MAP.0 + along, MAP.1 + MAP_SIDE + 16), 2, MUTED, Align::Centre);
-            canvas.rectangle((MAP.0 - 9, MAP.1 + along), (7, 1), MUTED);
-            canvas.words(&label, (MAP.0 - 14, (MAP.1 + along).saturating_sub(7)), 2, MUTED, Align::Right);
-        }
-        let middle = (MAP.0 + MAP_SIDE / 2, MAP.1 + MAP_SIDE / 2);
-        canvas.words("second byte of the keys", (middle.0, MAP.1 + MAP_SIDE + 46), 2, INK, Align::Centre);
-        canvas.words_upwards("first byte of the keys", (24, middle.1), 2, INK);
-    }
-
-    fn draw_scale(&self, canvas: &mut Canvas, span: Span) {
-        for row in 0..MAP_SIDE {
-            let part = 1.0 - row as f64 / (MAP_SIDE - 1) as f64;
-            canvas.rectangle((BAR_X, MAP.1 + row), (BAR_WIDTH, 1), sequential(part));
-        }
-        let ticks: Vec<_> = match self.figure {
-            Figure::Fpr => log_ticks(span.low, span.high),
-            _ => Ticks::new(span.low, span.high, 10).words().collect(),
-        };
-        for (figure, label) in ticks {
-            let y = span.height(figure);
-            canvas.rectangle((BAR_X + BAR_WIDTH, y), (6, 1), MUTED);
-            canvas.words(&label, (BAR_X + BAR_WIDTH + 12, y.saturating_sub(7)), 2, INK, Align::Left);
-        }
-        canvas.words(self.figure.title(), (BAR_X, MAP.1 - 28), 2, INK, Align::Left);
-    }
-
-    /// How many shards have each figure, beside the scale and in its colours.
-    fn draw_counts(&self, canvas: &mut Canvas, span: Span) {
-        let mut counts = vec![0_u32; span.bins as usize];
-        let (mut shards, mut sum) = (0_u32, 0.0);
-        for figure in self.figures() {
-            let bin = (span.part(figure) * f64::from(span.bins)) as usize;
-            counts[bin.min(span.bins as usize - 1)] += 1;
-            shards += 1;
-            sum += self.plain(figure);
-        }
-        let most = counts.iter().copied().max().unwrap_or(0).max(1);
-        let long = |count: u32| f64::from(count) / f64::from(most) * COUNTS_WIDTH as f64;
-        for (count, label) in Ticks::new(0.0, f64::from(most), 3).words() {
-            let x = COUNTS_X + long(count as u32) as usize;
-            canvas.rectangle((x, MAP.1), (1, MAP_SIDE), FAINT);
-            canvas.rectangle((x, MAP.1 + MAP_SIDE + 2), (1, 7), MUTED);
-            canvas.words(&label, (x, MAP.1 + MAP_SIDE + 16), 2, MUTED, Align::Centre);
-        }
-        let edge = |bin: usize| span.low + (span.high - span.low) * bin as f64 / f64::from(span.bins);
-        for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let (top, bottom) = (span.height(edge(bin + 1)), span.height(edge(bin)));
-            let colour = sequential((bin as f64 + 0.5) / f64::from(span.bins));
-            // However few, they are seen.
-            let size = (long(*count).ceil().max(2.0) as usize, (bottom - top).saturating_sub(1).max(1));
-            canvas.rectangle((COUNTS_X, top + 1), size, colour);
-        }
-        canvas.rectangle((COUNTS_X - 2, MAP.1), (1, MAP_SIDE), MUTED);
-        let middle = COUNTS_X + COUNTS_WIDTH / 2;
-        let empty = HumanCount((SHARDS as u32 - shards).into());
-        let caption = format!("shards ({empty} without keys)");
-        canvas.words(&caption, (middle, MAP.1 + MAP_SIDE + 46), 2, INK, Align::Centre);
-        if shards > 0 {
-            let mean = sum / f64::from(shards);
-            let (low, high) = self.ends();
-            let facts = [("min", self.plain(low)), ("mean", mean), ("max", self.plain(high))];
-            let facts = facts.map(|(name, figure)| format!("{name} {}", self.in_words(figure)));
-            canvas.words(&facts.join("   "), (SIZE.0 - 60, MAP.1 + MAP_SIDE + 74), 2, MUTED, Align::Right);
-        }
-    }
-
-    /// As it was before its logarithm was taken.
-    fn plain(&self, figure: f64) -> f64 {
-        if self.figure == Figure::Fpr { 10_f64.powf(figure) } else { figure }
-    }
-
-    fn in_words(&self, figure: f64) -> String {
-        match self.figure {
-            Figure::Keys if figure >= 100.0 || figure.fract() == 0.0 => {
-                HumanCount(figure.round() as u64).to_string()
+    fn draw_map(&self, area: &Area<'_>, scale: Scale) -> Result<(), DrawError> {
+        let mut chart = ChartBuilder::on(area)
+            .margin(20)
+            .x_label_area_size(60)
+            .y_label_area_size(70)
+            .build_cartesian_2d(0.0..SIDE as f64, SIDE as f64..0.0)?;
+        let hex = |byte: &f64| format!("{:02x}", *byte as u32);
+        let (width, height) = chart.plotting_area().dim_in_pixel();
+        // A bitmap of the plot's size: 65,536 rectangles would be megabytes of SVG.
+        let mut pixels = Vec::with_capacity(3 * (width * height) as usize);
+        for y in 0..height {
+            for x in 0..width {
+                let row = y as usize * SIDE / height as usize;
+                let shard = row * SIDE + x as usize * SIDE / width as usize;
+                let RGBColor(r, g, b) = self.shards[shard].map_or(EMPTY, |value| scale.color(value));
+                pixels.extend([r, g, b]);
             }
-            Figure::Keys => format!("{figure:.1}"),
-            Figure::Fill => format!("{figure:.3}"),
-            Figure::Fpr => format!("{figure:.1e}"),
         }
+        let bitmap = BitMapElement::with_owned_buffer((0.0, 0.0), (width, height), pixels);
+        chart.draw_series(bitmap)?;
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .x_labels(9)
+            .y_labels(9)
+            .label_style((FONT, 16))
+            .axis_desc_style((FONT, 18))
+            .x_label_formatter(&hex)
+            .y_label_formatter(&hex)
+            .x_desc("second byte of the keys")
+            .y_desc("first byte of the keys")
+            .draw()
+    }
+
+    /// The number of shards for each figure, in the colors of the map.
+    fn draw_histogram(&self, area: &Area<'_>, scale: Scale) -> Result<(), DrawError> {
+        let mut counts = vec![0_u32; scale.bins as usize];
+        self.values().for_each(|value| counts[scale.bin(value)] += 1);
+        let most = f64::from(counts.iter().copied().max().unwrap_or(0).max(1));
+        // Left of zero is a strip with the colors of the whole scale.
+        let strip = most / 12.0;
+        let mut chart = ChartBuilder::on(area)
+            .margin(20)
+            .x_label_area_size(60)
+            .y_label_area_size(90)
+            .build_cartesian_2d(-strip..most, scale.range())?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .x_labels(4)
+            .label_style((FONT, 16))
+            .axis_desc_style((FONT, 18))
+            .x_label_formatter(&|count| HumanCount(count.max(0.0) as u64).to_string())
+            .y_label_formatter(&|value| self.figure.label(*value))
+            .x_desc(self.counts_caption())
+            .y_desc(self.figure.title())
+            .draw()?;
+        for (bin, count) in counts.into_iter().enumerate() {
+            let (low, high) = (scale.edge(bin), scale.edge(bin + 1));
+            let color = scale.color(f64::midpoint(low, high));
+            // A bar of few shards is still seen.
+            let length = if count == 0 { 0.0 } else { f64::from(count).max(most / 150.0) };
+            let bars = [(-strip, -strip / 4.0), (0.0, length)];
+            chart.draw_series(
+                bars.map(|(from, to)| Rectangle::new([(from, low), (to, high)], color.filled())),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn counts_caption(&self) -> String {
+        let shards = self.values().count();
+        format!("shards ({} without keys)", HumanCount((SHARDS - shards) as u64))
     }
 }
 
-/// The powers of ten on a logarithmic scale; if there are few, also what lies between.
-fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let factors: &[f64] = match high - low {
-        decades if decades > 4.0 => &[1.0],
-        decades if decades > 1.0 => &[1.0, 2.0, 5.0],
-        _ => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+/// A part of the picture.
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+/// A failed drawing. Drawing into memory does not fail.
+type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>;
+
+fn draw_header(area: &Area<'_>, manifest: &Manifest) -> Result<(), DrawError> {
+    let anchor = Pos::new(HPos::Left, VPos::Top);
+    let style = |size: i32, color: &'static RGBColor| {
+        TextStyle::from((FONT, size).into_font()).color(color).pos(anchor)
     };
-    let powers = low.floor() as i32..=high.ceil() as i32;
-    let tick = |power: i32, factor: f64| (f64::from(power) + factor.log10(), format!("{factor}e{power}"));
-    let ticks = powers.flat_map(|power| factors.iter().map(move |factor| tick(power, *factor)));
-    ticks.filter(|(figure, _)| (low..=high).contains(figure)).collect()
+    let title = format!("{} generation {}", manifest.audience(), manifest.generation());
+    area.draw(&Text::new(title, (90, 20), style(28, &BLACK)))?;
+    let (keys, size) = (HumanCount(manifest.keys()), HumanBytes(manifest.size_bytes()));
+    let filter = manifest.filter();
+    let bits = f64::from(filter.millibits_per_key()) / 1000.0;
+    let (kind, hashes) = (filter.kind().as_str(), filter.hashes());
+    let facts = format!("{keys} keys, {size}, {kind} with {hashes} hashes and {bits} bits per key");
+    area.draw(&Text::new(facts, (90, 60), style(18, &MUTED)))
 }
 
 #[cfg(test)]
@@ -262,24 +261,17 @@ mod tests {
     #[test]
     fn bars_stand_for_as_many_keys_each() {
         let mut map = ShardMap::new(Figure::Keys);
-        assert_eq!(map.span().bins, BINS);
+        assert_eq!(map.scale().bins, BINS);
         for keys in [20, 75, 300] {
             map.set(keys, keys, 0.3, 1e-4);
         }
-        let Span { low, high, bins } = map.span();
-        let wide = (high - low) / f64::from(bins);
-        assert!(bins <= BINS && wide.fract() == 0.0 && low == 19.5 && high > 300.0, "{low} {high} {bins}");
+        let Scale { low, high, bins } = map.scale();
+        let width = (high - low) / f64::from(bins);
+        let is_whole = width.fract() == 0.0;
+        assert!(bins <= BINS && is_whole && low == 19.5 && high > 300.0, "{low} {high} {bins}");
         let mut one = ShardMap::new(Figure::Fpr);
         one.set(7, 20, 0.3, 1e-4);
-        let Span { low, high, .. } = one.span();
+        let Scale { low, high, .. } = one.scale();
         assert!(low < -4.0 && high > -4.0);
-    }
-
-    #[test]
-    fn rates_have_round_figures_at_any_range() {
-        let words = |low, high| log_ticks(low, high).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        assert_eq!(words(-7.0, -2.0), ["1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "1e-2"]);
-        assert_eq!(words(-6.1, -4.5), ["1e-6", "2e-6", "5e-6", "1e-5", "2e-5"]);
-        assert_eq!(words(-4.05, -3.9), ["1e-4", "1.2e-4"]);
     }
 }
