@@ -25,12 +25,15 @@ use clap::Args;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
+use rtad_store::write::{Base, StoreWriter};
+use tokio::runtime::Runtime;
 
 use super::input_args::InputArgs;
 use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
 use crate::input::{self, Counts, Input, Rejects};
-use crate::keys::{Distinct, Filler, Keys, Slab, SpillDir};
+use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
+use crate::progress::Progress;
 pub(crate) use gate::GateError;
 pub(super) use gate::{Gate, GateArgs};
 use journal::Shelfmark;
@@ -118,77 +121,41 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
 }
 
 fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), CommandError> {
-    let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
-    let writer = args.sign.open(&args.target)?;
-    let input = args.input.resolve(&args.inputs)?;
-    let budget = args.memory.budget(&args.input)?;
-    let runtime = runtime()?;
-    let base = runtime.block_on(writer.base(&args.target.audience))?;
-    let gate = runtime.block_on(Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base))?;
-    let fold = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
-    let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
-    let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
-    let there = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
-    room::check(&input, dir, &budget, there)?;
-    let rejects = args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources, state.is_some()));
-    let rejects = rejects.transpose()?;
-
-    let mut stages = Stages::begin(&budget);
+    let mut build = Prepared::new(args, dir)?;
+    let mut stages = Stages::begin(&build.budget);
     let progress = output.progress();
     if dir.is_named() {
         signals::watch(dir, &progress)?;
     }
     progress.phase("reading rows");
-    let mut slab = Slab::of(budget.segments()).map_err(|source| UsageError::NoMemory { source })?;
-    let keys = Keys::new(&mut slab, &budget, dir);
-    if let Some(state) = &state {
-        keys.resume(&state.lengths)?;
-    }
-    let fillers: Vec<_> = (0..budget.threads()).map(|_| Filler::new(&keys)).collect();
-    let checkpoints = Checkpoints::new(dir, fingerprint, &base, args.memory.checkpoint, state.as_ref());
-    let mut counts = checkpoints.counts();
-    if !state.as_ref().is_some_and(|state| state.is_read) {
-        let read = checkpoints.during(&keys, &fillers, || {
-            let sink = |filler| Sink { filler, checkpoints: &checkpoints };
-            let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
-            input::read_rest(&input, &checkpoints.ended(), &mut sinks, rejects.as_ref(), &progress)
-        });
-        keys.check()?;
-        counts.add(&read?);
-        checkpoints.end(&keys, &fillers)?;
-    }
-    rejects.map_or(Ok(()), Rejects::finish)?;
-    check(args, &counts)?;
-    fillers[0].take(fold.added());
-    fillers.iter().for_each(Filler::flush);
-    drop(fillers);
-    keys.check()?;
-    stages.read(state.is_some());
+    let slab = Slab::of(build.budget.segments());
+    let mut slab = slab.map_err(|source| UsageError::NoMemory { source })?;
+    let keys = Keys::new(&mut slab, &build.budget, dir);
+    let counts = build.read_keys(args, dir, &keys, &progress)?;
+    stages.read(build.state.is_some());
 
-    let audience = &args.target.audience;
-    let (target_fpr, expires, cut) = (args.fpr, args.expires, shards_per_chunk as _);
-    // What is in memory alone is lost with it, and its chunks are of no use to another build.
-    let journal = (dir.is_named() && keys.are_spilled()).then(|| Shelfmark::new(dir, &base));
-    let (fold, runtime, progress) = (&fold, &runtime, &progress);
+    let Prepared { filter, writer, budget, runtime, base, gate, merged, .. } = &build;
+    // Keys in memory are lost with it, and their chunks are of no use to another build.
+    let is_kept = dir.is_named() && keys.are_spilled();
     let plan = Plan {
-        audience,
-        filter,
-        target_fpr,
-        budget,
+        audience: &args.target.audience,
+        filter: *filter,
+        target_fpr: args.fpr,
+        budget: *budget,
         counts,
-        fold,
-        gate,
-        expires,
+        fold: merged,
+        gate: *gate,
+        expires: args.expires,
         runtime,
-        progress,
-        cut,
-        journal,
+        progress: &progress,
+        cut: shards_per_chunk as _,
+        journal: is_kept.then(|| Shelfmark::new(dir, base)),
     };
     let shelf = || match args.dry_run {
         true => Ok(Shelf::Nowhere),
-        false => Ok(Shelf::Store(Box::new(runtime.block_on(writer.publish(base))?))),
+        false => Ok(Shelf::Store(Box::new(runtime.block_on(writer.publish(base.clone()))?))),
     };
-    let done = if keys.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
+    let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
         let held_bytes = keys.held_bytes();
         let keys = keys.into_sorted(budget.threads(), plan.unwanted(), |keys| progress.add(keys));
@@ -202,10 +169,85 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     };
     progress.clear();
     let Distinct { found, left } = done.distinct;
-    let changes = Changes { added: fold.added().len() as u64, removed: found - left };
-    let is_signed = writer.signs() && !args.dry_run;
-    let summary = BuildSummary::new(&done, &counts, changes, gate, (args.dry_run, is_signed), stages.end());
+    let changes = Changes { added: merged.added().len() as u64, removed: found - left };
+    let written = (args.dry_run, writer.signs() && !args.dry_run);
+    let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());
     output.report(&summary, BuildSummary::write_text)
+}
+
+/// A build whose inputs, store, limits and earlier progress are checked, before any row is read.
+struct Prepared {
+    filter: FilterSpec,
+    writer: StoreWriter,
+    input: Input,
+    budget: Budget,
+    runtime: Runtime,
+    base: Base,
+    gate: Gate,
+    merged: MergedDeltas,
+    fingerprint: Fingerprint,
+    /// Progress of an earlier run that this one resumes.
+    state: Option<State>,
+    rejects: Option<Rejects>,
+}
+
+impl Prepared {
+    fn new(args: &BuildArgs, dir: &SpillDir) -> Result<Self, CommandError> {
+        let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
+        let writer = args.sign.open(&args.target)?;
+        let input = args.input.resolve(&args.inputs)?;
+        let budget = args.memory.budget(&args.input)?;
+        let runtime = runtime()?;
+        let base = runtime.block_on(writer.base(&args.target.audience))?;
+        let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
+        let gate = runtime.block_on(gate)?;
+        let merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
+        let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
+        let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
+        let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
+        room::check(&input, dir, &budget, spilled)?;
+        let rejects = args.rejects.as_deref();
+        let rejects = rejects.map(|path| Rejects::create(path, &input.sources, state.is_some()));
+        let rejects = rejects.transpose()?;
+        Ok(Self { filter, writer, input, budget, runtime, base, gate, merged, fingerprint, state, rejects })
+    }
+
+    /// Reads the rest of the input, and the keys that deltas added, into `keys`.
+    fn read_keys<'k>(
+        &mut self,
+        args: &BuildArgs,
+        dir: &SpillDir,
+        keys: &'k Keys<'_, 'k>,
+        progress: &Progress,
+    ) -> Result<Counts, CommandError> {
+        let (state, rejects) = (self.state.as_ref(), self.rejects.take());
+        if let Some(state) = state {
+            keys.resume(&state.lengths)?;
+        }
+        let fillers: Vec<_> = (0..self.budget.threads()).map(|_| Filler::new(keys)).collect();
+        let fingerprint = std::mem::take(&mut self.fingerprint);
+        let every = args.memory.checkpoint;
+        let checkpoints = Checkpoints::new(dir, fingerprint, &self.base, every, state);
+        let mut counts = checkpoints.counts();
+        if !state.is_some_and(|state| state.is_read) {
+            let read = checkpoints.during(keys, &fillers, || {
+                let sink = |filler| Sink { filler, checkpoints: &checkpoints };
+                let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
+                let ended = checkpoints.ended();
+                input::read_rest(&self.input, &ended, &mut sinks, rejects.as_ref(), progress)
+            });
+            keys.check()?;
+            counts.add(&read?);
+            checkpoints.end(keys, &fillers)?;
+        }
+        rejects.map_or(Ok(()), Rejects::finish)?;
+        check(args, &counts)?;
+        fillers[0].take(self.merged.added());
+        fillers.iter().for_each(Filler::flush);
+        drop(fillers);
+        keys.check()?;
+        Ok(counts)
+    }
 }
 
 /// What the keys and the chunks hang on.
