@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Draw the shards as a picture, SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(svg_path))]
     plot: Option<PathBuf>,
     /// What to draw of each shard
     #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
@@ -93,6 +94,16 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
+}
+
+/// Refuses the names of other formats: an SVG by the name of `.png` opens nowhere.
+fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
+    match path.extension() {
+        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+            Err("the picture is SVG: expected a name that ends in .svg")
+        }
+        _ => Ok(path),
+    }
 }
 
 impl InspectReport {

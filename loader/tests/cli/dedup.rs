@@ -201,8 +201,12 @@ fn a_generation_is_drawn() {
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{figure}");
         assert!(svg.contains("data:image/png;base64,"), "{figure}: the map is in it");
         assert!(svg.contains(&format!("{audience} generation 1")), "{figure}: the title is in it");
+        assert!(svg.contains("min ") == (audience == "a"), "{figure}: its extremes are in it");
         assert!(pictures.insert(svg), "{audience} {figure} is a picture of its own");
     }
     sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.svg").fails(1, "--plot ");
+    let png = sandbox.run("inspect --store {}/s --audience a --plot {}/it.png");
+    assert!(png.status == Some(2) && png.stderr.contains("expected a name that ends in .svg"));
+    assert!(!sandbox.path().join("it.png").exists());
     assert_eq!(sandbox.run("inspect --store {}/s --audience a --plot-of fill").status, Some(2));
 }

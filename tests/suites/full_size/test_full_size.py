@@ -118,7 +118,7 @@ def test_commands_hold_no_more_in_memory_than_they_say(largest, work):
     """Nothing but verify holds it in memory."""
     to = ["--store", largest, "--audience", "ids"]
     size = int(run(["du", "-sb", largest]).split()[0])
-    measured(3 << 27, "inspect", *to, "--json", "--plot", work / "map.png")
+    measured(3 << 27, "inspect", *to, "--json", "--plot", work / "map.svg")
     whole = size * 6 // 5 + (1 << 28)
     measured(whole, "verify", *to, "--json")
 

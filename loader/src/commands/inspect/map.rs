@@ -121,7 +121,8 @@ impl ShardMap {
     pub(super) fn write(&self, manifest: &Manifest, path: &Path) -> io::Result<()> {
         let mut svg = String::new();
         self.draw(manifest, &mut svg).map_err(io::Error::other)?;
-        std::fs::write(path, svg)
+        // plotters-svg 0.3.7 names half of the media type, which no viewer has to accept.
+        std::fs::write(path, svg.replacen("\"data:png;", "\"data:image/png;", 1))
     }
 
     fn draw(&self, manifest: &Manifest, svg: &mut String) -> Result<(), DrawError> {
@@ -129,6 +130,8 @@ impl ShardMap {
         root.fill(&WHITE)?;
         let (header, charts) = root.split_vertically(HEADER_HEIGHT);
         draw_header(&header, manifest)?;
+        let style = TextStyle::from((FONT, 18).into_font()).color(&MUTED);
+        header.draw(&Text::new(self.extremes(), (MAP_WIDTH as i32 + 110, 60), style))?;
         let (left, right) = charts.split_horizontally(MAP_WIDTH);
         let scale = self.scale();
         self.draw_map(&left, scale)?;
@@ -159,12 +162,14 @@ impl ShardMap {
     }
 
     fn draw_map(&self, area: &Area<'_>, scale: Scale) -> Result<(), DrawError> {
+        let end = SIDE as i32;
+        let labels = || (0..end).step_by(32).chain([end - 1]).collect();
         let mut chart = ChartBuilder::on(area)
             .margin(20)
             .x_label_area_size(60)
             .y_label_area_size(70)
-            .build_cartesian_2d(0.0..SIDE as f64, SIDE as f64..0.0)?;
-        let hex = |byte: &f64| format!("{:02x}", *byte as u32);
+            .build_cartesian_2d((0..end).with_key_points(labels()), (end..0).with_key_points(labels()))?;
+        let hex = |byte: &i32| format!("{byte:02x}");
         let (width, height) = chart.plotting_area().dim_in_pixel();
         // A bitmap of the plot's size: 65,536 rectangles would be megabytes of SVG.
         let mut pixels = Vec::with_capacity(3 * (width * height) as usize);
@@ -176,13 +181,11 @@ impl ShardMap {
                 pixels.extend([r, g, b]);
             }
         }
-        let bitmap = BitMapElement::with_owned_buffer((0.0, 0.0), (width, height), pixels);
+        let bitmap = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels);
         chart.draw_series(bitmap)?;
         chart
             .configure_mesh()
             .disable_mesh()
-            .x_labels(9)
-            .y_labels(9)
             .label_style((FONT, 16))
             .axis_desc_style((FONT, 18))
             .x_label_formatter(&hex)
@@ -226,6 +229,22 @@ impl ShardMap {
             )?;
         }
         Ok(())
+    }
+
+    /// Lowest, mean and highest figure.
+    fn extremes(&self) -> String {
+        let count = self.values().count();
+        if count == 0 {
+            return String::new();
+        }
+        let is_log = self.figure == Figure::Fpr;
+        let plain = |value: f64| if is_log { 10_f64.powf(value) } else { value };
+        let mean = self.values().map(plain).sum::<f64>() / count as f64;
+        let mean = if is_log { mean.log10() } else { mean };
+        let low = self.values().fold(f64::INFINITY, f64::min);
+        let high = self.values().fold(f64::NEG_INFINITY, f64::max);
+        let [low, mean, high] = [low, mean, high].map(|value| self.figure.label(value));
+        format!("min {low}, mean {mean}, max {high}")
     }
 
     fn counts_caption(&self) -> String {
