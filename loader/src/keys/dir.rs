@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use super::{PARTITIONS, SpillError};
 
 /// What is being written, before it replaces a note.
@@ -212,11 +210,7 @@ impl SpillDir {
 /// A file for each partition is open, and for some time one for each unit of a large one in each thread. Where this fails there
 /// may still be enough.
 fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(FILES, |maximum| maximum.min(FILES));
-    if limit.current.is_some_and(|current| current < wanted) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
-    }
+    let _ = rlimit::increase_nofile_limit(FILES);
 }
 
 /// For its owner only.
