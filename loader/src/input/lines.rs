@@ -64,15 +64,10 @@ pub(super) fn read_blocks(
 }
 
 /// The lines of a block, without their line ends.
-pub(crate) fn lines(mut block: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        if block.is_empty() {
-            return None;
-        }
-        let end = block.iter().position(|byte| *byte == b'\n');
-        let line = &block[..end.unwrap_or(block.len())];
-        block = end.map_or(&[], |end| &block[end + 1..]);
-        Some(line.strip_suffix(b"\r").unwrap_or(line))
+pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    block.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
     })
 }
 
