@@ -5,7 +5,7 @@
 //! built again. Chunks that were put in vain are named by nothing, and gc removes them.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
@@ -15,7 +15,7 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
 use rtad_store::write::Publication;
 
-use super::super::{CommandError, UsageError};
+use super::super::{CommandError, UsageError, now_unix_seconds};
 use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
 use super::journal::{Group, Journal, Shelfmark};
@@ -221,7 +221,7 @@ impl Plan<'_> {
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = now_unix_seconds();
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,

@@ -1,7 +1,6 @@
 //! `/v1/audiences`: the list, one audience, and changes of an audience as a whole.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -15,6 +14,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
 use rtad_store::{Store, StoreError};
 
+use super::super::now_unix_seconds;
 use super::app::{App, NamedAudience};
 use super::commands::AudienceChange;
 use super::error::ApiError;
@@ -144,7 +144,7 @@ impl Info {
 
 impl Built {
     fn of(manifest: &Manifest) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = now_unix_seconds();
         Self {
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),

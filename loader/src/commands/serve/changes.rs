@@ -1,12 +1,11 @@
 //! Changes of an audience as a whole: created, disabled, enabled, expired, deleted. They wait in the
 //! same queue as its writes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
 use rtad_store::StoreError;
 
+use super::super::now_unix_seconds;
 use super::commands::AudienceChange;
 use super::error::ApiError;
 use super::session::Session;
@@ -74,7 +73,7 @@ impl Session {
         }
         let folded = base.folded();
         let publication = self.store.publish(base).await?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = now_unix_seconds();
         let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
         let report = BuildReport { tool, ..BuildReport::default() };
         let manifest = ManifestBuilder::new(filter, fpr);
