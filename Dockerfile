@@ -1,4 +1,4 @@
-# One image with both programs, rtad and rtad-loader. docs/kubernetes.md says how it is built and what of it was tried.
+# One image with both programs, rtad and rtad-loader. docs/guides/kubernetes.md says how it is built and what of it was tried.
 #
 # Debian and not something without a shell: the build on many pods is a shell script over rtad-loader. Both bases are Debian 12,
 # so that the programs find the C library that they were linked with. For a mirror, or a digest, give the build another base.

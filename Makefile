@@ -32,7 +32,7 @@ doc:
 	cargo doc --workspace --no-deps --open
 
 # Filters, decisions and servers at 1.5 billion keys, loading at 1.3 billion: some three quarters of an hour, 9 GB of memory and 29 GB
-# of disk in TMPDIR. The tables of docs/performance.md.
+# of disk in TMPDIR. The tables of docs/explanation/performance.md.
 bench:
 	cargo bench --bench filter
 	cargo bench --bench decision

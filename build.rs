@@ -16,14 +16,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             file.message_type.iter_mut().map(|message| (package.clone(), message)).collect();
         while let Some((parent, message)) = messages.pop() {
             let name = format!("{parent}.{}", message.name());
-            message.field.retain(|field| !UNREAD.contains(&format!("{name}.{}", field.name()).as_str()));
+            message
+                .field
+                .retain(|field| !UNREAD.contains(&format!("{name}.{}", field.name()).as_str()));
             for field in message.field.iter_mut().filter(|field| field.r#type() == Type::String) {
                 field.set_type(Type::Bytes);
             }
             messages.extend(message.nested_type.iter_mut().map(|nested| (name.clone(), nested)));
         }
     }
-    prost_build::Config::new().bytes(["."]).skip_debug(HIDDEN.iter().copied()).compile_fds(files)?;
+    prost_build::Config::new()
+        .bytes(["."])
+        .skip_debug(HIDDEN.iter().copied())
+        .compile_fds(files)?;
     Ok(())
 }
 

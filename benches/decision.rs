@@ -20,13 +20,13 @@ use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::http::api;
 use rtad::platform::{IdReader, Keys};
 use rtad::strategy::{Outcome, Strategy};
-use rtad::telemetry::{Telemetry, count_alone};
+use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta, ManifestBuilder,
-    Overlay, Snapshot, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta,
+    ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
 };
 
 /// Decisions per figure; each figure is the best of three rounds.
@@ -47,7 +47,7 @@ fn main() {
     );
     let telemetry = Telemetry::default();
     // As a worker does.
-    count_alone(0);
+    count_as_worker(0);
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let audience = Audience {
         snapshot: Some(Arc::clone(&snapshot)),
@@ -60,11 +60,14 @@ fn main() {
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
-    let serving = Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
+    let serving =
+        Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
     let probe = Probe { per_shard };
 
     let (independent_read, dependent_read) = memory_floor(snapshot.filter_bytes());
-    println!("| one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n|---|---|---|");
+    println!(
+        "| one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n|---|---|---|"
+    );
     let row = |name: &str, run: &dyn Fn(bool, u64) -> f64| {
         let [hit, miss] = [true, false].map(|hit| best_of_three(|salt| run(hit, salt)));
         println!("| {name} | {hit:.0} | {miss:.0} |");
@@ -77,7 +80,9 @@ fn main() {
     row("look-up, each key given by the last answer", &|hit, salt| {
         chain(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
     });
-    row("look-up in batches of 10,000, per key", &|hit, salt| batched(&snapshot, &probe, hit, salt));
+    row("look-up in batches of 10,000, per key", &|hit, salt| {
+        batched(&snapshot, &probe, hit, salt)
+    });
     row("decision on 1 md5: hex → key → strategy → counters, dependent", &|hit, salt| {
         chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)]))
     });
@@ -92,7 +97,8 @@ fn main() {
     });
     row("body of /v1/decide with 3 md5s to its answer's bytes, dependent", &|hit, salt| {
         chain(salt, |i| {
-            let [a, b, c] = [probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)];
+            let [a, b, c] =
+                [probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)];
             let text = |hex: &[u8; 32]| String::from_utf8_lossy(hex).into_owned();
             let body = format!(
                 r#"{{"request_id":"r1","strategies":["new-users"],"device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#,
@@ -106,7 +112,9 @@ fn main() {
     let making = best_of_three(|salt| loop_over(salt, |i| u64::from(probe.hex(i, true)[0])));
     println!();
     deltas(&snapshot, &probe, argument("--delta").unwrap_or(1_000_000));
-    println!("\nMaking an md5's hex digits, which every decision above includes once per id: {making:.0} ns");
+    println!(
+        "\nMaking an md5's hex digits, which every decision above includes once per id: {making:.0} ns"
+    );
 }
 
 /// The same look-ups under deltas, and what it takes to read one.
@@ -163,7 +171,8 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
         println!("| {name}, independent | {hit:.0} | {miss:.0} |");
         let [hit, miss] = [true, false].map(|hit| ask(hit, |salt, work| chain(salt, work)));
         println!("| {name}, each key given by the last answer | {hit:.0} | {miss:.0} |");
-        let [hit, miss] = [true, false].map(|hit| best_of_three(|salt| batched(&snapshot, probe, hit, salt)));
+        let [hit, miss] =
+            [true, false].map(|hit| best_of_three(|salt| batched(&snapshot, probe, hit, salt)));
         println!("| {name}, in batches of 10,000 | {hit:.0} | {miss:.0} |");
     }
 }
@@ -205,7 +214,9 @@ impl Probe {
     fn hex(&self, random: u64, hit: bool) -> [u8; 32] {
         let mut hex = [0; 32];
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        for (pair, byte) in hex.as_chunks_mut::<2>().0.iter_mut().zip(self.key(random, hit).as_bytes()) {
+        for (pair, byte) in
+            hex.as_chunks_mut::<2>().0.iter_mut().zip(self.key(random, hit).as_bytes())
+        {
             *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
         }
         hex
@@ -311,7 +322,9 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
         .strategies
         .iter()
         .filter_map(|name| catalog.strategy_place(name))
-        .map(|place| (catalog.strategies()[place].name.as_str(), catalog.decide(place, &request.keys)))
+        .map(|place| {
+            (catalog.strategies()[place].name.as_str(), catalog.decide(place, &request.keys))
+        })
         .collect();
     api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64
 }
@@ -320,7 +333,8 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
 fn memory_floor(bytes: u64) -> (f64, f64) {
     let mut memory = Region::zeroed(bytes as usize, Pages::Large).expect("memory for the floor");
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-    let read =
-        |random: u64| u64::from(memory[((u128::from(mix(random)) * u128::from(bytes)) >> 64) as usize]);
+    let read = |random: u64| {
+        u64::from(memory[((u128::from(mix(random)) * u128::from(bytes)) >> 64) as usize])
+    };
     (best_of_three(|salt| loop_over(salt, read)), best_of_three(|salt| chain(salt, read)))
 }

@@ -1,7 +1,7 @@
 //! The two filter kinds at full size, side by side, beside the floor of one random memory read.
 //!
 //! 1.5 billion keys in 65,536 shards, made on the fly from a counter, so nothing but the filters is in memory. Prints one
-//! Markdown table: `docs/performance.md` holds the last one. Takes some ten minutes and 6 GB.
+//! Markdown table: `docs/explanation/performance.md` holds the last one. Takes some ten minutes and 6 GB.
 //!
 //! ```text
 //! cargo bench --bench filter                       # 1.5 billion keys
@@ -22,7 +22,9 @@ const LOOKUPS: u64 = 4_000_000;
 
 fn main() {
     let keys = argument("--keys").unwrap_or(1_500_000_000);
-    println!("{keys} keys in {SHARDS} shards, one core; ns per look-up, best of three rounds of {LOOKUPS}\n");
+    println!(
+        "{keys} keys in {SHARDS} shards, one core; ns per look-up, best of three rounds of {LOOKUPS}\n"
+    );
     println!(
         "| filter | pages | GB | bits/key | fpr by formula | by fill | measured over all | measured in each of 16 shards | build M keys/s | miss | hit | miss, dependent | hit, dependent | miss, batch | hit, batch |"
     );
@@ -111,15 +113,17 @@ fn build(keys: u64, spec: FilterSpec, pages: Pages) -> (Table, f64) {
     let mean = keys as f64 / SHARDS as f64;
     let counts: Vec<u64> = (0..SHARDS as u64)
         .map(|shard| {
-            let uniform: f64 =
-                (0..12).map(|i| (mix(shard * 12 + i + 1) >> 11) as f64 / (1_u64 << 53) as f64).sum();
+            let uniform: f64 = (0..12)
+                .map(|i| (mix(shard * 12 + i + 1) >> 11) as f64 / (1_u64 << 53) as f64)
+                .sum();
             (mean + (uniform - 6.0) * mean.sqrt()).max(1.0) as u64
         })
         .collect();
     let mut shards = Vec::with_capacity(SHARDS);
     let mut start = 0;
     for count in counts {
-        let len = spec.filter_bytes(u32::try_from(count).expect("a shard's keys fit 32 bits")) as usize;
+        let len =
+            spec.filter_bytes(u32::try_from(count).expect("a shard's keys fit 32 bits")) as usize;
         shards.push((start, len, count));
         start += len;
     }
@@ -144,14 +148,18 @@ fn measure_filter(keys: u64, kind: FilterKind, fpr: f64, pages: Pages) {
         assert!(all_found, "a false negative in shard {shard}");
     }
     let (measured, least, most) = false_positives(&table);
-    let formula = |shard: &(usize, usize, u64)| spec.theoretical_fpr(shard.2 as u32, shard.1 as u64);
+    let formula =
+        |shard: &(usize, usize, u64)| spec.theoretical_fpr(shard.2 as u32, shard.1 as u64);
     let formula = table.shards.iter().map(formula).sum::<f64>() / SHARDS as f64;
-    let fill = (0..SHARDS).map(|shard| spec.expected_fpr(table.filter(shard))).sum::<f64>() / SHARDS as f64;
+    let fill = (0..SHARDS).map(|shard| spec.expected_fpr(table.filter(shard))).sum::<f64>()
+        / SHARDS as f64;
     let built: u64 = table.shards.iter().map(|(_, _, count)| count).sum();
     let bytes = table.memory.len() as f64;
     let [miss, hit] = [false, true].map(|hit| best_of_three(|salt| independent(&table, hit, salt)));
-    let [miss_chain, hit_chain] = [false, true].map(|hit| best_of_three(|salt| dependent(&table, hit, salt)));
-    let [miss_batch, hit_batch] = [false, true].map(|hit| best_of_three(|salt| batched(&table, hit, salt)));
+    let [miss_chain, hit_chain] =
+        [false, true].map(|hit| best_of_three(|salt| dependent(&table, hit, salt)));
+    let [miss_batch, hit_batch] =
+        [false, true].map(|hit| best_of_three(|salt| batched(&table, hit, salt)));
     println!(
         "| {} k = {} | {} | {:.2} | {:.2} | {formula:.2e} | {fill:.2e} | {measured:.2e} | {least:.2e} to {most:.2e} | {build_rate:.0} | {miss:.0} | {hit:.0} | {miss_chain:.0} | {hit_chain:.0} | {miss_batch:.0} | {hit_batch:.0} |",
         kind.as_str(),
@@ -173,7 +181,8 @@ fn name(pages: Pages) -> &'static str {
 /// not follow the formula. Returns the rate over all shards, and the lowest and highest of 16 shards at 4 million each.
 fn false_positives(table: &Table) -> (f64, f64, f64) {
     let rate = |shard: usize, count: u64| {
-        (0..count).filter(|index| table.contains(&key(shard, index | 1 << 38))).count() as f64 / count as f64
+        (0..count).filter(|index| table.contains(&key(shard, index | 1 << 38))).count() as f64
+            / count as f64
     };
     let overall = (0..SHARDS).map(|shard| rate(shard, 2000)).sum::<f64>() / SHARDS as f64;
     let shards: Vec<f64> = (0..16).map(|i| rate(i * 4096 + 7, 4_000_000)).collect();
@@ -185,7 +194,8 @@ fn false_positives(table: &Table) -> (f64, f64, f64) {
 fn fpr_of_shards(kind: FilterKind, mean: u64) -> f64 {
     let spec = FilterSpec::for_fpr(kind, 1e-4).expect("a sensible rate");
     let (table, _) = build(mean * SHARDS as u64, spec, Pages::Large);
-    let positives = |shard: usize| (0..5000).filter(|i| table.contains(&key(shard, i | 1 << 38))).count();
+    let positives =
+        |shard: usize| (0..5000).filter(|i| table.contains(&key(shard, i | 1 << 38))).count();
     (0..SHARDS).step_by(16).map(positives).sum::<usize>() as f64 / (5000.0 * SHARDS as f64 / 16.0)
 }
 
@@ -224,10 +234,15 @@ fn batched(table: &Table, hit: bool, salt: u64) -> f64 {
     for batch in 0..LOOKUPS / 16 {
         let keys: [DeviceKey; 16] =
             std::array::from_fn(|i| table.probe(mix((batch * 16 + i as u64) ^ salt << 40), hit));
-        let places = keys.each_ref().map(|key| table.spec.place(table.filter(usize::from(key.shard())), key));
+        let places = keys
+            .each_ref()
+            .map(|key| table.spec.place(table.filter(usize::from(key.shard())), key));
         black_box(places.iter().fold(0, |read, place| read ^ place.touch()));
-        found +=
-            keys.iter().zip(places).filter(|(key, place)| table.spec.contains_at(*place, key)).count() as u64;
+        found += keys
+            .iter()
+            .zip(places)
+            .filter(|(key, place)| table.spec.contains_at(*place, key))
+            .count() as u64;
     }
     black_box(found);
     begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
@@ -240,7 +255,8 @@ fn measure_memory(bytes: u64, pages: Pages) {
     let place = |random: u64| ((u128::from(random) * u128::from(bytes)) >> 64) as usize;
     let independent = best_of_three(|salt| {
         let begun = Instant::now();
-        let sum = (0..LOOKUPS).fold(0_u64, |sum, i| sum + u64::from(memory[place(mix(i ^ salt << 40))]));
+        let sum =
+            (0..LOOKUPS).fold(0_u64, |sum, i| sum + u64::from(memory[place(mix(i ^ salt << 40))]));
         black_box(sum);
         begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
     });
@@ -253,5 +269,9 @@ fn measure_memory(bytes: u64, pages: Pages) {
         black_box(state);
         begun.elapsed().as_nanos() as f64 / (LOOKUPS / 4) as f64
     });
-    println!("| {:.1} GB | {} | {independent:.0} | {dependent:.0} |", bytes as f64 / 1e9, name(pages));
+    println!(
+        "| {:.1} GB | {} | {independent:.0} | {dependent:.0} |",
+        bytes as f64 / 1e9,
+        name(pages)
+    );
 }

@@ -1,5 +1,5 @@
 """What monitoring costs a pod: a scrape's bytes and CPU time, and memory over millions of requests that nobody scrapes. Prints the tables
-of docs/performance.md.
+of docs/explanation/performance.md.
 
     python3 benches/scrape.py target/release/rtad target/release/rtad-loader [MILLIONS_OF_REQUESTS]
 

@@ -27,7 +27,9 @@ use rtad::serve::Assembly;
 use rtad::sync::{Shared, SwapMode, Sync, now_unix_seconds};
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk,
+};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
@@ -41,7 +43,8 @@ fn main() {
     if let Some(url) = argument("--load") {
         return load(&url, argument("--cache").map(PathBuf::from));
     }
-    let keys: u64 = argument("--keys").map_or(1_300_000_000, |keys| keys.parse().expect("a number"));
+    let keys: u64 =
+        argument("--keys").map_or(1_300_000_000, |keys| keys.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a directory");
     let directory = folder.path().join("store");
     std::fs::create_dir(&directory).expect("a directory");
@@ -72,7 +75,11 @@ fn main() {
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
 }
 
 fn name() -> AudienceName {
@@ -83,7 +90,8 @@ fn name() -> AudienceName {
 async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let writer = StoreWriter::open(url).expect("a store");
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
-    let publication = writer.publish(writer.base(&name()).await.expect("a store")).await.expect("a lock");
+    let publication =
+        writer.publish(writer.base(&name()).await.expect("a store")).await.expect("a lock");
     let run = shards_per_chunk(&spec, keys) as usize;
     let per_shard = keys / SHARDS as u64;
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
@@ -141,10 +149,10 @@ fn assembly(store: &str, swap: SwapMode) -> Assembly {
 /// In a process of its own: loads, and says what it took.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
-    let mut sync =
-        Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default()).with_cache(cache);
+    let mut sync = Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
+        .with_cache(cache);
     let begun = Instant::now();
-    block_on(sync.look_at_all());
+    block_on(sync.poll_all());
     let seconds = begun.elapsed().as_secs_f64();
     assert!(sync.serving().load().is_complete(), "the snapshot was loaded");
     println!("{seconds} {} {}", cpu_seconds(), peak_bytes());
@@ -171,7 +179,11 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
     let best = (0..3).map(run).min_by(|a, b| a[0].total_cmp(&b[0]));
     let [seconds, cpu, peak] = best.expect("three runs");
     let bytes = bytes as f64;
-    println!("| {name} | {seconds:.1} | {:.2} | {cpu:.1} | {:.2} |", bytes / 1e9 / seconds, peak / bytes);
+    println!(
+        "| {name} | {seconds:.1} | {:.2} | {cpu:.1} | {:.2} |",
+        bytes / 1e9 / seconds,
+        peak / bytes
+    );
 }
 
 /// User and system time of this process so far.
@@ -193,7 +205,9 @@ fn swaps() {
     println!(
         "A request of one connection, to a server with one worker, while generations of 300 MB without a chunk in common\nreplace each other; microseconds.\n"
     );
-    println!("| meanwhile | requests | median | 99 % | 99.9 % | highest |\n|---|---|---|---|---|---|");
+    println!(
+        "| meanwhile | requests | median | 99 % | 99.9 % | highest |\n|---|---|---|---|---|---|"
+    );
     for swap in [SwapMode::Whole, SwapMode::Rolling] {
         let folder = tempfile::tempdir().expect("a directory");
         let directory = folder.path().join("store");
@@ -204,7 +218,8 @@ fn swaps() {
         }
         let mut assembly = assembly(url, swap);
         assembly.config.store.cache_dir = Some(folder.path().join("cache"));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let never = Box::new(|| Err("nobody reloads".to_owned()));
         let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("it starts");
@@ -272,7 +287,11 @@ fn ask(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<V
 
 fn print(name: &str, mut took: Vec<u32>) {
     took.sort_unstable();
-    let at = |fraction: f64| f64::from(took[((took.len() - 1) as f64 * fraction) as usize]) / 1000.0;
+    let at =
+        |fraction: f64| f64::from(took[((took.len() - 1) as f64 * fraction) as usize]) / 1000.0;
     let [median, nearly, rarely, highest] = [0.5, 0.99, 0.999, 1.0].map(at);
-    println!("| {name} | {} | {median:.0} | {nearly:.0} | {rarely:.0} | {highest:.0} |", took.len());
+    println!(
+        "| {name} | {} | {median:.0} | {nearly:.0} | {rarely:.0} | {highest:.0} |",
+        took.len()
+    );
 }

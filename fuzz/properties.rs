@@ -18,8 +18,8 @@ use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
-    Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader, MAX_IDS,
-    MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
+    Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader,
+    MAX_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
 };
 use rtad::serve::Assembly;
 use rtad::strategy::{Decision, Outcome, Strategy};
@@ -172,13 +172,14 @@ impl World {
             },
             Audience::unloaded(name("missing"), false, None),
         ];
-        let strategy = |name: &str, exclude: &[usize], include: &[usize], no_device, unavailable| Strategy {
-            name: name.to_owned(),
-            exclude: exclude.to_vec(),
-            include: include.to_vec(),
-            no_device,
-            unavailable,
-        };
+        let strategy =
+            |name: &str, exclude: &[usize], include: &[usize], no_device, unavailable| Strategy {
+                name: name.to_owned(),
+                exclude: exclude.to_vec(),
+                include: include.to_vec(),
+                no_device,
+                unavailable,
+            };
         let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
         // A stranger gets a bid of some, a request without ids of one, the known device of none.
         let strategies = vec![
@@ -228,7 +229,11 @@ impl World {
         let request = match api::decode(body, &self.reader) {
             Ok(request) => request,
             Err(error) => {
-                return Answer { bytes: error.to_string().into(), failure: Some(Failure::BadBody), bids };
+                return Answer {
+                    bytes: error.to_string().into(),
+                    failure: Some(Failure::BadBody),
+                    bids,
+                };
             }
         };
         let named = |name: &_| {
@@ -313,9 +318,11 @@ impl Decider for Watching<'_> {
 /// The platforms of [`CUSTOM`]; their file is found from wherever this one is compiled.
 fn custom_platforms() -> Vec<Arc<Platform>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let root = root.into_iter().find(|folder| folder.join("proto").is_dir()).expect("the project's root");
+    let root =
+        root.into_iter().find(|folder| folder.join("proto").is_dir()).expect("the project's root");
     let file = root.join("rtad.toml").display().to_string();
-    let assembly = Assembly::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
+    let assembly =
+        Assembly::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
     assembly.platforms
 }
 
@@ -338,15 +345,23 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
         assert!(response.out_target_id.is_empty());
         assert_eq!(response.ad_results.len(), request.ad_infos.len());
         for (ad, result) in request.ad_infos.iter().zip(&response.ad_results) {
-            let strategy =
-                OUT_TARGET_IDS.iter().find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
+            let strategy = OUT_TARGET_IDS
+                .iter()
+                .find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
             let is_kept = strategy.is_some_and(|(_, place)| bids(*place));
-            assert_eq!((result.adgroup_id, result.ignore), (ad.adgroup_id, (!is_kept).then_some(true)));
+            assert_eq!(
+                (result.adgroup_id, result.ignore),
+                (ad.adgroup_id, (!is_kept).then_some(true))
+            );
         }
         return;
     }
-    let bidding = OUT_TARGET_IDS.iter().filter(|(_, place)| bids(*place)).map(|(id, _)| id.as_bytes());
-    assert!(bidding.eq(response.out_target_id.iter().map(|id| &id[..])), "only what bids is listed");
+    let bidding =
+        OUT_TARGET_IDS.iter().filter(|(_, place)| bids(*place)).map(|(id, _)| id.as_bytes());
+    assert!(
+        bidding.eq(response.out_target_id.iter().map(|id| &id[..])),
+        "only what bids is listed"
+    );
     assert_eq!(code, u32::from(response.out_target_id.is_empty()));
     assert!(response.ad_results.is_empty());
 }
@@ -355,7 +370,8 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
     let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
     let bid_type = response.bid_type.expect("bid_type is always written");
     let bids = |place: usize| answer.bids[place].unwrap_or_default();
-    let infos: Vec<_> = response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+    let infos: Vec<_> =
+        response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
     assert_eq!(bid_type == 0, answer.bids(), "bid_type says whether any bids");
     let Ok(request) = Req::decode(body.clone()) else {
         assert_eq!(answer.failure, Some(Failure::BadBody));
@@ -375,7 +391,8 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
 fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
     let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
     let bids = |place: usize| answer.bids[place].unwrap_or_default();
-    let infos: Vec<_> = response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+    let infos: Vec<_> =
+        response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
     let mut all = RTA_IDS.map(|(id, place)| (id, bids(place)));
     // As the config has them: by their text.
     all.sort_by_key(|(id, _)| id.to_string());
@@ -392,19 +409,24 @@ fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
         let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
         (*id, strategy.is_some_and(|(_, place)| bids(*place)))
     };
-    let expected: Vec<_> =
-        if request.rta_ids.is_empty() { all.to_vec() } else { request.rta_ids.iter().map(verdict).collect() };
+    let expected: Vec<_> = if request.rta_ids.is_empty() {
+        all.to_vec()
+    } else {
+        request.rta_ids.iter().map(verdict).collect()
+    };
     assert_eq!(infos, expected, "every id asked about is echoed");
 }
 
 fn check_custom_json(body: &[u8], answer: &Answer) {
-    let response: serde_json::Value = serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+    let response: serde_json::Value =
+        serde_json::from_slice(&answer.bytes).expect("an answer decodes");
     let accepted = response["accepted"].as_array().expect("a list of strategies");
     let accepted: Vec<&str> = accepted.iter().map(|id| id.as_str().expect("a string")).collect();
     let code = response["code"].as_i64().expect("a code is always written");
     assert_eq!(code, if answer.failure.is_some() { 2 } else { i64::from(accepted.is_empty()) });
-    let bids =
-        |id: &str| JSON_IDS.iter().any(|(known, place)| *known == id && answer.bids[*place] == Some(true));
+    let bids = |id: &str| {
+        JSON_IDS.iter().any(|(known, place)| *known == id && answer.bids[*place] == Some(true))
+    };
     assert!(accepted.iter().all(|id| bids(id)), "only what bids is accepted");
     assert!(accepted.is_sorted() && accepted.windows(2).all(|two| two[0] != two[1]), "each once");
     if answer.failure.is_none() {
@@ -416,12 +438,14 @@ fn check_api(answer: &Answer) {
     if answer.failure.is_some() {
         return;
     }
-    let response: serde_json::Value = serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+    let response: serde_json::Value =
+        serde_json::from_slice(&answer.bytes).expect("an answer decodes");
     let decisions = response["decisions"].as_array().expect("decisions");
     assert!(decisions.len() <= MAX_STRATEGIES);
     let names = ["new-users", "careful", "idless", "hopeless"];
     for decision in decisions {
-        let place = names.iter().position(|name| decision["strategy"] == *name).expect("a known strategy");
+        let place =
+            names.iter().position(|name| decision["strategy"] == *name).expect("a known strategy");
         assert_eq!(decision["bid"].as_bool(), answer.bids[place]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use metrics::Counter;
 
-pub use live::{Gathering, Live, Room};
+pub use live::{Capacity, Live, RequestKeys};
 
 use crate::platform::{Failure, Platform};
 use crate::strategy::{Decision, Membership, Strategy};
@@ -50,7 +50,8 @@ impl ServedPlatform {
         for place in platform.strategies() {
             decisions[place] = Some(telemetry.decisions(&platform.name, &strategies[place].name));
         }
-        let failures = telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
+        let failures =
+            telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
         Self { route: telemetry.platform_route(&platform.name), platform, decisions, failures }
     }
 
@@ -99,7 +100,9 @@ impl Audience {
 
     /// Whether the snapshot has expired at `now`, in seconds since 1970.
     pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
-        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.manifest().is_expired(now_unix_seconds))
+        self.snapshot
+            .as_ref()
+            .is_some_and(|snapshot| snapshot.manifest().is_expired(now_unix_seconds))
     }
 
     /// The snapshot's age at `now`, in seconds since 1970; 0 if it is of the future.
@@ -121,7 +124,8 @@ impl Catalog {
         platforms: Vec<Arc<Platform>>,
         telemetry: &Telemetry,
     ) -> Self {
-        let named = strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
+        let named =
+            strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
         assert!(
             named.max().is_none_or(|place| *place < audiences.len()),
             "strategies name existing audiences"
@@ -184,7 +188,7 @@ impl Catalog {
     /// If there is no strategy at `place`.
     #[inline]
     pub fn decide(&self, place: usize, keys: &[DeviceKey]) -> Decision {
-        let decision = self.judge(place, keys);
+        let decision = self.decide_uncounted(place, keys);
         self.decisions[place].count(decision);
         decision
     }
@@ -195,7 +199,7 @@ impl Catalog {
     ///
     /// If there is no strategy at `place`.
     #[inline]
-    pub fn judge(&self, place: usize, keys: &[DeviceKey]) -> Decision {
+    pub fn decide_uncounted(&self, place: usize, keys: &[DeviceKey]) -> Decision {
         let strategy = &self.strategies[place];
         if keys.is_empty() {
             strategy.without_device()

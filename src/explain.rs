@@ -219,14 +219,15 @@ pub fn explain(
             .map(|audience| audience.membership(keys))
             .collect()
     };
-    let keys = trace.gathering.keys();
+    let keys = trace.request_keys.keys();
     let memberships: Vec<Membership> = asked(keys);
     let audience = |(place, membership): (&usize, &Membership)| {
         let was_asked = !keys.is_empty();
         explain_audience(catalog, *place, was_asked.then_some(*membership), board)
     };
     let audiences: Vec<AudienceExplained> = places.iter().zip(&memberships).map(audience).collect();
-    let ids: Vec<IdExplained> = trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
+    let ids: Vec<IdExplained> =
+        trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
     let strategies = explain_strategies(
         catalog,
         platform,
@@ -270,7 +271,10 @@ pub fn audiences_of<'a>(catalog: &'a Catalog, platform: &Platform) -> Vec<&'a st
 /// Their places, in the config's order.
 fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
     let strategies = platform.strategies().map(|place| &catalog.strategies()[place]);
-    strategies.flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include)).copied().collect()
+    strategies
+        .flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include))
+        .copied()
+        .collect()
 }
 
 fn explain_audience(
@@ -324,7 +328,8 @@ fn explain_traced(
     audiences: &[AudienceExplained],
     asked: impl FnOnce(&[DeviceKey]) -> Vec<Membership>,
 ) -> IdExplained {
-    let decides = id.found == Found::Usable && audiences.iter().any(|audience| audience.answer.is_some());
+    let decides =
+        id.found == Found::Usable && audiences.iter().any(|audience| audience.answer.is_some());
     let memberships = id.key.filter(|_| decides).map_or_else(Vec::new, |key| asked(&[key]));
     let in_audience = |(audience, answer): (&AudienceExplained, Membership)| IdInAudience {
         name: audience.name.clone(),
@@ -354,7 +359,9 @@ fn explain_strategies(
         Some(explain_strategy(catalog, id, place, trace.decisions[place]?, facts))
     };
     // What a request names that could not be answered is not what decides.
-    if trace.asked.is_empty() || facts.failure.is_some_and(|cause| cause != Failure::TooManyIds.as_str()) {
+    if trace.asked.is_empty()
+        || facts.failure.is_some_and(|cause| cause != Failure::TooManyIds.as_str())
+    {
         return platform.strategy_ids().into_iter().filter_map(decided).collect();
     }
     let asked = trace.asked.iter().cloned().filter_map(|(id, place)| match place {

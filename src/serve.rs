@@ -42,7 +42,7 @@ use crate::http::decision_app::App;
 use crate::http::decision_port::decision_service;
 use crate::platform::IdReader;
 use crate::sync::{Command, Shared, Sync};
-use crate::telemetry::{ConnectionPlace, count_alone};
+use crate::telemetry::{ConnectionPermit, count_as_worker};
 use reload::Reloader;
 use threads::{lower_priority, raise_file_limit, spawn};
 
@@ -172,7 +172,7 @@ fn start_sync(
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (loaded, first_poll) = oneshot::channel();
     spawn("sync", lower_priority, async move || {
-        sync.look_at_all().await;
+        sync.poll_all().await;
         let _ = loaded.send(());
         sync.run(commands).await;
     })?;
@@ -183,8 +183,10 @@ fn start_sync(
 /// process.
 fn start_admin_port(parts: &Parts, listener: TcpListener) -> Result<SocketAddr, StartError> {
     let address = listener.local_addr().map_err(admin_error(&parts.server))?;
-    let limits =
-        PortLimits { max_connections: MAX_ADMIN_CONNECTIONS, idle_timeout: parts.server.idle_timeout };
+    let limits = PortLimits {
+        max_connections: MAX_ADMIN_CONNECTIONS,
+        idle_timeout: parts.server.idle_timeout,
+    };
     let router = admin_router(Arc::new(parts.admin_app()));
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(parts.server.max_connections);
@@ -197,7 +199,9 @@ fn start_admin_port(parts: &Parts, listener: TcpListener) -> Result<SocketAddr, 
             if let Some(interval) = watch_config {
                 tokio::spawn(async move { reloader.watch(interval).await });
             }
-            if let Err(error) = port::serve(listener, Untimed(router), limits, always_serving()).await {
+            if let Err(error) =
+                port::serve(listener, Untimed(router), limits, always_serving()).await
+            {
                 tracing::error!(%error, "admin port failed");
             }
         },
@@ -210,7 +214,7 @@ struct DecisionPort {
     address: SocketAddr,
     phase: watch::Sender<Phase>,
     acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
-    workers: Arc<Workers<ConnectionPlace>>,
+    workers: Arc<Workers<ConnectionPermit>>,
 }
 
 /// Starts the workers and the accept loop.
@@ -223,7 +227,7 @@ fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, Sta
     };
     let (app, idle_timeout, closing) = (parts.app(), parts.server.idle_timeout, phases.clone());
     let connections = move |index| {
-        count_alone(index);
+        count_as_worker(index);
         Connections::new(decision_service(app.clone()), idle_timeout, closing.clone())
     };
     let workers = Workers::start(count, connections).map_err(StartError::Threads)?;
@@ -235,7 +239,8 @@ fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, Sta
     let limit = parts.server.max_connections;
     let acceptor = tokio::spawn(async move {
         let admit = || telemetry.connect(limit);
-        listener::accept(listener, phases, admit, |stream, permit| hands.hand_out(stream, permit)).await
+        listener::accept(listener, phases, admit, |stream, permit| hands.hand_out(stream, permit))
+            .await
     });
     let ready = parts.shared.readiness.is_ready();
     tracing::info!(decision_address = %address, workers = count, ready, "decision port listens");

@@ -191,8 +191,14 @@ mod tests {
     #[test]
     fn only_excluding_audiences_bid_for_everybody_else() {
         let rule = strategy(&[0], &[]);
-        assert_eq!(rule.decide(|_| N), Decision { outcome: Outcome::Bid, reason: Reason::NotMember });
-        assert_eq!(rule.decide(|_| M), Decision { outcome: Outcome::NoBid, reason: Reason::Member });
+        assert_eq!(
+            rule.decide(|_| N),
+            Decision { outcome: Outcome::Bid, reason: Reason::NotMember }
+        );
+        assert_eq!(
+            rule.decide(|_| M),
+            Decision { outcome: Outcome::NoBid, reason: Reason::Member }
+        );
     }
 
     #[test]
@@ -200,8 +206,14 @@ mod tests {
         let mut rule = strategy(&[0], &[]);
         rule.unavailable = Outcome::Bid;
         rule.no_device = Outcome::Bid;
-        assert_eq!(rule.decide(|_| U), Decision { outcome: Outcome::Bid, reason: Reason::Unavailable });
-        assert_eq!(rule.without_device(), Decision { outcome: Outcome::Bid, reason: Reason::NoDevice });
+        assert_eq!(
+            rule.decide(|_| U),
+            Decision { outcome: Outcome::Bid, reason: Reason::Unavailable }
+        );
+        assert_eq!(
+            rule.without_device(),
+            Decision { outcome: Outcome::Bid, reason: Reason::NoDevice }
+        );
     }
 
     #[test]

@@ -15,8 +15,8 @@ mod cache;
 mod error;
 mod headroom;
 mod load;
-mod look;
 mod pace;
+mod poll;
 mod roll;
 mod seen;
 mod shared;
@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 pub use cache::cached_audiences;
 pub use error::SyncError;
 pub use headroom::Headroom;
-pub use shared::{LastSync, Looks, Readiness, Shared, SyncBoard, now_unix_seconds};
+pub use shared::{LastSync, Readiness, Shared, SyncBoard, SyncRun, now_unix_seconds};
 
 use crate::catalog::{Audience, Catalog, Serving};
 pub use crate::config::SwapMode;
@@ -50,7 +50,7 @@ use seen::Seen;
 #[derive(Debug)]
 pub enum Command {
     /// Look at the store now; answered when it has been done.
-    Look(oneshot::Sender<()>),
+    Poll(oneshot::Sender<()>),
     /// Serve these audiences and rules from now on, or nothing new at all.
     Reload(Box<Plan>, oneshot::Sender<Result<(), SyncError>>),
 }
@@ -90,7 +90,8 @@ pub struct Sync {
 impl Sync {
     /// Sync over `store`, with a catalog that holds the plan's audiences, none of them loaded yet.
     pub fn new(store: Store, plan: Plan, shared: Shared) -> Self {
-        let catalog = Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
+        let catalog =
+            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
@@ -108,8 +109,9 @@ impl Sync {
     /// The same, with a folder where verified chunks are kept for the next start.
     #[must_use]
     pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
-        let cache = folder
-            .map(|folder| Cache::new(folder, self.store.trust().clone(), Arc::clone(&self.shared.telemetry)));
+        let cache = folder.map(|folder| {
+            Cache::new(folder, self.store.trust().clone(), Arc::clone(&self.shared.telemetry))
+        });
         Self { cache, ..self }
     }
 
@@ -130,19 +132,19 @@ impl Sync {
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(self.pace.delay(self.poll_interval)) => self.look_at_all().await,
+                () = tokio::time::sleep(self.pace.delay(self.poll_interval)) => self.poll_all().await,
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Look(done)) => {
-                        self.look_again().await;
+                    Some(Command::Poll(done)) => {
+                        self.repoll_all().await;
                         let _ = done.send(());
                     }
                     Some(Command::Reload(plan, done)) => {
-                        // As in `observed`: a fault costs this reload, not the task.
+                        // As in `poll`: a fault costs this reload, not the task.
                         let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
                         // Whoever reloads wants what there is, not what there was: also what was refused before.
-                        self.look_again().await;
+                        self.repoll_all().await;
                         let _ = done.send(reloaded);
                     }
                 },
@@ -151,25 +153,25 @@ impl Sync {
     }
 
     /// Looks at every audience, also at what was refused and would not yet be tried again.
-    async fn look_again(&mut self) {
+    async fn repoll_all(&mut self) {
         self.seen.values_mut().for_each(Seen::forgive);
-        self.look_at_all().await;
+        self.poll_all().await;
     }
 
     /// Looks at every audience once, one after the other, so that no more than one is loaded beside what is served.
-    pub async fn look_at_all(&mut self) {
-        self.look_at_those(|_| true).await;
+    pub async fn poll_all(&mut self) {
+        self.poll_matching(|_| true).await;
     }
 
     /// The same for some of them.
-    pub async fn look_at_those(&mut self, is_wanted: impl Fn(&AudienceName) -> bool) {
+    pub async fn poll_matching(&mut self, is_wanted: impl Fn(&AudienceName) -> bool) {
         let names: Vec<AudienceName> =
             self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
         self.pace.begin();
         for name in names.into_iter().filter(is_wanted) {
             // Before each, as a look may take minutes.
             self.mark_stale();
-            self.look_at(&name).await;
+            self.poll_audience(&name).await;
         }
         self.pace.end();
         self.mark_stale();
@@ -180,13 +182,14 @@ impl Sync {
 
     /// Looks at one audience and serves what it finds. A failure is counted, logged and kept for the status page; the last
     /// good generation goes on.
-    async fn look_at(&mut self, name: &AudienceName) {
+    async fn poll_audience(&mut self, name: &AudienceName) {
         let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
         // By value: the old snapshot's last holder must be the retired catalog, not this task.
-        let observed = self.observed(audience).await;
-        if let Ok(Some(snapshot)) = observed {
+        let polled = self.poll(audience).await;
+        if let Ok(Some(snapshot)) = polled {
             self.swap(self.serving.load().with_audiences(|old| {
-                (old.name == *name).then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
+                (old.name == *name)
+                    .then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
             }));
         }
     }
@@ -200,7 +203,7 @@ impl Sync {
         for audience in &mut audiences {
             match served.audience(audience.name.as_str()) {
                 Some(old) => audience.snapshot.clone_from(&old.snapshot),
-                None => match self.observed(audience.clone()).await {
+                None => match self.poll(audience.clone()).await {
                     Ok(snapshot) => audience.snapshot = snapshot,
                     Err(error) if audience.required => {
                         self.max_snapshot_bytes = old_limit;
@@ -223,7 +226,10 @@ impl Sync {
     fn mark_stale(&self) {
         let catalog = self.serving.load();
         let now = now_unix_seconds();
-        if catalog.audiences().iter().any(|audience| audience.is_stale != not_served(audience, now).is_some())
+        if catalog
+            .audiences()
+            .iter()
+            .any(|audience| audience.is_stale != not_served(audience, now).is_some())
         {
             self.swap(catalog.with_audiences(|_| None));
         }

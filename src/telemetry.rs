@@ -13,7 +13,7 @@
 //! | `cache`, `deltas` | what sync reads |
 //! | `pod` | whether it is ready, its limits, how its config was last reread |
 //! | `connections` | open connections |
-//! | `tally` | counts by thread |
+//! | `counter` | counts by thread |
 //!
 //! No device id is ever a label or a log field. A panic is logged by its place alone, since its message may quote anything.
 
@@ -23,7 +23,7 @@ mod decisions;
 mod deltas;
 mod pod;
 mod requests;
-mod tally;
+mod sharded_counter;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,17 +31,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Unit};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 pub use cache::ChunkSource;
-pub use connections::ConnectionPlace;
+pub use connections::ConnectionPermit;
 pub use decisions::{DecisionCounters, IdCounters};
 pub use requests::{Route, RouteMetrics};
-pub use tally::count_alone;
+pub use sharded_counter::count_as_worker;
 
 use connections::OpenConnections;
 use rtad_core::snapshot::Snapshot;
-use tally::Tally;
+use sharded_counter::ShardedCounter;
 
 /// How often the exporter's histograms are drained.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -54,7 +56,7 @@ pub struct Telemetry {
     tallied: Mutex<Tallied>,
     shed: Counter,
     /// Begun and not yet ended.
-    in_flight: Tally<1>,
+    in_flight: ShardedCounter<1>,
     in_flight_gauge: Gauge,
     waiting: AtomicUsize,
     connections: Arc<OpenConnections>,
@@ -79,14 +81,16 @@ impl Default for Telemetry {
             .expect("the edges are not empty")
             .build_recorder();
         let handle = recorder.handle();
-        let (shed, in_flight_gauge, connections_gauge) = metrics::with_local_recorder(&recorder, || {
-            describe();
-            cache::begin();
-            pod::begin();
-            metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-            let gauges = (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
-            (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
-        });
+        let (shed, in_flight_gauge, connections_gauge) =
+            metrics::with_local_recorder(&recorder, || {
+                describe();
+                cache::begin();
+                pod::begin();
+                metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+                let gauges =
+                    (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
+                (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
+            });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
         let (tallied, in_flight, waiting, connections) = Default::default();
         Self {
@@ -106,7 +110,10 @@ impl Default for Telemetry {
 
 /// `# HELP` of every metric.
 fn describe() {
-    metrics::describe_counter!("rtad_requests_total", "Requests answered, by route and HTTP status");
+    metrics::describe_counter!(
+        "rtad_requests_total",
+        "Requests answered, by route and HTTP status"
+    );
     metrics::describe_counter!(
         "rtad_decisions_total",
         "Decisions, by platform, strategy, outcome and reason"
@@ -115,14 +122,24 @@ fn describe() {
         "rtad_platform_failures_total",
         "Platforms' requests that were not answered by their ids, by cause"
     );
-    metrics::describe_counter!("rtad_ids_total", "Device ids in requests, by kind and what became of them");
+    metrics::describe_counter!(
+        "rtad_ids_total",
+        "Device ids in requests, by kind and what became of them"
+    );
     metrics::describe_gauge!("rtad_in_flight", "Requests being answered");
-    metrics::describe_counter!("rtad_shed_total", "Requests and connections refused because of a limit");
+    metrics::describe_counter!(
+        "rtad_shed_total",
+        "Requests and connections refused because of a limit"
+    );
     metrics::describe_gauge!("rtad_connections", "Open connections of the decision port");
     metrics::describe_gauge!("rtad_snapshot_generation", "Generation being served, by audience");
     metrics::describe_gauge!("rtad_snapshot_keys", "Distinct device keys in it");
     metrics::describe_gauge!("rtad_snapshot_size_bytes", Unit::Bytes, "Size of its chunks");
-    metrics::describe_gauge!("rtad_snapshot_created_timestamp_seconds", Unit::Seconds, "When it was built");
+    metrics::describe_gauge!(
+        "rtad_snapshot_created_timestamp_seconds",
+        Unit::Seconds,
+        "When it was built"
+    );
     metrics::describe_gauge!(
         "rtad_snapshot_expires_timestamp_seconds",
         Unit::Seconds,
@@ -133,13 +150,22 @@ fn describe() {
         Unit::Seconds,
         "Older than this it is not served, by the pod's config; NaN = never too old"
     );
-    metrics::describe_gauge!("rtad_snapshot_target_fpr", "False-positive rate that it was built for");
-    metrics::describe_gauge!("rtad_snapshot_expected_fpr", "False-positive rate by its filters' fill");
+    metrics::describe_gauge!(
+        "rtad_snapshot_target_fpr",
+        "False-positive rate that it was built for"
+    );
+    metrics::describe_gauge!(
+        "rtad_snapshot_expected_fpr",
+        "False-positive rate by its filters' fill"
+    );
     metrics::describe_gauge!(
         "rtad_snapshot_mixed",
         "1 while some chunks are of another generation than that"
     );
-    metrics::describe_gauge!("rtad_snapshot_fill_ratio", "Fraction of its filters' bits that are set");
+    metrics::describe_gauge!(
+        "rtad_snapshot_fill_ratio",
+        "Fraction of its filters' bits that are set"
+    );
     metrics::describe_counter!("rtad_sync_total", "Looks at the store, by audience and result");
     metrics::describe_histogram!(
         "rtad_sync_duration_seconds",
@@ -181,9 +207,16 @@ impl Telemetry {
     }
 
     /// Counters of why a platform's requests were not answered by their ids, in the order of `causes`.
-    pub fn platform_failures<const N: usize>(&self, platform: &str, causes: [&str; N]) -> [Counter; N] {
+    pub fn platform_failures<const N: usize>(
+        &self,
+        platform: &str,
+        causes: [&str; N],
+    ) -> [Counter; N] {
         causes.map(|cause| {
-            self.counter("rtad_platform_failures_total", &[("platform", platform), ("cause", cause)])
+            self.counter(
+                "rtad_platform_failures_total",
+                &[("platform", platform), ("cause", cause)],
+            )
         })
     }
 
@@ -222,7 +255,7 @@ impl Telemetry {
     }
 
     /// Takes a place among the connections; `None` if all `limit` are taken, which is counted.
-    pub fn connect(&self, limit: usize) -> Option<ConnectionPlace> {
+    pub fn connect(&self, limit: usize) -> Option<ConnectionPermit> {
         let (place, is_within) = self.connections.open(limit);
         if is_within {
             return Some(place);
@@ -286,7 +319,8 @@ impl Telemetry {
             self.gauge(name, &[("audience", audience)]).set(value);
         }
         for (stat, value) in ["min", "mean", "max"].into_iter().zip(fill) {
-            self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)]).set(value);
+            self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)])
+                .set(value);
         }
     }
 
@@ -300,14 +334,18 @@ impl Telemetry {
     }
 
     fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
-        let labels: Vec<_> =
-            labels.iter().map(|(key, value)| metrics::Label::new(*key, (*value).to_owned())).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| metrics::Label::new(*key, (*value).to_owned()))
+            .collect();
         metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
     }
 
     fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
-        let labels: Vec<_> =
-            labels.iter().map(|(key, value)| metrics::Label::new(*key, (*value).to_owned())).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| metrics::Label::new(*key, (*value).to_owned()))
+            .collect();
         metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
     }
 
@@ -354,7 +392,7 @@ impl std::fmt::Debug for Telemetry {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub struct InFlight<'a>(&'a Tally<1>);
+pub struct InFlight<'a>(&'a ShardedCounter<1>);
 
 impl Drop for InFlight<'_> {
     #[inline]

@@ -30,7 +30,8 @@ fn deciding_allocates_nothing() {
     let telemetry = Telemetry::default();
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let name = "old_users".parse().unwrap();
-    let audience = Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
+    let audience =
+        Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],
@@ -38,7 +39,8 @@ fn deciding_allocates_nothing() {
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
-    let serving = Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
+    let serving =
+        Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
     // A thread's first load makes what it needs for all others.
     drop(serving.load());
     let mut members = 0;
@@ -54,10 +56,17 @@ fn deciding_allocates_nothing() {
         }
         keys.insert(0, DeviceKey::from_bytes([7; 16]));
         outcome = Some(catalog.decide(0, &keys).outcome);
-        telemetry.request(telemetry.route(Route::CheckOne), 200, std::time::Duration::from_micros(3));
+        telemetry.request(
+            telemetry.route(Route::CheckOne),
+            200,
+            std::time::Duration::from_micros(3),
+        );
     });
     assert_eq!((members, outcome), (3, Some(Outcome::NoBid)));
     assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
     // This way of counting sees one.
-    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(7)))).count_total, 1);
+    assert_eq!(
+        allocation_counter::measure(|| drop(std::hint::black_box(Box::new(7)))).count_total,
+        1
+    );
 }

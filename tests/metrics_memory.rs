@@ -46,7 +46,8 @@ fn memory_stays_flat_when_nobody_scrapes() {
         "rtad_request_duration_seconds_count{route=\"check_one\"}",
         "rtad_sync_duration_seconds_count{audience=\"old_users\"}",
     ] {
-        let count = text.lines().find(|line| line.starts_with(name)).unwrap().rsplit(' ').next().unwrap();
+        let count =
+            text.lines().find(|line| line.starts_with(name)).unwrap().rsplit(' ').next().unwrap();
         assert_eq!(count.parse::<u64>().unwrap(), ROUNDS * PER_ROUND, "{name}");
     }
 

@@ -1,4 +1,4 @@
-"""A second implementation of the signatures of docs/snapshot-format.md, by RFC 8032 and Python's own library.
+"""A second implementation of the signatures of docs/reference/snapshot-format.md, by RFC 8032 and Python's own library.
 
     python3 tests/minisign.py KEY FILE PLACE
 

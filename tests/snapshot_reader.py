@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An independent reader of rtad snapshots, written from docs/snapshot-format.md alone.
+"""An independent reader of rtad snapshots, written from docs/reference/snapshot-format.md alone.
 
 It shares no code with rtad, so when both give the same answers the page is right and enough. It is a
 reference, not a tool for speed: plain integers, one file at a time, every check in the order of the page.
@@ -454,7 +454,7 @@ class Snapshot:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="read an rtad snapshot by docs/snapshot-format.md")
+    parser = argparse.ArgumentParser(description="read an rtad snapshot by docs/reference/snapshot-format.md")
     parser.add_argument("store", metavar="STORE")
     parser.add_argument("audience", metavar="AUDIENCE")
     parser.add_argument("--check", action="store_true", help="verify everything, print the totals and stop")

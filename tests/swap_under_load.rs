@@ -76,11 +76,14 @@ fn certain(members: &Population) -> Population {
     for generation in 1..=GENERATIONS {
         depot.publish(AUDIENCE, &members.of(generation), &spec());
         let snapshot = depot.read(AUDIENCE).unwrap();
-        let absent = if generation.is_multiple_of(2) { &mut certain.odd } else { &mut certain.even };
+        let absent =
+            if generation.is_multiple_of(2) { &mut certain.odd } else { &mut certain.even };
         absent.retain(|key| !snapshot.contains(key));
         certain.never.retain(|key| !snapshot.contains(key));
     }
-    assert!(certain.never.len() > 19_000 && certain.even.len() > 200_000 && certain.odd.len() > 200_000);
+    assert!(
+        certain.never.len() > 19_000 && certain.even.len() > 200_000 && certain.odd.len() > 200_000
+    );
     certain
 }
 
@@ -90,7 +93,13 @@ fn spec() -> Spec {
 }
 
 /// Asks in every way there is until told to stop; counts its rounds.
-fn ask(address: SocketAddr, people: &Population, seed: usize, stop: &AtomicBool, rounds: &AtomicU64) {
+fn ask(
+    address: SocketAddr,
+    people: &Population,
+    seed: usize,
+    stop: &AtomicBool,
+    rounds: &AtomicU64,
+) {
     let mut client = Client::connect(address);
     let pick = |from: &[DeviceKey], round: usize, count: usize| -> Vec<DeviceKey> {
         let start = (round * 7919 + seed * 104_729) % (from.len() - count);
@@ -113,7 +122,10 @@ fn ask(address: SocketAddr, people: &Population, seed: usize, stop: &AtomicBool,
                 members[100..300].iter().all(|member| *member == is_even),
                 "two generations in one answer"
             );
-            assert!(members[300..].iter().all(|member| *member != is_even), "two generations in one answer");
+            assert!(
+                members[300..].iter().all(|member| *member != is_even),
+                "two generations in one answer"
+            );
         }
 
         let bids = |decisions: Vec<(bool, String)>| {
@@ -144,12 +156,16 @@ struct Server {
 impl Server {
     /// Over a store that it polls when told to, and not within an hour by itself.
     fn start(store: &str) -> Self {
-        let server = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 2";
+        let server =
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 2";
         let text = format!("{server}\n[store]\nurl = {store:?}\npoll_interval = \"1h\"\n{CONFIG}");
         let assembly = Assembly::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
         // One thread besides the test's, for the acceptor.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let reread = Box::new(|| Err("the config is not reloaded".to_owned()));
         let running = runtime.block_on(start(assembly, reread)).unwrap();
         Self { running, runtime }
@@ -185,7 +201,8 @@ impl Watch {
     /// How many are still in memory.
     fn alive(&self) -> (usize, usize) {
         let catalogs = self.catalogs.iter().filter(|catalog| catalog.strong_count() > 0).count();
-        let snapshots = self.snapshots.iter().filter(|snapshot| snapshot.strong_count() > 0).count();
+        let snapshots =
+            self.snapshots.iter().filter(|snapshot| snapshot.strong_count() > 0).count();
         (catalogs, snapshots)
     }
 }
@@ -200,12 +217,16 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
 
     let server = Server::start(depot.url());
     let filter_bytes = snapshot(&server.catalog()).filter_bytes();
-    assert!(filter_bytes > 30 << 20, "{filter_bytes} bytes of filters are too few to be told from noise");
+    assert!(
+        filter_bytes > 30 << 20,
+        "{filter_bytes} bytes of filters are too few to be told from noise"
+    );
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     // Two keep two cores nearly busy; what loads has what they leave.
     let clients: Vec<_> = (0..2)
         .map(|seed| {
-            let (people, stop, rounds) = (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
+            let (people, stop, rounds) =
+                (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
             let address = server.running.decision_address;
             std::thread::spawn(move || ask(address, &people, seed, &stop, &rounds))
         })
@@ -229,7 +250,10 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
         if generation == GENERATIONS {
             // Two generations are held, and this way of measuring sees it.
             let held = anonymous_bytes().saturating_sub(before);
-            assert!(held > filter_bytes * 18 / 10, "{held} bytes for two snapshots of {filter_bytes}");
+            assert!(
+                held > filter_bytes * 18 / 10,
+                "{held} bytes for two snapshots of {filter_bytes}"
+            );
         }
         drop((old, new));
         asked_again();
@@ -247,8 +271,13 @@ fn shares_only_what_is_unchanged(old: &Catalog, new: &Catalog) {
     let [old, new] = [old, new].map(snapshot);
     assert_eq!((old.chunks().len(), new.chunks().len()), (64, 64));
     for (index, (old_chunk, new_chunk)) in old.chunks().iter().zip(new.chunks()).enumerate() {
-        let is_same = old.manifest().chunks()[index].digest == new.manifest().chunks()[index].digest;
+        let is_same =
+            old.manifest().chunks()[index].digest == new.manifest().chunks()[index].digest;
         assert_eq!(is_same, index == 63, "chunk {index}");
-        assert_eq!(old_chunk.filters().as_ptr() == new_chunk.filters().as_ptr(), is_same, "chunk {index}");
+        assert_eq!(
+            old_chunk.filters().as_ptr() == new_chunk.filters().as_ptr(),
+            is_same,
+            "chunk {index}"
+        );
     }
 }

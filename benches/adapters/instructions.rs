@@ -23,7 +23,7 @@ const BATCH: usize = 1_000;
 /// The table's other rows are the platforms'.
 const OPERATIONS: [(&str, &str); 3] = [
     ("check", "an md5's hex digits → key → is it a member? (half are)"),
-    ("judge", "the same → what does the strategy decide?"),
+    ("decide_uncounted", "the same → what does the strategy decide?"),
     ("batch", "one key of a batch of 1,000"),
 ];
 
@@ -55,7 +55,8 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
         "--toggle-collect=*instructions::repeat*",
     ]);
     valgrind.arg(std::env::current_exe().expect("a path")).arg("--counted").arg(store);
-    let ended = valgrind.args([operation, &count.to_string()]).output().expect("valgrind is installed");
+    let ended =
+        valgrind.args([operation, &count.to_string()]).output().expect("valgrind is installed");
     let said = String::from_utf8_lossy(&ended.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : "));
     let collected = collected.and_then(|(_, number)| number.trim().parse().ok());
@@ -65,8 +66,9 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
 /// What runs under valgrind.
 #[inline(never)]
 pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &str, count: u64) {
-    let device =
-        |number: u64| lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number });
+    let device = |number: u64| {
+        lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number })
+    };
     let key = |hex: &str| ids.key(IdKind::Md5 as usize, hex.as_bytes()).expect("an md5");
     // Made beforehand, and as many however many are asked for.
     let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
@@ -82,7 +84,7 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
     for _ in 0..count {
         match operation {
             "check" => drop(black_box(snapshot.contains(&next()))),
-            "judge" => drop(black_box(serving.load().judge(0, &[next()]))),
+            "decide_uncounted" => drop(black_box(serving.load().decide_uncounted(0, &[next()]))),
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),
             path => drop(black_box(answered(
                 serving,

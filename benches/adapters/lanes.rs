@@ -114,9 +114,11 @@ struct Device([String; 3]);
 impl Device {
     /// Every other device is a member by its last id, spread over the whole audience.
     fn number(index: u64, keys: u64) -> Self {
-        let hex =
-            |key: DeviceKey| key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let stranger = |n: u64| hex(DeviceKey::of_canonical(format!("stranger-{index}-{n}").as_bytes()));
+        let hex = |key: DeviceKey| {
+            key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let stranger =
+            |n: u64| hex(DeviceKey::of_canonical(format!("stranger-{index}-{n}").as_bytes()));
         let last = match index % 2 {
             0 => hex(member(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys)),
             _ => stranger(2),

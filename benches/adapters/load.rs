@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 64;
 
 fn request(path: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("POST {path} HTTP/1.1\r\nHost: rtad\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: rtad\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
@@ -34,14 +35,20 @@ fn framed(received: &[u8]) -> Option<(usize, usize)> {
     let head = received.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let name = b"content-length: ";
     let at =
-        received[..head].windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))? + name.len();
+        received[..head].windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))?
+            + name.len();
     let digits = received[at..].iter().take_while(|byte| byte.is_ascii_digit());
     let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
     (received.len() >= head + length).then_some((head + length, length))
 }
 
 /// Asks for so long; returns how many answers came.
-pub(crate) async fn run(address: SocketAddr, path: &str, bodies: &Arc<[Bytes]>, time: Duration) -> u64 {
+pub(crate) async fn run(
+    address: SocketAddr,
+    path: &str,
+    bodies: &Arc<[Bytes]>,
+    time: Duration,
+) -> u64 {
     let requests: Arc<[Vec<u8>]> = bodies.iter().map(|body| request(path, body)).collect();
     let until = Instant::now() + time;
     let mut connections = JoinSet::new();

@@ -33,7 +33,7 @@ use rtad::catalog::{Live, Serving};
 use rtad::platform::{Head, IdReader};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Sync, now_unix_seconds};
-use rtad::telemetry::count_alone;
+use rtad::telemetry::count_as_worker;
 use rtad_core::device::{DeviceKey, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
@@ -71,7 +71,11 @@ fn main() {
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
 }
 
 /// Publishes an audience of that many keys, as the loader would.
@@ -105,19 +109,26 @@ fn assembly(store: &Path) -> Assembly {
 
 /// What a worker has.
 fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
-    count_alone(0);
+    count_as_worker(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
     let mut sync = Sync::new(store, assembly(directory).plan(), shared.clone());
-    block_on(sync.look_at_all());
+    block_on(sync.poll_all());
     (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
 }
 
 /// `--counted STORE OPERATION COUNT`: see `instructions`.
 fn counted(store: &Path) {
-    let [operation, count] = [2, 1].map(|last| std::env::args().rev().nth(last - 1).expect("an argument"));
+    let [operation, count] =
+        [2, 1].map(|last| std::env::args().rev().nth(last - 1).expect("an argument"));
     let (serving, ids) = loaded(store);
-    instructions::repeat(&serving, &ids, COUNTED_KEYS, &operation, count.parse().expect("a number"));
+    instructions::repeat(
+        &serving,
+        &ids,
+        COUNTED_KEYS,
+        &operation,
+        count.parse().expect("a number"),
+    );
 }
 
 /// From the bytes of a body to those of its answer, without HTTP.
@@ -128,7 +139,8 @@ fn in_process(directory: &Path, lanes: &[Lane]) {
     );
     println!("|---|---|---|---|---|");
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
-        let answer = |body: &Bytes| black_box(answered(&serving, &ids, lane.path, body.clone())).len();
+        let answer =
+            |body: &Bytes| black_box(answered(&serving, &ids, lane.path, body.clone())).len();
         let round = |_| {
             let begun = Instant::now();
             let bytes: usize = lane.bodies.iter().cycle().take(REQUESTS).map(answer).sum();
@@ -169,8 +181,11 @@ struct Server {
 impl Server {
     fn start(arguments: &[&str]) -> Self {
         let program = std::env::current_exe().expect("a path");
-        let child =
-            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
         let mut child = child.expect("this program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
@@ -181,8 +196,10 @@ impl Server {
 
     /// CPU time of all its threads so far: fields 14 and 15 of `/proc/PID/stat`, in hundredths of a second.
     fn cpu_seconds(&self) -> [f64; 2] {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         [11, 12].map(|field| fields[field].parse::<f64>().expect("a number") / 100.0)
     }
 }
@@ -220,7 +237,9 @@ async fn serve_bare(length: usize) {
     let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
         let _ = stream.set_nodelay(true);
     });
-    tokio::spawn(async move { axum::serve(listener, axum::Router::new().route("/bare", route)).await });
+    tokio::spawn(
+        async move { axum::serve(listener, axum::Router::new().route("/bare", route)).await },
+    );
     until_alone(address).await;
 }
 
@@ -240,7 +259,8 @@ fn over_http(store: &Path, lanes: &[Lane]) {
             rounds[1].push(round(&bare, "/bare", &lane.bodies));
         }
         let [ours, bare] = rounds.map(median);
-        let show = |[user, system]: [f64; 2]| format!("{:.2} ({user:.2} + {system:.2})", user + system);
+        let show =
+            |[user, system]: [f64; 2]| format!("{:.2} ({user:.2} + {system:.2})", user + system);
         let ratio = ours.iter().sum::<f64>() / bare.iter().sum::<f64>();
         println!("| {} | {} | {} | {ratio:.2} |", lane.name, show(ours), show(bare));
     }

@@ -43,16 +43,29 @@ fn main() {
         let mut builds = Vec::new();
         for _ in 0..ROUNDS {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
-            floors.push(Cost::of(command.arg("--floor").args([&input, &output]).arg(kind.as_str())));
+            floors
+                .push(Cost::of(command.arg("--floor").args([&input, &output]).arg(kind.as_str())));
             std::fs::remove_file(&output).expect("what the floor wrote");
             let mut command = Command::new(env!("CARGO_BIN_EXE_rtad-loader"));
-            command.args(["build", "--quiet", "--audience", "ids", "--id-kind", kind.as_str(), "--store"]);
+            command.args([
+                "build",
+                "--quiet",
+                "--audience",
+                "ids",
+                "--id-kind",
+                kind.as_str(),
+                "--store",
+            ]);
             builds.push(Cost::of(command.arg(&output).arg("--memory").arg("256MiB").arg(&input)));
             std::fs::remove_dir_all(&output).expect("what was built");
         }
         let (floor, build) = (Cost::median(floors), Cost::median(builds));
         floor.print(&format!("{}: the floor, one core", kind.as_str()), ids, &floor);
-        build.print(&format!("{}: `rtad-loader build --memory 256MiB`", kind.as_str()), ids, &floor);
+        build.print(
+            &format!("{}: `rtad-loader build --memory 256MiB`", kind.as_str()),
+            ids,
+            &floor,
+        );
     }
 }
 
@@ -82,8 +95,11 @@ fn floor(input: &Path, output: &Path, is_md5: bool) {
         keys.clear();
         for line in lines.chunks_exact(length) {
             let id = &line[..length - 1];
-            let key =
-                if is_md5 { DeviceKey::from_hex(id).expect("an md5") } else { DeviceKey::of_canonical(id) };
+            let key = if is_md5 {
+                DeviceKey::from_hex(id).expect("an md5")
+            } else {
+                DeviceKey::of_canonical(id)
+            };
             keys.extend_from_slice(key.as_bytes());
         }
         output.write_all(&keys).expect("room for keys");
@@ -133,6 +149,7 @@ impl Cost {
 fn children() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after_name = &stat[stat.rfind(')').expect("a name") + 2..];
-    let mut fields = after_name.split(' ').skip(13).map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0);
+    let mut fields =
+        after_name.split(' ').skip(13).map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0);
     (fields.next().expect("user"), fields.next().expect("system"))
 }

@@ -6,7 +6,7 @@
 
 Every id is read, every key compared and every filter built by rtad-loader, in the executors; Spark deals blocks of some hundred keys out
 to them and looks at two bytes of each. Tasks may fail, be tried again or run twice: only the last step, in the driver, makes
-anything live. docs/distributed-build.md says what it needs and how it fails. Ends with rtad-loader's exit codes.
+anything live. docs/guides/distributed-build.md says what it needs and how it fails. Ends with rtad-loader's exit codes.
 """
 
 import argparse

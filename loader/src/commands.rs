@@ -166,7 +166,11 @@ impl Target {
     }
 
     /// The manifest of `generation`, or of the live one; that one is checked against `CURRENT`.
-    async fn manifest(&self, store: &Store, generation: Option<u64>) -> Result<Manifest, CommandError> {
+    async fn manifest(
+        &self,
+        store: &Store,
+        generation: Option<u64>,
+    ) -> Result<Manifest, CommandError> {
         Ok(self.manifest_and_overlay(store, generation).await?.0)
     }
 
@@ -187,7 +191,8 @@ impl Target {
             return Ok((manifest, overlay));
         }
         let live = store.live(&self.audience).await?;
-        let live = live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
+        let live =
+            live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
         let manifest = store.manifest(&self.audience, &live.current).await?;
         let overlay = store.overlay(&self.audience, &live.current, &Overlay::default()).await?;
         Ok((manifest, overlay))
@@ -234,7 +239,9 @@ impl DeltaReport {
     /// For people: the rest of a line.
     fn in_words(&self) -> String {
         let Self { deltas, added, removed, tombstones, state, .. } = self;
-        let ends = self.expires_unix_seconds.map(|end| format!(", ends at {end} (seconds since 1970 UTC)"));
+        let ends = self
+            .expires_unix_seconds
+            .map(|end| format!(", ends at {end} (seconds since 1970 UTC)"));
         format!(
             "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
             HumanCount(*added),

@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn the_numbers_are_frozen() {
         use ExitStatus::*;
-        let numbers = [Ok, Unexpected, Usage, BadInput, VerificationFailed, Store, Conflict].map(|s| s as u8);
+        let numbers =
+            [Ok, Unexpected, Usage, BadInput, VerificationFailed, Store, Conflict].map(|s| s as u8);
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
     }
 }

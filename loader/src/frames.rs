@@ -77,19 +77,28 @@ pub(crate) fn read(
     let (mut offset, mut body, mut keys) = (0, Vec::new(), Vec::new());
     loop {
         let mut header = [0; HEADER_BYTES];
-        let found = fill(&mut reader, &mut header).map_err(|source| read_error(input, offset, source))?;
+        let found =
+            fill(&mut reader, &mut header).map_err(|source| read_error(input, offset, source))?;
         if found == 0 {
             return Ok(());
         }
-        let truncated =
-            |after: usize| FrameError::Truncated { input: input.into(), offset: offset + after as u64 };
+        let truncated = |after: usize| FrameError::Truncated {
+            input: input.into(),
+            offset: offset + after as u64,
+        };
         if found < HEADER_BYTES {
             return Err(truncated(found));
         }
         let bucket = u32::from(u16::from_le_bytes([header[0], header[1]]));
         let count = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         let wrong = |field, found: u32, accepted| {
-            Err(FrameError::Field { input: input.into(), offset, field, found: found.into(), accepted })
+            Err(FrameError::Field {
+                input: input.into(),
+                offset,
+                field,
+                found: found.into(),
+                accepted,
+            })
         };
         if bucket >= BUCKETS {
             return wrong("the bucket", bucket, "0 to 4095");
@@ -107,7 +116,8 @@ pub(crate) fn read(
             return wrong("the count", count, "1 to 1048576");
         }
         body.resize(count as usize * 16, 0);
-        let found = fill(&mut reader, &mut body).map_err(|source| read_error(input, offset, source))?;
+        let found =
+            fill(&mut reader, &mut body).map_err(|source| read_error(input, offset, source))?;
         if found < body.len() {
             return Err(truncated(HEADER_BYTES + found));
         }
@@ -144,7 +154,8 @@ mod tests {
     use super::*;
 
     fn keys(count: u32) -> Vec<DeviceKey> {
-        let mut keys: Vec<_> = (0..count).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+        let mut keys: Vec<_> =
+            (0..count).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
         keys.sort_unstable();
         keys
     }
@@ -181,7 +192,9 @@ mod tests {
         assert_eq!(refused(1, 0x10).split("; ").nth(1), Some("accepted: 0 to 4095"));
         assert!(refused(2, 3).starts_with("x: what is in it of the frame at byte 0 is 3"));
         assert!(refused(3, 1).contains("the byte before the count"));
-        assert!(refused(4, 0).contains("the count of the frame at byte 0 is 0; accepted: 1 to 1048576"));
+        assert!(
+            refused(4, 0).contains("the count of the frame at byte 0 is 0; accepted: 1 to 1048576")
+        );
         assert!(refused(7, 1).contains("the count"));
         assert!(refused(8, !bytes[8]).contains("the bucket of a key"));
         for end in 1..bytes.len() {

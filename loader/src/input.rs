@@ -206,7 +206,8 @@ struct Pool(Mutex<Vec<Vec<u8>>>);
 
 impl Pool {
     fn take(&self, len: usize) -> Vec<u8> {
-        let mut bytes = self.0.lock().expect("nothing panics under this lock").pop().unwrap_or_default();
+        let mut bytes =
+            self.0.lock().expect("nothing panics under this lock").pop().unwrap_or_default();
         if bytes.len() < len {
             bytes.resize(len, 0);
         }
@@ -269,7 +270,8 @@ pub(crate) fn read_rest<S: KeySink>(
         drop(blocks);
         let (mut counts, mut seen) = (Counts::default(), Vec::new());
         for parser in parsers {
-            let (counted, found) = parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (counted, found) =
+                parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             counts.add(&counted);
             seen.push(found);
         }
@@ -315,9 +317,12 @@ fn read_sources(
             next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok()
         };
         let read = match &input.layout {
-            Layout::Lines { .. } | Layout::Ndjson { .. } => Opened::open(source).and_then(|mut opened| {
-                lines::read_blocks(&mut opened, index, pool, send).map_err(|error| opened.failed(error))
-            }),
+            Layout::Lines { .. } | Layout::Ndjson { .. } => {
+                Opened::open(source).and_then(|mut opened| {
+                    lines::read_blocks(&mut opened, index, pool, send)
+                        .map_err(|error| opened.failed(error))
+                })
+            }
             Layout::Csv { columns, delimiter } => Opened::open(source).and_then(|mut opened| {
                 csv::read_blocks(&mut opened, index, (columns, *delimiter), pool, send)
             }),

@@ -232,8 +232,9 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     fn partition_keys(&self) -> Vec<u64> {
-        let count =
-            |partition| self.partition(partition).iter().map(|segment| segment.keys().len() as u64).sum();
+        let count = |partition| {
+            self.partition(partition).iter().map(|segment| segment.keys().len() as u64).sum()
+        };
         (0..PARTITIONS).map(count).collect()
     }
 
@@ -244,7 +245,8 @@ impl<'m, 'd> Keys<'m, 'd> {
         unwanted: Unwanted<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Sorted<'m> {
-        let unlocked = |segments: Mutex<_>| segments.into_inner().expect("nothing panics under this lock");
+        let unlocked =
+            |segments: Mutex<_>| segments.into_inner().expect("nothing panics under this lock");
         Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, unwanted, done)
     }
 

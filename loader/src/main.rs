@@ -23,7 +23,9 @@ fn main() -> ExitStatus {
     match commands::run(Cli::parse()) {
         Ok(()) => ExitStatus::Ok,
         // Whoever read the output has seen enough, as in `rtad-loader synth … | head`.
-        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitStatus::Ok,
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitStatus::Ok
+        }
         Err(error) => {
             exit::write_error(&error);
             error.status()

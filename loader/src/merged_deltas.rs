@@ -23,7 +23,8 @@ impl MergedDeltas {
         let overlay = store.overlay(base.audience(), current, &Overlay::default()).await?;
         let newest_last = overlay.deltas().chain(overlay.tombstones());
         let changes = BuiltDelta::merged(current.sequence, newest_last.map(|delta| &**delta));
-        let removed = changes.as_ref().map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
+        let removed =
+            changes.as_ref().map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
         let added = changes.map(|changes| changes.delta.added().to_vec()).unwrap_or_default();
         Ok(Self { folded: base.folded(), added, removed })
     }

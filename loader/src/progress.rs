@@ -28,10 +28,11 @@ impl Progress {
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         };
-        let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos}{total} ({rate}, {elapsed})")
-            .expect("the template is a constant that parses")
-            .with_key("rate", rate)
-            .with_key("total", total);
+        let style =
+            ProgressStyle::with_template("{spinner} {msg}: {human_pos}{total} ({rate}, {elapsed})")
+                .expect("the template is a constant that parses")
+                .with_key("rate", rate)
+                .with_key("total", total);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar }

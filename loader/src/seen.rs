@@ -42,7 +42,9 @@ impl Seen {
     /// Bytes that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Exact(tables) => tables.tables.iter().map(|table| size_of_val(&*table.slots) as u64).sum(),
+            Self::Exact(tables) => {
+                tables.tables.iter().map(|table| size_of_val(&*table.slots) as u64).sum()
+            }
             Self::Bloom(bloom) => bloom.filter.len() as u64,
         }
     }
@@ -172,7 +174,8 @@ pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
         odd if odd % 2 == 1 => 4.0,
         _ => 2.0,
     };
-    let sum: f64 = (0..=STEPS).map(|index| weight(index) * fpr(hashes, bits, f64::from(index) * step)).sum();
+    let sum: f64 =
+        (0..=STEPS).map(|index| weight(index) * fpr(hashes, bits, f64::from(index) * step)).sum();
     sum * step / 3.0
 }
 
@@ -190,8 +193,8 @@ mod tests {
         // Keys that begin alike crowd one table, and its end; zero is a key too.
         let crowded = (0..3000_u128).map(|n| u128::MAX - n * 0x10000);
         let keys = (0..200_000_u32).map(|n| DeviceKey::of_canonical(&(n % 120_000).to_le_bytes()));
-        let keys =
-            keys.chain(crowded.chain([0, 1, 0, 1]).map(|key| DeviceKey::from_bytes(key.to_be_bytes())));
+        let keys = keys
+            .chain(crowded.chain([0, 1, 0, 1]).map(|key| DeviceKey::from_bytes(key.to_be_bytes())));
         for key in keys {
             assert_eq!(tables.is_new(&key).unwrap(), model.insert(*key.as_bytes()));
         }
@@ -215,8 +218,9 @@ mod tests {
     fn the_filter_errs_as_often_as_it_says() {
         let spec = FilterSpec::new(FilterKind::Classic, 4, 8000).unwrap();
         let mut bloom = Bloom::new(spec, 200_000).unwrap();
-        let new =
-            (0..200_000_u32).filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes()))).count();
+        let new = (0..200_000_u32)
+            .filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes())))
+            .count();
         let (wrong, expected) = ((200_000 - new) as f64, bloom.expected_false_positives());
         // Four standard deviations.
         assert!((wrong - expected).abs() < 4.0 * expected.sqrt(), "{wrong} for {expected}");

@@ -40,11 +40,15 @@ pub(crate) enum SignError {
          with `minisign -G -W`"
     )]
     NotAKey { path: String },
-    #[error("--sign-key {path} is protected by a password: put it into the environment, as {PASSWORD}")]
+    #[error(
+        "--sign-key {path} is protected by a password: put it into the environment, as {PASSWORD}"
+    )]
     NoPassword { path: String },
     #[error("{PASSWORD} is not the password of --sign-key {path}")]
     WrongPassword { path: String },
-    #[error("--sign-key {path} cannot be unlocked: its password needs more memory or time than is allowed")]
+    #[error(
+        "--sign-key {path} cannot be unlocked: its password needs more memory or time than is allowed"
+    )]
     TooExpensive { path: String },
 }
 
@@ -56,8 +60,8 @@ impl Signer {
     pub(crate) fn read(path: &Path) -> Result<Arc<Self>, SignError> {
         let shown = path.display().to_string();
         let mut text = String::new();
-        let read =
-            std::fs::File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
+        let read = std::fs::File::open(path)
+            .and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
         match read {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -97,7 +101,8 @@ fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
     let key = SecretKey::from_bytes(&bytes).ok()?;
     let public = PublicKey::from_secret_key(&key).ok()?;
     let signature = minisign::sign(None, &key, &b"a test"[..], Some(""), Some("")).ok()?;
-    minisign::verify(&public, &signature, std::io::Cursor::new(b"a test"), true, false, false).ok()?;
+    minisign::verify(&public, &signature, std::io::Cursor::new(b"a test"), true, false, false)
+        .ok()?;
     Some(key)
 }
 
@@ -108,7 +113,8 @@ impl Sign for Signer {
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         let comment = concat!("signature by rtad-loader ", env!("CARGO_PKG_VERSION"));
-        Ok(minisign::sign(None, &self.0, bytes, Some(trusted_comment), Some(comment))?.into_string())
+        Ok(minisign::sign(None, &self.0, bytes, Some(trusted_comment), Some(comment))?
+            .into_string())
     }
 }
 

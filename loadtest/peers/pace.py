@@ -1,4 +1,4 @@
-"""rtad at a fixed rate, through a swap of its whole snapshot, and at three times what it can do: writes a table of docs/performance.md."""
+"""rtad at a fixed rate, through a swap of its whole snapshot, and at three times what it can do: writes a table of docs/explanation/performance.md."""
 
 import dataclasses
 import functools

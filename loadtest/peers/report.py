@@ -1,4 +1,4 @@
-"""The table between its marks in docs/performance.md, and the chart beside it."""
+"""The table between its marks in docs/explanation/performance.md, and the chart beside it."""
 
 import dataclasses
 import html

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # rtad beside what it stands on and what it stands in for, on one core each, in one run: a bare epoll loop, nginx, bare axum routes;
-# axum with Redis behind it, Redis alone. Writes the table of docs/performance.md and the chart docs/peers.svg: CPU time per request.
+# axum with Redis behind it, Redis alone. Writes the table of docs/explanation/performance.md and the chart docs/explanation/peers.svg: CPU time per request.
 # Installs nginx, redis-server and wrk if they are not there and it may; starts what it measures on free ports, and stops it.
 #
 #   bash loadtest/peers/run.sh               # 10 million devices: some 8 minutes, 2 GB of memory
@@ -35,10 +35,10 @@ fi
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/tests
 if [ "${2:-}" = pace ]; then
     "$python" loadtest/peers/pace.py "$programs/rtad" "$programs/rtad-loader" "$programs/rtad-peers" "$store" "$work" \
-        "$devices" "${PACE_SECONDS:-60}" "${PACE_HOURS:-0}" docs/performance.md
+        "$devices" "${PACE_SECONDS:-60}" "${PACE_HOURS:-0}" docs/explanation/performance.md
     exit
 fi
 in_redis=$((devices < 10000000 ? devices : 10000000))
 "$python" loadtest/peers/main.py "$programs/rtad" "$programs/rtad-loader" \
     "$programs/rtad-peers" "$store" "$work" "$devices" "$in_redis" "${ROUNDS:-5}" "${ROUND_SECONDS:-4}" \
-    docs/performance.md docs/peers.svg
+    docs/explanation/performance.md docs/explanation/peers.svg

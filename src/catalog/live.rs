@@ -7,7 +7,7 @@ use rtad_core::device::DeviceKey;
 
 /// What the ids of one request come to. The same for whoever serves and for whoever explains.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct RequestKeys {
     /// Each once.
     keys: Keys,
     /// Ids that were handed over, usable or not.
@@ -17,34 +17,34 @@ pub struct Gathering {
 
 /// Whether one more id is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum Capacity {
     /// It is.
-    Left,
+    Available,
     /// It is the one too many. Now none of them decides: the one that is not looked at might be a member.
-    JustGone,
+    Exceeded,
     /// Nothing is, any more.
-    Gone,
+    Exhausted,
 }
 
-impl Default for Gathering {
+impl Default for RequestKeys {
     #[inline]
     fn default() -> Self {
         Self { keys: Keys::new(), ids: 0, decides: true }
     }
 }
 
-impl Gathering {
+impl RequestKeys {
     /// Takes note of one more id. Only one that there is room for may be kept.
     #[inline]
-    pub const fn room(&mut self) -> Room {
+    pub const fn capacity(&mut self) -> Capacity {
         self.ids += 1;
         if !self.decides {
-            Room::Gone
+            Capacity::Exhausted
         } else if self.ids > MAX_IDS {
             self.decides = false;
-            Room::JustGone
+            Capacity::Exceeded
         } else {
-            Room::Left
+            Capacity::Available
         }
     }
 
@@ -76,7 +76,7 @@ impl Gathering {
     #[inline]
     pub fn decide(&self, catalog: &Catalog, place: usize) -> Decision {
         if self.decides {
-            catalog.judge(place, &self.keys)
+            catalog.decide_uncounted(place, &self.keys)
         } else {
             catalog.strategies[place].when_unavailable()
         }
@@ -89,18 +89,22 @@ pub struct Live<'a> {
     catalog: &'a Catalog,
     served: &'a ServedPlatform,
     reader: &'a IdReader,
-    gathering: Gathering,
+    request_keys: RequestKeys,
 }
 
 impl<'a> Live<'a> {
     /// A decider that looks ids up.
     #[inline]
     pub fn new(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
-        Self { catalog, served, reader, gathering: Gathering::default() }
+        Self { catalog, served, reader, request_keys: RequestKeys::default() }
     }
 
     /// One that gives every strategy's `unavailable` answer.
-    pub fn unavailable(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
+    pub fn unavailable(
+        catalog: &'a Catalog,
+        served: &'a ServedPlatform,
+        reader: &'a IdReader,
+    ) -> Self {
         let mut live = Self::new(catalog, served, reader);
         live.give_up();
         live
@@ -109,11 +113,11 @@ impl<'a> Live<'a> {
     /// Whether an id is looked at; that there are too many is counted once.
     #[inline]
     fn has_room(&mut self) -> bool {
-        let room = self.gathering.room();
-        if room == Room::JustGone {
+        let capacity = self.request_keys.capacity();
+        if capacity == Capacity::Exceeded {
             self.served.count_failure(Failure::TooManyIds);
         }
-        room == Room::Left
+        capacity == Capacity::Available
     }
 }
 
@@ -123,7 +127,7 @@ impl Decider for Live<'_> {
         if self.has_room()
             && let Some(key) = self.reader.key(id.field, id.value)
         {
-            self.gathering.keep(key);
+            self.request_keys.keep(key);
         }
     }
 
@@ -140,7 +144,7 @@ impl Decider for Live<'_> {
 
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
-        let decision = self.gathering.decide(self.catalog, strategy);
+        let decision = self.request_keys.decide(self.catalog, strategy);
         if let Some(counters) = &self.served.decisions[strategy] {
             counters.count(decision);
         }
@@ -148,6 +152,6 @@ impl Decider for Live<'_> {
     }
 
     fn give_up(&mut self) {
-        self.gathering.give_up();
+        self.request_keys.give_up();
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Assem
     let environment = |name: &str| std::env::var(name).ok();
     let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
 }

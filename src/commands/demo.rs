@@ -53,7 +53,8 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
     publish(&writer, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let mut assembly = Assembly::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
+    let mut assembly =
+        Assembly::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
     assembly.config.serve_all(vec![name()]);
     let unchanged = assembly.clone();
     let mut signals = Signals::listen()?;
@@ -113,8 +114,10 @@ fn hex(key: DeviceKey) -> String {
 
 /// Tencent's question about the device with this IDFA, written for `printf`: POSIX knows octal escapes and no others.
 fn asked_by_tencent(idfa_md5: &str) -> String {
-    let device = tencent::Device { idfa_md5sum: Some(idfa_md5.to_owned().into()), ..Default::default() };
-    let request = tencent::RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() };
+    let device =
+        tencent::Device { idfa_md5sum: Some(idfa_md5.to_owned().into()), ..Default::default() };
+    let request =
+        tencent::RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() };
     let escaped = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),
         false => format!("\\{byte:03o}"),

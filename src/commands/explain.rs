@@ -61,26 +61,33 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
         let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
         Some((name, HeaderValue::from_str(value.trim()).ok()?))
     };
-    read().ok_or_else(|| Failure::Usage("--header; accepted: a name, a colon and a value".to_owned()))
+    read()
+        .ok_or_else(|| Failure::Usage("--header; accepted: a name, a colon and a value".to_owned()))
 }
 
 pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
     let assembly = read_config(Some(&arguments.config), &Vec::new())?;
     let config = &assembly.config;
     if !config.platforms.iter().any(|platform| platform.name == arguments.platform) {
-        let names: Vec<&str> = config.platforms.iter().map(|platform| platform.name.as_str()).collect();
+        let names: Vec<&str> =
+            config.platforms.iter().map(|platform| platform.name.as_str()).collect();
         let accepted = if names.is_empty() {
             "none: the config has no [[platform]]".to_owned()
         } else {
             names.join(", ")
         };
-        return Err(Failure::Usage(format!("--platform {:?}; accepted: {accepted}", arguments.platform)));
+        return Err(Failure::Usage(format!(
+            "--platform {:?}; accepted: {accepted}",
+            arguments.platform
+        )));
     }
     let file = arguments.body.display().to_string();
-    let text = read_body(&arguments.body).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    let text =
+        read_body(&arguments.body).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     let read = input::read(text.into(), arguments.input.0);
     let (body, encoding) = read.map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
-    let headers: HeaderMap = arguments.headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
+    let headers: HeaderMap =
+        arguments.headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
     let captured = Captured {
         head: Head { headers: &headers, query: arguments.query.as_deref() },
         has_headers: !headers.is_empty(),
@@ -121,8 +128,10 @@ async fn explained(
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");
     let platform = Arc::clone(&served.platform);
-    let asked: Vec<String> = audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
-    sync.look_at_those(|audience| asked.iter().any(|name| name == audience.as_str())).await;
-    let ids = IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
+    let asked: Vec<String> =
+        audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
+    sync.poll_matching(|audience| asked.iter().any(|name| name == audience.as_str())).await;
+    let ids =
+        IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
     Ok(explain(&serving.load(), &platform, &ids, &shared.board, captured))
 }

@@ -32,8 +32,9 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
     flags.extend(store.map(|store| ("store.url", store)));
     flags.extend(workers.map(|workers| ("server.workers", workers)));
     let assembly = read_config(file.as_ref(), &flags)?;
-    let reread: Reread =
-        Box::new(move || read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure)));
+    let reread: Reread = Box::new(move || {
+        read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure))
+    });
     // Before the start: a SIGHUP while the first snapshots load would end the process.
     let mut signals = Signals::listen()?;
     if let Some(running) = process::start(&mut signals, assembly, reread).await? {

@@ -108,6 +108,10 @@ impl Mistakes {
     ///
     /// All of them.
     pub fn into_result<T>(self, value: T) -> Result<T, ConfigError> {
-        if self.messages.is_empty() { Ok(value) } else { Err(ConfigError { mistakes: self.messages }) }
+        if self.messages.is_empty() {
+            Ok(value)
+        } else {
+            Err(ConfigError { mistakes: self.messages })
+        }
     }
 }

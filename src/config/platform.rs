@@ -12,8 +12,8 @@ use rtad_core::snapshot::AudienceName;
 use serde::Serialize;
 
 pub use custom::{
-    Algorithm, Body, CodeConfig, CustomConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
-    SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
+    Algorithm, Body, CodeConfig, CustomConfig, HexCase, IdListConfig, RequestConfig,
+    ResponseConfig, SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
 };
 
 use super::reader::{Document, Section};
@@ -96,8 +96,10 @@ pub(super) fn read_all(
     vocabulary: &Vocabulary<'_>,
 ) -> Vec<PlatformConfig> {
     let sections = d.sections("platform");
-    let platforms: Vec<PlatformConfig> =
-        sections.into_iter().filter_map(|section| read(d, section, strategies, vocabulary)).collect();
+    let platforms: Vec<PlatformConfig> = sections
+        .into_iter()
+        .filter_map(|section| read(d, section, strategies, vocabulary))
+        .collect();
     let given = |text: &&str| !text.is_empty();
     let names = platforms.iter().map(|platform| platform.name.as_str()).filter(given);
     duplicates(d, "platform", names);
@@ -188,7 +190,8 @@ fn read_strategies(
         (is_known && (kind.is_strategy_id)(id)).then(|| (id.to_owned(), strategy.to_owned()))
     });
     if ids.len() > MAX_STRATEGIES {
-        let (found, accepted) = (format!("has {} ids", ids.len()), format!("{MAX_STRATEGIES} at most"));
+        let (found, accepted) =
+            (format!("has {} ids", ids.len()), format!("{MAX_STRATEGIES} at most"));
         d.mistake(line, &path, &found, &accepted);
         ids.truncate(MAX_STRATEGIES);
     }
@@ -196,8 +199,9 @@ fn read_strategies(
 }
 
 fn read_header(d: &mut Document<'_>, mut section: Section) -> Option<HeaderConfig> {
-    let parsed =
-        |text: &str| HeaderName::from_bytes(text.as_bytes()).ok().map(|name| (text.to_owned(), name));
+    let parsed = |text: &str| {
+        HeaderName::from_bytes(text.as_bytes()).ok().map(|name| (text.to_owned(), name))
+    };
     let name = section.read_required(d, "name", "a header's name, such as X-Rta-Token", parsed);
     let value = secret::read(d, &mut section);
     section.finish(d);

@@ -60,8 +60,16 @@ impl<'a> Document<'a> {
     ) -> Self {
         let (sections, mistakes) = (BTreeMap::new(), Mistakes::in_file(file));
         let contents = DefaultHasher::new();
-        let mut document =
-            Self { file, text, flags, environment, sections, is_readable: true, mistakes, contents };
+        let mut document = Self {
+            file,
+            text,
+            flags,
+            environment,
+            sections,
+            is_readable: true,
+            mistakes,
+            contents,
+        };
         document.saw(text.as_bytes());
         match DeTable::parse(text) {
             Ok(table) => document.sections = document.entries(table.into_inner()),
@@ -75,7 +83,10 @@ impl<'a> Document<'a> {
     }
 
     fn line_of(&self, offset: usize) -> usize {
-        1 + self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+        1 + self.text.as_bytes()[..offset.min(self.text.len())]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
     }
 
     fn entries(&self, table: DeTable<'_>) -> BTreeMap<String, Entry> {
@@ -249,7 +260,9 @@ impl Section {
         let mut values = Vec::with_capacity(self.entries.len());
         for (key, Entry { line, value }) in std::mem::take(&mut self.entries) {
             let parsed = match &value {
-                Value::Scalar(text) => parse(&key, text).ok_or_else(|| format!("has {key:?} = {text:?}")),
+                Value::Scalar(text) => {
+                    parse(&key, text).ok_or_else(|| format!("has {key:?} = {text:?}"))
+                }
                 _ => Err(format!("has a value of {key:?} that is not a string")),
             };
             match parsed {
@@ -316,7 +329,12 @@ impl Section {
             Value::Scalar(text) => {
                 let value = parse(&text);
                 if value.is_none() {
-                    document.mistake(Some(line), &full, &format!("is {:?}", redacted(&text)), accepted);
+                    document.mistake(
+                        Some(line),
+                        &full,
+                        &format!("is {:?}", redacted(&text)),
+                        accepted,
+                    );
                 }
                 value
             }
@@ -388,7 +406,12 @@ impl Section {
     pub(super) fn finish(self, document: &mut Document<'_>) {
         let accepted = self.known.join(", ");
         for (key, Entry { line, .. }) in self.entries {
-            document.mistake(Some(line), &format!("{}.{key}", self.path), "is not known", &accepted);
+            document.mistake(
+                Some(line),
+                &format!("{}.{key}", self.path),
+                "is not known",
+                &accepted,
+            );
         }
     }
 }

@@ -57,7 +57,8 @@ pub(super) fn read_ids(d: &mut Document<'_>) -> IdsConfig {
 /// is one mistake, and not another for each strategy that names it.
 pub(super) fn read_audiences(d: &mut Document<'_>) -> (Vec<AudienceConfig>, Vec<String>) {
     let sections = d.sections("audience");
-    let named = sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
+    let named =
+        sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
     let audiences: Vec<AudienceConfig> =
         sections.into_iter().filter_map(|section| read_audience(d, section)).collect();
     (audiences, named)
@@ -69,32 +70,50 @@ pub(super) fn read_strategies(
     audiences: &[String],
 ) -> (Vec<StrategyConfig>, Vec<String>) {
     let sections = d.sections("strategy");
-    let named = sections.iter().map(|section| section.text("name").unwrap_or_default().to_owned()).collect();
+    let named = sections
+        .iter()
+        .map(|section| section.text("name").unwrap_or_default().to_owned())
+        .collect();
     let strategies =
         sections.into_iter().filter_map(|section| read_strategy(d, section, audiences)).collect();
     (strategies, named)
 }
 
 /// Notes the names that come twice.
-pub(super) fn check_names(d: &mut Document<'_>, audiences: &[AudienceConfig], strategies: &[StrategyConfig]) {
+pub(super) fn check_names(
+    d: &mut Document<'_>,
+    audiences: &[AudienceConfig],
+    strategies: &[StrategyConfig],
+) {
     duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
     duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
 }
 
 fn read_audience(d: &mut Document<'_>, mut section: Section) -> Option<AudienceConfig> {
     let name = section.read_required(d, "name", NAME, |text| text.parse().ok());
-    let required = section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
-    let max_age =
-        section.read(d, "max_age", "a duration from 1s to 365d, such as 48h", duration(SECOND..=YEAR));
+    let required =
+        section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
+    let max_age = section.read(
+        d,
+        "max_age",
+        "a duration from 1s to 365d, such as 48h",
+        duration(SECOND..=YEAR),
+    );
     section.finish(d);
     Some(AudienceConfig { name: name?, required, max_age })
 }
 
-fn read_strategy(d: &mut Document<'_>, mut section: Section, audiences: &[String]) -> Option<StrategyConfig> {
+fn read_strategy(
+    d: &mut Document<'_>,
+    mut section: Section,
+    audiences: &[String],
+) -> Option<StrategyConfig> {
     let accepted = format!("a list of audiences of this file: {}", audiences.join(", "));
-    let audience = |text: &str| audiences.iter().any(|name| name == text).then(|| text.parse().ok());
-    let name = section
-        .read_required(d, "name", NAME, |text| text.parse().ok().map(|name: AudienceName| name.into()));
+    let audience =
+        |text: &str| audiences.iter().any(|name| name == text).then(|| text.parse().ok());
+    let name = section.read_required(d, "name", NAME, |text| {
+        text.parse().ok().map(|name: AudienceName| name.into())
+    });
     let exclude: Vec<AudienceName> =
         section.read_list(d, "exclude", &accepted, audience).into_iter().flatten().collect();
     let include: Vec<AudienceName> =

@@ -68,7 +68,12 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<Secret
                 }
                 Err(error) => {
                     let found = format!("is {:?}: {error}", beside.display().to_string());
-                    d.mistake(line, &format!("{path}.value_file"), &found, "a file that can be read");
+                    d.mistake(
+                        line,
+                        &format!("{path}.value_file"),
+                        &found,
+                        "a file that can be read",
+                    );
                     return None;
                 }
             }
@@ -80,7 +85,12 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<Secret
         }
     };
     if secret == REDACTED.as_bytes() {
-        d.mistake(line, &path, "is redacted: this is what check-config prints", "the secret itself");
+        d.mistake(
+            line,
+            &path,
+            "is redacted: this is what check-config prints",
+            "the secret itself",
+        );
         return None;
     }
     if secret.is_empty() || !secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::reader::Document;
-use super::values::{HOUR, SECOND, SIZE, as_duration, as_optional_duration, as_size, duration, number, size};
+use super::values::{
+    HOUR, SECOND, SIZE, as_duration, as_optional_duration, as_size, duration, number, size,
+};
 
 /// Ports and limits. Changing any of them takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,12 +62,22 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
             .unwrap_or(0),
         max_connections: section.read(d, "max_connections", COUNT, count()).unwrap_or(20_000),
         idle_timeout: section
-            .read(d, "idle_timeout", "a duration from 1s to 1h, such as 75s", duration(SECOND..=HOUR))
+            .read(
+                d,
+                "idle_timeout",
+                "a duration from 1s to 1h, such as 75s",
+                duration(SECOND..=HOUR),
+            )
             .unwrap_or(Duration::from_secs(75)),
         max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
         max_in_flight: section.read(d, "max_in_flight", COUNT, count()).unwrap_or(4096),
         max_wait: section
-            .read(d, "max_wait", "a duration from 1ms to 1h, such as 50ms", duration(MILLISECOND..=HOUR))
+            .read(
+                d,
+                "max_wait",
+                "a duration from 1ms to 1h, such as 50ms",
+                duration(MILLISECOND..=HOUR),
+            )
             .unwrap_or(Duration::from_millis(50)),
         drain_timeout: section
             .read(

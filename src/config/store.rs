@@ -63,7 +63,12 @@ pub(super) fn read(d: &mut Document<'_>) -> StoreConfig {
             .unwrap_or(Duration::from_secs(10)),
         max_snapshot_size: section.read(d, "max_snapshot_size", SIZE, size).unwrap_or(8 << 30),
         stall_timeout: section
-            .read(d, "stall_timeout", "a duration from 1s to 1h, such as 30s", duration(SECOND..=HOUR))
+            .read(
+                d,
+                "stall_timeout",
+                "a duration from 1s to 1h, such as 30s",
+                duration(SECOND..=HOUR),
+            )
             .unwrap_or(STALL_TIMEOUT),
         swap: section.read(d, "swap", "whole or rolling", word).unwrap_or_default(),
         cache_dir: section

@@ -82,7 +82,10 @@ fn defaults_fill_in_the_rest() {
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9090");
     assert_eq!(config.server.max_connections, 20_000);
-    assert_eq!((config.store.stall_timeout, config.store.cache_dir), (Duration::from_secs(30), None));
+    assert_eq!(
+        (config.store.stall_timeout, config.store.cache_dir),
+        (Duration::from_secs(30), None)
+    );
     let none = read("[store]\nurl = \"/data\"\ncache_dir = \"\"").unwrap();
     assert_eq!((none.store.cache_dir, none.store.swap), (None, SwapMode::Whole));
     assert!(config.audiences.is_empty() && config.strategies.is_empty());
@@ -104,7 +107,10 @@ fn rolling_needs_a_cache_to_roll_from() {
     let config = file("[store]\nurl = \"/data\"\ncache_dir = \"/cache\"").unwrap();
     assert_eq!(config.store.swap, SwapMode::Rolling);
     let mistakes = file("[store]\nurl = \"/data\"").unwrap_err().mistakes;
-    assert!(mistakes[0].starts_with("rtad.toml: store.swap is \"rolling\" without"), "{mistakes:?}");
+    assert!(
+        mistakes[0].starts_with("rtad.toml: store.swap is \"rolling\" without"),
+        "{mistakes:?}"
+    );
 }
 
 #[test]
@@ -138,18 +144,33 @@ exclude = ["old_user"]
 fn every_kind_of_mistake_has_its_message() {
     for (text, expected) in [
         ("", "rtad.toml: store.url is missing; accepted: a directory, file:///directory, s3://"),
-        ("[store]\nurl=\"/d\"\n[sever]\nx=1", "rtad.toml:3: sever is not known; accepted: server, store"),
+        (
+            "[store]\nurl=\"/d\"\n[sever]\nx=1",
+            "rtad.toml:3: sever is not known; accepted: server, store",
+        ),
         ("store = 3", "rtad.toml:1: store is not a table; accepted: [store]"),
-        ("[audience]\nname=\"a\"", "rtad.toml:1: audience is not a list of tables; accepted: [[audience]]"),
+        (
+            "[audience]\nname=\"a\"",
+            "rtad.toml:1: audience is not a list of tables; accepted: [[audience]]",
+        ),
         ("[store]\nurl=[1]", "rtad.toml:2: store.url is not a single value; accepted: a directory"),
         ("[store]\nurl=\"\"", "rtad.toml:2: store.url is \"\"; accepted: a directory"),
-        ("[[audience]]\nrequired=true", "rtad.toml:1: audience[0].name is missing; accepted: 1 to 64"),
-        ("[[audience]]\nname=\"../x\"", "rtad.toml:2: audience[0].name is \"../x\"; accepted: 1 to 64"),
+        (
+            "[[audience]]\nrequired=true",
+            "rtad.toml:1: audience[0].name is missing; accepted: 1 to 64",
+        ),
+        (
+            "[[audience]]\nname=\"../x\"",
+            "rtad.toml:2: audience[0].name is \"../x\"; accepted: 1 to 64",
+        ),
         (
             "[[audience]]\nname=\"a\"\nrequired=\"yes\"",
             "audience[0].required is \"yes\"; accepted: true or false",
         ),
-        ("[[audience]]\nname=\"a\"\nmax_age=48", "audience[0].max_age is \"48\"; accepted: a duration"),
+        (
+            "[[audience]]\nname=\"a\"\nmax_age=48",
+            "audience[0].max_age is \"48\"; accepted: a duration",
+        ),
         ("[[audience]]\nname=\"a\"\n[[audience]]\nname=\"a\"", "audience has the name \"a\" twice"),
         ("[[strategy]]\nname=\"s\"", "rtad.toml:1: strategy[0] names no audience"),
         (
@@ -172,7 +193,10 @@ fn every_kind_of_mistake_has_its_message() {
         ("[server\n", "rtad.toml:1: syntax "),
     ] {
         let mistakes = read(text).unwrap_err().mistakes;
-        assert!(mistakes.iter().any(|mistake| mistake.contains(expected)), "{text:?} gave {mistakes:#?}");
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(expected)),
+            "{text:?} gave {mistakes:#?}"
+        );
     }
 }
 

@@ -35,16 +35,28 @@ pub(super) fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
 }
 
 /// Notes each name that comes twice.
-pub(super) fn duplicates<'a>(d: &mut Document<'_>, kind: &str, names: impl Iterator<Item = &'a str>) {
+pub(super) fn duplicates<'a>(
+    d: &mut Document<'_>,
+    kind: &str,
+    names: impl Iterator<Item = &'a str>,
+) {
     let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(name) {
-            d.mistake(None, kind, &format!("has the name {name:?} twice"), "a name of its own for each");
+            d.mistake(
+                None,
+                kind,
+                &format!("has the name {name:?} twice"),
+                "a name of its own for each",
+            );
         }
     }
 }
 
-pub(super) fn as_duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_duration<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_duration(*duration))
 }
 

@@ -51,11 +51,15 @@ pub fn explain_id(
 ) -> IdExplanation {
     // Raw fields have their kinds' places.
     let look = |kind: IdKind| (kind, ids.look(kind as usize, id.as_bytes()));
-    let looked: Vec<_> =
-        kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]).into_iter().map(look).collect();
+    let looked: Vec<_> = kind
+        .map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind])
+        .into_iter()
+        .map(look)
+        .collect();
     let is_some_kind = looked.iter().any(|(_, key)| *key != Err(Unusable::Malformed));
     let mut groups: Vec<(Result<DeviceKey, Unusable>, Vec<IdKind>)> = Vec::new();
-    for (kind, key) in looked.into_iter().filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
+    for (kind, key) in
+        looked.into_iter().filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
     {
         match groups.iter_mut().find(|(same, _)| *same == key) {
             Some((_, kinds)) => kinds.push(kind),
@@ -90,8 +94,10 @@ fn read(
             explain_audience(catalog, place, answer, board)
         })
         .collect();
-    let in_audience =
-        |audience: &AudienceExplained| IdInAudience { name: audience.name.clone(), answer: audience.answer };
+    let in_audience = |audience: &AudienceExplained| IdInAudience {
+        name: audience.name.clone(),
+        answer: audience.answer,
+    };
     let found = IdExplained {
         path: "the id".to_owned(),
         kind: first.as_str(),
@@ -103,9 +109,16 @@ fn read(
         shard: key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().map(in_audience).collect(),
     };
-    let facts = words::Facts { ids: std::slice::from_ref(&found), audiences: &audiences, failure: None };
+    let facts =
+        words::Facts { ids: std::slice::from_ref(&found), audiences: &audiences, failure: None };
     let decide = |(place, strategy): (usize, &Strategy)| {
-        explain_strategy(catalog, strategy.name.clone(), place, catalog.judge(place, key.as_slice()), &facts)
+        explain_strategy(
+            catalog,
+            strategy.name.clone(),
+            place,
+            catalog.decide_uncounted(place, key.as_slice()),
+            &facts,
+        )
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     Reading {

@@ -56,8 +56,8 @@ impl Encoding {
                 const_hex::decode(&digits).ok().map(Bytes::from)
             }
             Self::Base64 => {
-                const ANY_PADDING: GeneralPurposeConfig =
-                    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+                const ANY_PADDING: GeneralPurposeConfig = GeneralPurposeConfig::new()
+                    .with_decode_padding_mode(DecodePaddingMode::Indifferent);
                 let standard = |byte| match byte {
                     b'-' => b'+',
                     b'_' => b'/',
@@ -78,7 +78,10 @@ impl Encoding {
 /// [`InputError::NotIn`] if it is not in `encoding`.
 pub fn read(text: Bytes, encoding: Option<Encoding>) -> Result<(Bytes, Encoding), InputError> {
     if let Some(encoding) = encoding {
-        return encoding.decode(&text).map(|body| (body, encoding)).ok_or(InputError::NotIn(encoding));
+        return encoding
+            .decode(&text)
+            .map(|body| (body, encoding))
+            .ok_or(InputError::NotIn(encoding));
     }
     let is_blank = text.iter().all(u8::is_ascii_whitespace);
     let likely = [Encoding::Hex, Encoding::Base64].into_iter().filter(|_| !is_blank);

@@ -63,7 +63,8 @@ strategies = { 1 = "new", 2 = "vips", 3 = "any" }
 fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot {
     let target_fpr = 1e-7;
     let filter = FilterSpec::for_fpr(FilterKind::Block512, target_fpr).unwrap();
-    let mut keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
+    let mut keys: Vec<DeviceKey> =
+        ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
     keys.sort_unstable();
     let spec = Spec { filter, target_fpr, created_unix_seconds, ..Spec::small() };
     testkit::store::snapshot(audience, 7, &keys, &spec)
@@ -74,16 +75,18 @@ fn catalog(telemetry: &Telemetry) -> Catalog {
     let assembly = Assembly::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
     let now = now_unix_seconds();
-    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(|audience| {
-        let (ids, age) = match audience.name.as_str() {
-            "old" => ([OAID], 60),
-            "vip" => (["somebody"], 60),
-            "stale" => ([OAID], 3 * 3600),
-            _ => return None,
-        };
-        let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
-        Some(Audience { snapshot: Some(snapshot), is_stale: age > 7200, ..audience.clone() })
-    })
+    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(
+        |audience| {
+            let (ids, age) = match audience.name.as_str() {
+                "old" => ([OAID], 60),
+                "vip" => (["somebody"], 60),
+                "stale" => ([OAID], 3 * 3600),
+                _ => return None,
+            };
+            let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
+            Some(Audience { snapshot: Some(snapshot), is_stale: age > 7200, ..audience.clone() })
+        },
+    )
 }
 
 struct Fixture {
@@ -127,15 +130,17 @@ impl Fixture {
         let served = self.catalog.platform_named(platform).unwrap();
         let headers = HeaderMap::new();
         let head = Head { headers: &headers, query: None };
-        let body = Ok(Bytes::copy_from_slice(body))
-            .and_then(|body: Bytes| if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) });
+        let body = Ok(Bytes::copy_from_slice(body)).and_then(|body: Bytes| {
+            if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) }
+        });
         let mut live = Live::new(&self.catalog, served, &self.ids);
         const_hex::encode(served.platform.respond(Admission::Granted, &head, body, &mut live).bytes)
     }
 }
 
 fn tencent(device: Device) -> Vec<u8> {
-    RtaRequest { id: Some("r1".into()), device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+    RtaRequest { id: Some("r1".into()), device: Some(device), ..RtaRequest::default() }
+        .encode_to_vec()
 }
 
 fn openids(count: usize) -> Device {
@@ -192,9 +197,14 @@ fn every_id_is_shown_with_what_became_of_it() {
     assert_eq!(explained["ids"][5]["canonical"], "abc");
     assert_eq!(explained["ids"][7]["value"], "\u{fffd}\u{1b}[31m");
     let text = fixture.with_headers("tx", &[], &body).to_string();
-    assert!(!text.contains('\u{1b}') && text.contains(r"\u{1b}[31m"), "a body cannot play with the terminal");
     assert!(
-        text.contains("    hashed as abc, md5 900150983cd24fb0d6963f7d28e17f72, shard 9001, not in old"),
+        !text.contains('\u{1b}') && text.contains(r"\u{1b}[31m"),
+        "a body cannot play with the terminal"
+    );
+    assert!(
+        text.contains(
+            "    hashed as abc, md5 900150983cd24fb0d6963f7d28e17f72, shard 9001, not in old"
+        ),
         "{text}"
     );
 }
@@ -204,7 +214,10 @@ fn every_decision_says_why() {
     let fixture = fixture();
     let because = |body: &[u8]| {
         let explained = fixture.json("tx", body);
-        (told(&explained, "strategies", &["id", "reason", "because"]), explained["conclusion"].clone())
+        (
+            told(&explained, "strategies", &["id", "reason", "because"]),
+            explained["conclusion"].clone(),
+        )
     };
     let old = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
     let (strategies, conclusion) = because(&old);
@@ -241,7 +254,8 @@ fn every_decision_says_why() {
     );
     let ping = RtaRequest { is_ping: Some(true), ..RtaRequest::default() }.encode_to_vec();
     assert!(because(&ping).1.as_str().unwrap().starts_with("A ping is answered at once"));
-    let unavailable = told(&fixture.json("tx", b""), "audiences", &["name", "answer", "unavailable_because"]);
+    let unavailable =
+        told(&fixture.json("tx", b""), "audiences", &["name", "answer", "unavailable_because"]);
     assert_eq!(
         unavailable,
         [
@@ -255,7 +269,8 @@ fn every_decision_says_why() {
 
 #[test]
 fn only_what_a_request_asks_about_is_shown_and_what_is_not_configured_too() {
-    let request = ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let request =
+        ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
     let explained = fixture().json("oc", &request.encode_to_vec());
     assert_eq!(
         told(&explained, "strategies", &["id", "strategy", "reason"]),
@@ -267,14 +282,18 @@ fn only_what_a_request_asks_about_is_shown_and_what_is_not_configured_too() {
     );
     assert_eq!(explained["answer"]["content_type"], "application/x-protobuf");
     assert!(
-        explained["answer"]["text"].as_str().unwrap().contains("\nuser_infos: rta_id 9: not interested\n")
+        explained["answer"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("\nuser_infos: rta_id 9: not interested\n")
     );
 }
 
 #[test]
 fn what_is_explained_is_what_is_served() {
     let fixture = fixture();
-    let request = ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let request =
+        ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
     let bodies = [
         tencent(Device { oaid: Some(OAID.into()), ..Device::default() }),
         tencent(openids(MAX_IDS)),
@@ -304,7 +323,10 @@ fn one_id_too_many_and_none_decides() {
     let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
     assert_eq!(explained["failure"]["cause"], "too_many_ids");
     let results = told(&explained, "ids", &["result"]);
-    assert_eq!((results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()), ("usable", "not_looked_at"));
+    assert_eq!(
+        (results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()),
+        ("usable", "not_looked_at")
+    );
     assert_eq!(told(&explained, "audiences", &["answer"]), [""; 4], "none is asked");
     assert!(explained["conclusion"].as_str().unwrap().contains("more than 64 ids"), "{explained}");
 }
@@ -340,12 +362,21 @@ fn access_is_told_and_secrets_are_not() {
         ("tx", &[("x-token", "hush-hush")], "admitted", Value::Null),
         ("tx", &[("x-token", "hush-hussh")], "refused", json!("unauthorized")),
     ] {
-        let explanation = fixture.with_headers(platform, headers, if platform == "oc" { b"" } else { &body });
+        let explanation =
+            fixture.with_headers(platform, headers, if platform == "oc" { b"" } else { &body });
         let explained = serde_json::to_value(&explanation).unwrap();
-        assert_eq!((&explained["access"], &explained["failure"]["cause"]), (&json!(access), &cause));
-        assert!(!explained.to_string().contains("hush") && !explanation.to_string().contains("hush"));
+        assert_eq!(
+            (&explained["access"], &explained["failure"]["cause"]),
+            (&json!(access), &cause)
+        );
+        assert!(
+            !explained.to_string().contains("hush") && !explanation.to_string().contains("hush")
+        );
         if access == "refused" {
-            assert_eq!((&explained["answer"]["hex"], &explained["ids"]), (&json!("1001"), &json!([])));
+            assert_eq!(
+                (&explained["answer"]["hex"], &explained["ids"]),
+                (&json!("1001"), &json!([]))
+            );
         }
     }
 }
@@ -357,6 +388,7 @@ fn a_hostile_body_is_explained_in_short() {
     let explained = fixture().json("oc", &body);
     assert!(explained["strategies"].as_array().unwrap().len() <= 256);
     let last = explained["notes"].as_array().unwrap().last().unwrap();
-    let expected = json!({ "what": "ids, strategies and notes that are not listed", "value": "688" });
+    let expected =
+        json!({ "what": "ids, strategies and notes that are not listed", "value": "688" });
     assert_eq!(*last, expected, "344 of each");
 }

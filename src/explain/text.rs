@@ -24,7 +24,8 @@ impl Display for Explanation {
         }
         if !self.notes.is_empty() {
             writeln!(f, "\nThe request says")?;
-            let rows = self.notes.iter().map(|note| vec![note.what.to_owned(), printable(&note.value)]);
+            let rows =
+                self.notes.iter().map(|note| vec![note.what.to_owned(), printable(&note.value)]);
             table(f, &rows.collect::<Vec<_>>())?;
         }
         self.ids(f)?;
@@ -55,7 +56,12 @@ impl Explanation {
             found => writeln!(f, "\nIds: {found} found, {usable} usable")?,
         }
         let rows = self.ids.iter().map(|id| {
-            vec![printable(&id.path), id.kind.to_owned(), word(id.result).to_owned(), printable(&id.value)]
+            vec![
+                printable(&id.path),
+                id.kind.to_owned(),
+                word(id.result).to_owned(),
+                printable(&id.value),
+            ]
         });
         let rows: Vec<_> = rows.collect();
         let widths = widths(&rows);
@@ -70,9 +76,14 @@ impl Explanation {
 fn id_details(id: &IdExplained) -> String {
     let mut details: Vec<String> = Vec::new();
     details.extend(id.because.as_ref().map(|because| format!("left out: {because}")));
-    details.extend(id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))));
     details.extend(
-        id.md5.as_ref().filter(|md5| !md5.eq_ignore_ascii_case(&id.value)).map(|md5| format!("md5 {md5}")),
+        id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))),
+    );
+    details.extend(
+        id.md5
+            .as_ref()
+            .filter(|md5| !md5.eq_ignore_ascii_case(&id.value))
+            .map(|md5| format!("md5 {md5}")),
     );
     details.extend(id.shard.as_ref().map(|shard| format!("shard {shard}")));
     details.extend(id.audiences.iter().map(|one| match one.answer {
@@ -142,7 +153,8 @@ fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     (0..columns.saturating_sub(1)).map(width).collect()
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use crate::catalog::{Catalog, Gathering, Room};
+use crate::catalog::{Capacity, Catalog, RequestKeys};
 use crate::platform::{Decider, Failure, Id, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
 use rtad_core::device::{DeviceKey, IdField, Unusable};
@@ -52,7 +52,7 @@ pub(super) struct Note {
 pub(super) struct Trace<'a> {
     catalog: &'a Catalog,
     reader: &'a IdReader,
-    pub(super) gathering: Gathering,
+    pub(super) request_keys: RequestKeys,
     pub(super) ids: Vec<TracedId>,
     pub(super) notes: Vec<Note>,
     /// What is wrong with a body that cannot be read.
@@ -71,7 +71,7 @@ impl<'a> Trace<'a> {
         Self {
             catalog,
             reader,
-            gathering: Gathering::default(),
+            request_keys: RequestKeys::default(),
             ids: Vec::new(),
             notes: Vec::new(),
             unreadable: None,
@@ -95,9 +95,10 @@ impl<'a> Trace<'a> {
     }
 
     fn take(&mut self, id: Id<'_>, look: impl FnOnce(&mut Self) -> (Found, Option<DeviceKey>)) {
-        let room = self.gathering.room();
-        self.too_many_ids |= room == Room::JustGone;
-        let (found, key) = if room == Room::Left { look(self) } else { (Found::NotLookedAt, None) };
+        let capacity = self.request_keys.capacity();
+        self.too_many_ids |= capacity == Capacity::Exceeded;
+        let (found, key) =
+            if capacity == Capacity::Available { look(self) } else { (Found::NotLookedAt, None) };
         if self.ids.len() == MAX_LISTED {
             self.unlisted += 1;
             return;
@@ -115,7 +116,7 @@ impl<'a> Trace<'a> {
 impl Decider for Trace<'_> {
     fn id(&mut self, id: Id<'_>) {
         self.take(id, |trace| match trace.reader.look(id.field, id.value) {
-            Ok(key) if trace.gathering.keep(key) => (Found::Usable, Some(key)),
+            Ok(key) if trace.request_keys.keep(key) => (Found::Usable, Some(key)),
             Ok(key) => (Found::Duplicate, Some(key)),
             Err(Unusable::Blank) => (Found::Blank, None),
             Err(Unusable::Malformed) => (Found::Malformed, None),
@@ -160,12 +161,12 @@ impl Decider for Trace<'_> {
     }
 
     fn decide(&mut self, strategy: usize) -> Decision {
-        let decision = self.gathering.decide(self.catalog, strategy);
+        let decision = self.request_keys.decide(self.catalog, strategy);
         self.decisions[strategy] = Some(decision);
         decision
     }
 
     fn give_up(&mut self) {
-        self.gathering.give_up();
+        self.request_keys.give_up();
     }
 }

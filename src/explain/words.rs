@@ -42,13 +42,22 @@ pub(super) fn id(found: Found, kind: IdKind) -> Option<String> {
 }
 
 /// What went wrong.
-pub(super) fn failure(failure: Failure, unreadable: Option<&str>, size: usize, limit: usize) -> String {
+pub(super) fn failure(
+    failure: Failure,
+    unreadable: Option<&str>,
+    size: usize,
+    limit: usize,
+) -> String {
     let because = match failure {
         Failure::BadBody => match unreadable {
-            Some(reason) => return format!("the body is not a valid message of this protocol: {reason}"),
+            Some(reason) => {
+                return format!("the body is not a valid message of this protocol: {reason}");
+            }
             None => "the body is not a valid message of this protocol",
         },
-        Failure::TooLarge => return format!("the body has {size} bytes, and server.max_body is {limit}"),
+        Failure::TooLarge => {
+            return format!("the body has {size} bytes, and server.max_body is {limit}");
+        }
         Failure::BodyLost => "the body did not arrive in time, or broke off",
         Failure::Unauthorized => "no header that lets a caller in was sent with a right value",
         Failure::BadSignature => "the signature is not there or not right",
@@ -92,23 +101,33 @@ impl Facts<'_> {
         match decision.reason {
             Reason::Member if bids => self.member_of(&strategy.include, "includes"),
             Reason::Member => self.member_of(&strategy.exclude, "excludes"),
-            Reason::NotMember if bids => format!("no id is in {}", self.names(&strategy.exclude, "or")),
+            Reason::NotMember if bids => {
+                format!("no id is in {}", self.names(&strategy.exclude, "or"))
+            }
             Reason::NotMember => {
-                format!("it bids only for members of {}, and no id is", self.names(&strategy.include, "or"))
+                format!(
+                    "it bids only for members of {}, and no id is",
+                    self.names(&strategy.include, "or")
+                )
             }
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => match self.failure {
                 Some(cause) => {
-                    format!("nothing is looked up ({cause}), and its `unavailable` answer is {outcome}")
+                    format!(
+                        "nothing is looked up ({cause}), and its `unavailable` answer is {outcome}"
+                    )
                 }
-                None => format!("{}, and its `unavailable` answer is {outcome}", self.missing(strategy)),
+                None => {
+                    format!("{}, and its `unavailable` answer is {outcome}", self.missing(strategy))
+                }
             },
         }
     }
 
     fn member_of(&self, audiences: &[usize], verb: &str) -> String {
         let of = self.of(audiences);
-        let Some(audience) = of.iter().find(|audience| audience.answer == Some(Membership::Member)) else {
+        let Some(audience) = of.iter().find(|audience| audience.answer == Some(Membership::Member))
+        else {
             return "the device is a member".to_owned();
         };
         let is_member = |id: &&IdExplained| {
@@ -134,7 +153,8 @@ impl Facts<'_> {
     }
 
     fn names(&self, places: &[usize], last: &str) -> String {
-        let names: Vec<&str> = self.of(places).iter().map(|audience| audience.name.as_str()).collect();
+        let names: Vec<&str> =
+            self.of(places).iter().map(|audience| audience.name.as_str()).collect();
         listed(&names, last)
     }
 }
@@ -158,7 +178,8 @@ pub(super) fn conclusion(
         return match failure {
             Some(failure) => format!("Refused, because {}.", failure.because),
             None if notes.iter().any(|note| note.what == "ping") => {
-                "A ping is answered at once: nothing is looked up and no strategy decides.".to_owned()
+                "A ping is answered at once: nothing is looked up and no strategy decides."
+                    .to_owned()
             }
             None => "No bid, because the request asks about no strategy.".to_owned(),
         };

@@ -31,7 +31,10 @@ pub struct DecisionRequest<'body> {
 /// # Errors
 ///
 /// What is wrong with the body, for its sender.
-pub fn decode<'body>(body: &'body [u8], ids: &IdReader) -> Result<DecisionRequest<'body>, serde_json::Error> {
+pub fn decode<'body>(
+    body: &'body [u8],
+    ids: &IdReader,
+) -> Result<DecisionRequest<'body>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let request = RequestSeed(ids).deserialize(&mut json)?;
     json.end()?;
@@ -104,12 +107,19 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                 "strategies" => {
                     let names: Option<Vec<Text<'de>>> = map.next_value()?;
                     if names.as_ref().is_some_and(|names| names.len() > MAX_STRATEGIES) {
-                        return Err(A::Error::custom(format_args!("more than {MAX_STRATEGIES} strategies")));
+                        return Err(A::Error::custom(format_args!(
+                            "more than {MAX_STRATEGIES} strategies"
+                        )));
                     }
-                    request.strategies = names.unwrap_or_default().into_iter().map(|text| text.0).collect();
+                    request.strategies =
+                        names.unwrap_or_default().into_iter().map(|text| text.0).collect();
                 }
                 "device" => map.next_value_seed(DeviceSeed(self.0, &mut request.keys))?,
-                _ => return Err(A::Error::custom("unknown field; accepted: request_id, strategies, device")),
+                _ => {
+                    return Err(A::Error::custom(
+                        "unknown field; accepted: request_id, strategies, device",
+                    ));
+                }
             }
         }
         Ok(request)
@@ -239,12 +249,18 @@ mod tests {
 
     #[test]
     fn everything_may_be_missing() {
-        for body in
-            [&b"{}"[..], br#"{"device":null,"strategies":null,"request_id":null}"#, br#"{"device":{}}"#]
-        {
+        for body in [
+            &b"{}"[..],
+            br#"{"device":null,"strategies":null,"request_id":null}"#,
+            br#"{"device":{}}"#,
+        ] {
             let reader = reader();
             let request = decode(body, &reader).unwrap();
-            assert!(request.keys.is_empty() && request.strategies.is_empty() && request.request_id.is_none());
+            assert!(
+                request.keys.is_empty()
+                    && request.strategies.is_empty()
+                    && request.request_id.is_none()
+            );
         }
     }
 
@@ -253,7 +269,10 @@ mod tests {
         let reader = reader();
         for (body, expected) in [
             (&br#"{"devcie":{}}"#[..], "unknown field; accepted: request_id, strategies, device"),
-            (br#"{"device":{"imei_mdf5":"x"}}"#, "unknown id kind in device; accepted: md5, idfa, imei"),
+            (
+                br#"{"device":{"imei_mdf5":"x"}}"#,
+                "unknown id kind in device; accepted: md5, idfa, imei",
+            ),
             (br#"{"device":{"imei":{"a":"868049039501257"}}}"#, "an id is a string, not an object"),
             (br#"{"device":{"imei":true}}"#, "expected an id, a list of ids, or null"),
             (br#"{"device":["868049039501257"]}"#, "expected an object of device ids"),

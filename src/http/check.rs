@@ -46,7 +46,11 @@ pub(super) async fn one(State(app): State<Arc<App>>, timing: RequestTiming, uri:
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub(super) async fn many(State(app): State<Arc<App>>, timing: RequestTiming, request: Request) -> Response {
+pub(super) async fn many(
+    State(app): State<Arc<App>>,
+    timing: RequestTiming,
+    request: Request,
+) -> Response {
     app.with_metrics(Route::CheckMany, timing, async |load| {
         let (head, body) = request.into_parts();
         if load == Load::TooHigh {
@@ -107,9 +111,10 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, A
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
     }
-    let Batch { ids, kind } =
-        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
-    let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    let Batch { ids, kind } = serde_json::from_slice(body)
+        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let kind =
+        kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.len())?;
     let mut usable = Vec::with_capacity(ids.len());
     let mut keys = Vec::with_capacity(ids.len());
@@ -155,7 +160,9 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response,
         }
     }
     let mut response = Response::new(bits.into());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     Ok(response)
 }
 

@@ -63,7 +63,9 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
 pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let name = uri.path().strip_prefix(FOLDER);
     let found = FILES.iter().find(|(file, ..)| Some(*file) == name);
-    found.map(|(_, kind, text)| file(&headers, kind, (*text).into())).ok_or(ApiError::NotFound(ROUTES))
+    found
+        .map(|(_, kind, text)| file(&headers, kind, (*text).into()))
+        .ok_or(ApiError::NotFound(ROUTES))
 }
 
 fn file(headers: &HeaderMap, kind: &'static str, text: Cow<'static, str>) -> Response {

@@ -15,14 +15,20 @@ use crate::telemetry::Route;
 /// Reads the request, loads the catalog once, decides, answers. Under overload a request whose body
 /// has arrived gets the strategies' `unavailable` answers; one whose body has still to come is
 /// refused.
-pub(super) async fn decide(State(app): State<Arc<App>>, timing: RequestTiming, request: Request) -> Response {
+pub(super) async fn decide(
+    State(app): State<Arc<App>>,
+    timing: RequestTiming,
+    request: Request,
+) -> Response {
     app.with_metrics(Route::Decide, timing, async |load| {
         let body = match load {
             Load::Normal => app.read_body(request.into_body(), app.max_body).await?,
-            Load::TooHigh => app.take_body(request.into_body()).await.ok_or(ApiError::Overloaded)?,
+            Load::TooHigh => {
+                app.take_body(request.into_body()).await.ok_or(ApiError::Overloaded)?
+            }
         };
-        let DecisionRequest { request_id, strategies, keys } =
-            api::decode(&body, &app.ids).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+        let DecisionRequest { request_id, strategies, keys } = api::decode(&body, &app.ids)
+            .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
         let catalog = app.serving.load();
         let known = catalog.strategies();
         let indexes: Vec<usize> = if strategies.is_empty() {

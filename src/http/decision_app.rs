@@ -121,7 +121,11 @@ impl App {
     }
 
     /// The answer of a route to a method other than those `allowed`.
-    pub(super) async fn wrong_method(&self, timing: RequestTiming, allowed: &'static str) -> Response {
+    pub(super) async fn wrong_method(
+        &self,
+        timing: RequestTiming,
+        allowed: &'static str,
+    ) -> Response {
         let answer = async |_| Err(ApiError::MethodNotAllowed);
         let mut response = self.with_metrics(Route::Unknown, timing, answer).await;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));

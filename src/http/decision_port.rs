@@ -25,7 +25,9 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/check/{audience}/{id}", only(get(check::one), "GET, HEAD"))
         .route("/v1/check/{audience}", only(post(check::many), "POST"))
         .route("/v1/decide", only(post(decide::decide), "POST"))
-        .fallback(async |State(app): State<Arc<App>>, timing: RequestTiming| app.no_route(timing).await)
+        .fallback(async |State(app): State<Arc<App>>, timing: RequestTiming| {
+            app.no_route(timing).await
+        })
         .with_state(app)
 }
 

@@ -123,7 +123,9 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge(limit) => Self::TooLarge(format!("the body is over {limit} bytes")),
             BodyError::Timeout => Self::BodyTimeout,
-            BodyError::Broken => Self::BadBody("the body broke off or is not valid HTTP".to_owned()),
+            BodyError::Broken => {
+                Self::BadBody("the body broke off or is not valid HTTP".to_owned())
+            }
             BodyError::Overloaded => Self::Overloaded,
         }
     }

@@ -76,8 +76,8 @@ pub(super) async fn id_explained(
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with id and kind".to_owned()));
     }
-    let Asked { id, kind } =
-        serde_json::from_slice(&body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let Asked { id, kind } = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
     let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.board, kind, &id);
     Ok(json_of(StatusCode::OK, &explanation))

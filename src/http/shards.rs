@@ -32,6 +32,8 @@ pub(super) async fn shards(
     let (generation, created) = (manifest.generation(), manifest.created_unix_seconds());
     let tag = (!snapshot.is_mixed()).then(|| format!("\"{generation}-{created}\""));
     Ok(tagged(&headers, tag, "application/octet-stream", || {
-        (0..=u16::MAX).flat_map(|shard| snapshot.shard_keys(shard).to_le_bytes()).collect::<Vec<u8>>()
+        (0..=u16::MAX)
+            .flat_map(|shard| snapshot.shard_keys(shard).to_le_bytes())
+            .collect::<Vec<u8>>()
     }))
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::admin_app::AdminApp;
 use crate::platform::Platform;
-use crate::sync::{LastSync, Looks, now_unix_seconds};
+use crate::sync::{LastSync, SyncRun, now_unix_seconds};
 
 pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
@@ -24,8 +24,10 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
         "draining\n".to_owned()
     } else {
         let catalog = app.serving.load();
-        let waiting =
-            catalog.audiences().iter().filter(|audience| audience.required && audience.snapshot.is_none());
+        let waiting = catalog
+            .audiences()
+            .iter()
+            .filter(|audience| audience.required && audience.snapshot.is_none());
         let names: Vec<&str> = waiting.map(|audience| audience.name.as_str()).collect();
         match names.is_empty() {
             true => "not ready: the decision port is not open yet\n".to_owned(),
@@ -74,7 +76,7 @@ struct AudienceStatus<'a> {
     snapshot: Option<SnapshotStatus<'a>>,
     last_sync: Option<LastSync>,
     /// Newest first; those that came to the same are one.
-    syncs: Vec<Looks>,
+    syncs: Vec<SyncRun>,
 }
 
 #[derive(Serialize)]

@@ -117,8 +117,9 @@ pub struct CacheTimes {
 
 impl From<&PlatformConfig> for CacheTimes {
     fn from(config: &PlatformConfig) -> Self {
-        let seconds =
-            |time: Option<Duration>| time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
+        let seconds = |time: Option<Duration>| {
+            time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+        };
         Self { bid: seconds(config.bid_cache), no_bid: seconds(config.no_bid_cache) }
     }
 }

@@ -43,7 +43,9 @@ use self::schema::Schema;
 use self::signature::Signature;
 use self::value::{Digits, Value};
 use self::writer::Answer;
-use super::adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible};
+use super::adapter::{
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible,
+};
 use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
 
@@ -80,7 +82,10 @@ impl Custom {
     ///
     /// Everything in the mapping that cannot be; nothing at all if reading it has found mistakes
     /// that leave nothing to look up.
-    fn build(config: &PlatformConfig, strategies: StrategyIds<String>) -> Result<Self, Vec<Mistake>> {
+    fn build(
+        config: &PlatformConfig,
+        strategies: StrategyIds<String>,
+    ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let mapping = config.custom.as_ref().ok_or_else(Vec::new)?;
         let schema = Schema::of_config(mapping, &mut mistakes).filter(|_| mapping.is_whole);
@@ -118,7 +123,8 @@ impl Custom {
             schema_fingerprint: schema.fingerprint(),
         };
         let error = custom.response.codes.and_then(|codes| codes.error);
-        custom.refusal = custom.write(&bare(&Value::Absent, error.unwrap_or_else(|| custom.code(false))));
+        custom.refusal =
+            custom.write(&bare(&Value::Absent, error.unwrap_or_else(|| custom.code(false))));
         Ok(custom)
     }
 
@@ -213,7 +219,13 @@ impl Custom {
         let bids = !accepted.is_empty();
         let cache_seconds = self.cache.of(bids, &verdicts);
         let code = code.unwrap_or_else(|| self.code(bids));
-        self.write(&Answer { request_id, code, verdicts: &given, accepted: &accepted, cache_seconds })
+        self.write(&Answer {
+            request_id,
+            code,
+            verdicts: &given,
+            accepted: &accepted,
+            cache_seconds,
+        })
     }
 
     fn code(&self, bids: bool) -> i64 {
@@ -237,7 +249,8 @@ impl Adapter for Custom {
         body: Bytes,
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
-        let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 =
+            || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.answer_at(admission, head, &body, decider, since_1970)
     }
 
@@ -260,7 +273,9 @@ impl Adapter for Custom {
     }
 
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
-        let Some(message) = &self.answer else { return Ok(String::from_utf8_lossy(answer).into_owned()) };
+        let Some(message) = &self.answer else {
+            return Ok(String::from_utf8_lossy(answer).into_owned());
+        };
         let message = DynamicMessage::decode(message.clone(), answer)?;
         Ok(message.to_text_format_with_options(&FormatOptions::new().pretty(true)))
     }

@@ -16,7 +16,10 @@ impl Lines {
 
     /// The same for strings, which are quoted: what stands in them was made by somebody else.
     pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
-        self.each(name, values.into_iter().map(|value| format!("{:?}", String::from_utf8_lossy(value))));
+        self.each(
+            name,
+            values.into_iter().map(|value| format!("{:?}", String::from_utf8_lossy(value))),
+        );
     }
 
     /// All of them; says so if there are none.

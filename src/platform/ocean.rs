@@ -156,7 +156,8 @@ impl Adapter for Ocean {
         let status = if answer.status_code == 0 { "ok" } else { "an error" };
         lines.each("status_code", [format!("{} ({status})", answer.status_code)]);
         lines.texts("req_id", Some(&answer.req_id).filter(|id| !id.is_empty()));
-        let verdict = |info: &UserInfo| if info.is_interested { "interested" } else { "not interested" };
+        let verdict =
+            |info: &UserInfo| if info.is_interested { "interested" } else { "not interested" };
         let info = |info: &UserInfo| format!("rta_id {}: {}", info.rta_id, verdict(info));
         lines.each("user_infos", answer.user_infos.iter().map(info));
         lines.each("ts", Some(answer.ts).filter(|ts| *ts != 0));
@@ -165,7 +166,10 @@ impl Adapter for Ocean {
             NOT_THIS_DEVICE => "not with this device",
             _ => "not in this slot",
         };
-        lines.each("bid_type", answer.bid_type.map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))));
+        lines.each(
+            "bid_type",
+            answer.bid_type.map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))),
+        );
         let seconds = Some(answer.cache_time_secs).filter(|seconds| *seconds != 0);
         lines.each("cache_time_secs", seconds.map(|seconds| format!("{seconds} s")));
         lines.texts("rta_vid", Some(&answer.rta_vid).filter(|vid| !vid.is_empty()));

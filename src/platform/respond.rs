@@ -156,7 +156,11 @@ mod tests {
         }
     }
 
-    fn responded(admission: Admission, body: Result<&'static [u8], Failure>, recovers: bool) -> Answered {
+    fn responded(
+        admission: Admission,
+        body: Result<&'static [u8], Failure>,
+        recovers: bool,
+    ) -> Answered {
         let ids = StrategyIds::new(vec![(Bytes::from_static(b"T"), 0)]);
         let platform = Platform {
             name: "tencent".to_owned(),

@@ -7,7 +7,9 @@
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible};
+use super::adapter::{
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible,
+};
 use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE, hide};
 use super::describe::Lines;
 use crate::config::KindRules;
@@ -62,7 +64,11 @@ impl Tencent {
         note(&request, decider);
         let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
         if is_ping == Some(true) {
-            return Ok(encode(&RtaResponse { request_id: id, code: Some(ACCEPT), ..RtaResponse::default() }));
+            return Ok(encode(&RtaResponse {
+                request_id: id,
+                code: Some(ACCEPT),
+                ..RtaResponse::default()
+            }));
         }
         if let Some(device) = &device {
             read_ids(device, decider);
@@ -98,7 +104,11 @@ impl Tencent {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
             verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
             let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
-            AdResult { adgroup_id: ad.adgroup_id, ignore: (!is_kept).then_some(true), ..AdResult::default() }
+            AdResult {
+                adgroup_id: ad.adgroup_id,
+                ignore: (!is_kept).then_some(true),
+                ..AdResult::default()
+            }
         };
         let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
         let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
@@ -146,7 +156,10 @@ impl Adapter for Tencent {
         let meaning = |code: u32| if code == ACCEPT { "accept" } else { "reject" };
         lines.each("code", answer.code.map(|code| format!("{code} ({})", meaning(code))));
         lines.each("processing_time_ms", answer.processing_time_ms);
-        lines.each("response_cache_time", answer.response_cache_time.map(|seconds| format!("{seconds} s")));
+        lines.each(
+            "response_cache_time",
+            answer.response_cache_time.map(|seconds| format!("{seconds} s")),
+        );
         lines.each("dsp_tag", answer.dsp_tag);
         lines.texts("out_target_id", &answer.out_target_id);
         lines.each("target_infos", answer.target_infos.iter().map(|info| format!("{info:?}")));
@@ -179,7 +192,8 @@ fn note(request: &RtaRequest, decider: &mut dyn Decider) {
         decider.note("second request, ads", &request.ad_infos.len());
     }
     if let Some(kind) = request.device.as_ref().and_then(|device| device.cached_deviceid_type) {
-        let name = device::CachedDeviceIdType::try_from(kind).map_or("not known", |kind| kind.as_str_name());
+        let name = device::CachedDeviceIdType::try_from(kind)
+            .map_or("not known", |kind| kind.as_str_name());
         decider.note("cached_deviceid_type", &name);
     }
 }
@@ -217,7 +231,12 @@ fn read_ids(device: &Device, decider: &mut dyn Decider) {
     read("device.oaid", OAID, &device.oaid, Some(DoubtfulId::DoubtfulOaid));
     for qaid in &device.qaid_infos {
         read("device.qaid_infos.qaid", CAID, &qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
-        read("device.qaid_infos.qaid_md5sum", CAID_MD5, &qaid.qaid_md5sum, Some(DoubtfulId::DoubtfulQaid));
+        read(
+            "device.qaid_infos.qaid_md5sum",
+            CAID_MD5,
+            &qaid.qaid_md5sum,
+            Some(DoubtfulId::DoubtfulQaid),
+        );
     }
     for openid in &device.wx_openid {
         read("device.wx_openid.openid", OPENID, &openid.openid, None);

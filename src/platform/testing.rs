@@ -22,7 +22,8 @@ pub(super) struct Script {
 
 pub(super) const BID: Decision = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
 pub(super) const NO_BID: Decision = Decision { outcome: Outcome::NoBid, reason: Reason::Member };
-pub(super) const BID_UNAVAILABLE: Decision = Decision { outcome: Outcome::Bid, reason: Reason::Unavailable };
+pub(super) const BID_UNAVAILABLE: Decision =
+    Decision { outcome: Outcome::Bid, reason: Reason::Unavailable };
 pub(super) const NO_BID_UNAVAILABLE: Decision =
     Decision { outcome: Outcome::NoBid, reason: Reason::Unavailable };
 

@@ -39,7 +39,8 @@ impl Assembly {
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
         let kinds = KINDS.map(|kind| kind.rules);
-        let (mut config, mut mistakes) = Config::read(file, environment, flags, &vocabulary(&kinds));
+        let (mut config, mut mistakes) =
+            Config::read(file, environment, flags, &vocabulary(&kinds));
         let mut fingerprint = DefaultHasher::new();
         config.fingerprint.hash(&mut fingerprint);
         let mut platforms = Vec::with_capacity(config.platforms.len());
@@ -59,7 +60,9 @@ impl Assembly {
     /// What sync is to serve.
     pub fn plan(&self) -> Plan {
         let config = &self.config;
-        let index = |name: &AudienceName| config.audiences.iter().position(|audience| audience.name == *name);
+        let index = |name: &AudienceName| {
+            config.audiences.iter().position(|audience| audience.name == *name)
+        };
         let indices = |names: &[AudienceName]| names.iter().filter_map(index).collect();
         let audience = |config: &AudienceConfig| {
             Audience::unloaded(config.name.clone(), config.required, config.max_age)
@@ -95,9 +98,11 @@ fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platf
     let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
     // A strategy that is not in the list is the only one, of a config that names none.
-    let index = |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
+    let index =
+        |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
     let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();
-    let access = config.headers.iter().map(|header| (header.name.clone(), header.value.secret.clone()));
+    let access =
+        config.headers.iter().map(|header| (header.name.clone(), header.value.secret.clone()));
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),

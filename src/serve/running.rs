@@ -12,7 +12,7 @@ use super::reload::Reloader;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
 use crate::sync::{Command, Shared};
-use crate::telemetry::ConnectionPlace;
+use crate::telemetry::ConnectionPermit;
 
 /// Most time after SIGTERM in which new connections are still answered, while load balancers notice.
 const LAME_DUCK: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub struct Running {
     pub(super) phase: watch::Sender<Phase>,
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
-    pub(super) workers: Arc<Workers<ConnectionPlace>>,
+    pub(super) workers: Arc<Workers<ConnectionPermit>>,
     pub(super) reloader: Arc<Reloader>,
 }
 
@@ -59,7 +59,7 @@ impl Running {
     /// Polls the store now; returns after the poll.
     pub async fn poll(&self) {
         let (done, answered) = oneshot::channel();
-        if self.commands.send(Command::Look(done)).await.is_ok() {
+        if self.commands.send(Command::Poll(done)).await.is_ok() {
             let _ = answered.await;
         }
     }

@@ -32,8 +32,8 @@ use signed::{read_signed, write_signed};
 
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::{
-    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta, DeltaEntry,
-    MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta,
+    DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
 };
 use rtad_store::{Signed, Trust};
 
@@ -64,7 +64,8 @@ impl Cache {
         let generation = manifest.generation();
         on_disk(move || {
             let made = std::fs::create_dir_all(&folder);
-            let made = made.and_then(|()| write_signed(&folder, &format!("{generation}.json"), &file));
+            let made =
+                made.and_then(|()| write_signed(&folder, &format!("{generation}.json"), &file));
             trouble.tell(&folder, &made);
         })
         .await;
@@ -93,7 +94,11 @@ impl Cache {
 
     /// A copy of a chunk, to be made while it is read from the store.
     pub(super) fn copy(&self, manifest: &Manifest, entry: &ChunkEntry) -> Copy {
-        Copy::new(self.folder(manifest.audience()), format!("{}.chunk", entry.digest), &self.trouble)
+        Copy::new(
+            self.folder(manifest.audience()),
+            format!("{}.chunk", entry.digest),
+            &self.trouble,
+        )
     }
 
     /// A delta, verified; `None` if it is not there, or not right.
@@ -114,11 +119,17 @@ impl Cache {
     }
 
     /// Keeps a delta that was verified.
-    pub(super) async fn put_delta(&self, audience: &AudienceName, entry: &DeltaEntry, file: Signed) {
+    pub(super) async fn put_delta(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        file: Signed,
+    ) {
         let (folder, trouble) = (self.folder(audience), Arc::clone(&self.trouble));
         let name = format!("{}.delta", entry.sha256);
         on_disk(move || {
-            let made = std::fs::create_dir_all(&folder).and_then(|()| write_signed(&folder, &name, &file));
+            let made =
+                std::fs::create_dir_all(&folder).and_then(|()| write_signed(&folder, &name, &file));
             trouble.tell(&folder, &made);
         })
         .await;
@@ -133,7 +144,8 @@ impl Cache {
         let written = on_disk(move || {
             let there = read_current(&folder);
             // Another process, of a store's copy that is ahead of ours, has been here since we looked.
-            if there.as_ref().is_some_and(|there| there.sequence > ours.sequence) && there != noted {
+            if there.as_ref().is_some_and(|there| there.sequence > ours.sequence) && there != noted
+            {
                 return there;
             }
             let written = write(&folder, "CURRENT", &ours.to_bytes());
@@ -149,13 +161,18 @@ impl Cache {
 
     /// The generation that was verified last, by this process or another; `None` if there is none, or it is not right.
     pub(super) async fn last(&self, audience: &AudienceName) -> Option<(Current, Manifest)> {
-        let (folder, name, trouble) = (self.folder(audience), audience.clone(), Arc::clone(&self.trouble));
+        let (folder, name, trouble) =
+            (self.folder(audience), audience.clone(), Arc::clone(&self.trouble));
         let trust = self.trust.clone();
         let last = on_disk(move || {
             let current = read_current(&folder)?;
-            let file =
-                read_signed(&folder, &format!("{}.json", current.generation), MAX_MANIFEST_BYTES, &trust)
-                    .ok()?;
+            let file = read_signed(
+                &folder,
+                &format!("{}.json", current.generation),
+                MAX_MANIFEST_BYTES,
+                &trust,
+            )
+            .ok()?;
             let path = folder.join(format!("{}.json", current.generation));
             if let Err(error) = trust.check_manifest(&name, current.generation, &file) {
                 trouble.doubt(&path, &error);
@@ -194,8 +211,9 @@ impl Cache {
 /// cannot. Blocks.
 pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
-    let paths =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| read_current(path).is_some());
+    let paths = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| read_current(path).is_some());
     let mut names: Vec<AudienceName> =
         paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     names.sort();

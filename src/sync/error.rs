@@ -120,7 +120,9 @@ impl SyncError {
                     | StoreError::Delta { .. }
                     | StoreError::Replaced { .. }
             ),
-            Self::Expired { .. } | Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => true,
+            Self::Expired { .. } | Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => {
+                true
+            }
             // Nor does a full disk get better by being asked at every poll.
             Self::Cache { .. } => true,
             Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,

@@ -123,7 +123,10 @@ mod tests {
             ])
         };
         assert_eq!(v2("1000\n", "600\n", "anon 100\n"), Some(400));
-        assert_eq!(v2("1000\n", "600\n", "anon 300\ninactive_file 100\nactive_file 50\n"), Some(550));
+        assert_eq!(
+            v2("1000\n", "600\n", "anon 300\ninactive_file 100\nactive_file 50\n"),
+            Some(550)
+        );
         assert_eq!(v2("1000\n", "1200\n", ""), Some(0));
         assert_eq!(v2("max\n", "600\n", ""), None);
         assert_eq!(v2("1000\n", "?", ""), None);
@@ -135,8 +138,10 @@ mod tests {
             let files = [("memory.max", limit), ("memory.current", "100")];
             files.map(|(file, text)| (format!("sys/fs/cgroup/{folder}{file}"), text))
         };
-        let files = [group("", "max"), group("a/", "300"), group("a/b/", "900"), group("a/b/c/", "max")];
-        let mut files: Vec<_> = files.iter().flatten().map(|(path, text)| (path.as_str(), *text)).collect();
+        let files =
+            [group("", "max"), group("a/", "300"), group("a/b/", "900"), group("a/b/c/", "max")];
+        let mut files: Vec<_> =
+            files.iter().flatten().map(|(path, text)| (path.as_str(), *text)).collect();
         files.push(("proc/self/cgroup", "0::/a/b/c\n"));
         assert_eq!(available(&files), Some(200));
     }
@@ -149,7 +154,10 @@ mod tests {
                 ("proc/self/cgroup", "5:cpu,cpuacct:/pod\n4:memory:/pod/x\n0::/\n"),
                 (&path("memory.limit_in_bytes"), limit),
                 (&path("memory.usage_in_bytes"), used),
-                (&path("memory.stat"), "inactive_file 7\ntotal_inactive_file 10\ntotal_active_file 5\n"),
+                (
+                    &path("memory.stat"),
+                    "inactive_file 7\ntotal_inactive_file 10\ntotal_active_file 5\n",
+                ),
             ])
         };
         assert_eq!(v1("pod/x/", "1000", "400"), Some(615));

@@ -15,7 +15,8 @@ use super::{SyncError, now_unix_seconds};
 use crate::catalog::Audience;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::snapshot::{
-    Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay, Snapshot,
+    Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay,
+    Snapshot,
 };
 use rtad_store::{Store, StoreError};
 
@@ -38,7 +39,11 @@ pub(super) struct Loader<'a> {
 
 impl Loader<'_> {
     /// The generation that `current` names, sharing what it has in common with the one being served.
-    pub(super) async fn load(&self, audience: &Audience, current: &Current) -> Result<Snapshot, SyncError> {
+    pub(super) async fn load(
+        &self,
+        audience: &Audience,
+        current: &Current,
+    ) -> Result<Snapshot, SyncError> {
         let (manifest, file) = self.store.manifest_named(&audience.name, current).await?;
         let (mut chunks, missing) = self.admit(audience, &manifest, current)?;
         // Before the chunks, which may take minutes: what is named now may be merged and removed by then.
@@ -71,7 +76,11 @@ impl Loader<'_> {
     }
 
     /// The deltas of `current`: from what is served, or from the cache, or else from the store and into the cache.
-    pub(super) async fn overlay(&self, audience: &Audience, current: &Current) -> Result<Overlay, SyncError> {
+    pub(super) async fn overlay(
+        &self,
+        audience: &Audience,
+        current: &Current,
+    ) -> Result<Overlay, SyncError> {
         let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
         for entry in current.deltas.iter().chain(&current.tombstones) {
             deltas.push(self.delta(audience, entry).await?);
@@ -80,7 +89,11 @@ impl Loader<'_> {
         Ok(Overlay::new(current, deltas, tombstones))
     }
 
-    async fn delta(&self, audience: &Audience, entry: &DeltaEntry) -> Result<Arc<Delta>, StoreError> {
+    async fn delta(
+        &self,
+        audience: &Audience,
+        entry: &DeltaEntry,
+    ) -> Result<Arc<Delta>, StoreError> {
         let held = audience.snapshot.as_ref().and_then(|snapshot| snapshot.overlay().held(entry));
         if let Some(delta) = held {
             return Ok(Arc::clone(delta));
@@ -152,7 +165,11 @@ impl Loader<'_> {
         let deltas = current.deltas.iter().chain(&current.tombstones).map(DeltaEntry::size_bytes);
         let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
         let limit_bytes = self.max_snapshot_bytes;
-        if size_bytes > limit_bytes { Err(SyncError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
+        if size_bytes > limit_bytes {
+            Err(SyncError::TooLarge { size_bytes, limit_bytes })
+        } else {
+            Ok(())
+        }
     }
 
     /// Refuses what the container has no memory for.
@@ -173,7 +190,11 @@ impl Loader<'_> {
     }
 
     /// A chunk from the cache, or else from the store and into the cache.
-    pub(super) async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Chunk, StoreError> {
+    pub(super) async fn chunk(
+        &self,
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+    ) -> Result<Chunk, StoreError> {
         let Some(cache) = self.cache else {
             let chunk = self.store.chunk(manifest.audience(), manifest, entry).await?;
             self.telemetry.chunk_read(ChunkSource::Store);
@@ -183,8 +204,10 @@ impl Loader<'_> {
             self.telemetry.chunk_read(ChunkSource::Cache);
             return Ok(chunk);
         }
-        let (decoder, copy) = (ChunkDecoder::new(manifest.filter(), entry), cache.copy(manifest, entry));
-        let (chunk, copy) = self.store.chunk_copied(manifest.audience(), entry, decoder, copy).await?;
+        let (decoder, copy) =
+            (ChunkDecoder::new(manifest.filter(), entry), cache.copy(manifest, entry));
+        let (chunk, copy) =
+            self.store.chunk_copied(manifest.audience(), entry, decoder, copy).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         // It is counted and told, and there is a chunk without it.
         let _ = copy.keep();
@@ -207,7 +230,8 @@ fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
 /// What the deltas need that are not held yet: while one is read, its file, its keys, and an eighth of that to find them by.
 pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
     let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
-    let is_missing = |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
+    let is_missing =
+        |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
     let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
     missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
 }
@@ -215,7 +239,8 @@ pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
 /// Those of the manifest's chunks that `served` has.
 pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served = served.iter().flat_map(|snapshot| snapshot.chunks());
-    let served: HashMap<&Digest, &Arc<Chunk>> = served.map(|chunk| (chunk.digest(), chunk)).collect();
+    let served: HashMap<&Digest, &Arc<Chunk>> =
+        served.map(|chunk| (chunk.digest(), chunk)).collect();
     let same = |entry: &ChunkEntry| {
         let chunk = served.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))?;
         Some((entry.digest, Arc::clone(chunk)))
@@ -225,6 +250,7 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
 
 /// The snapshot of a manifest all of whose chunks are there.
 pub(super) fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
-    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    let in_order =
+        manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
     Snapshot::assemble(manifest, in_order)
 }

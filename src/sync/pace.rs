@@ -31,7 +31,8 @@ impl Pace {
     /// The store failed, and may have asked to be left alone for so long.
     pub(super) fn failed(&mut self, retry_after: Option<Duration>) {
         self.has_failed = true;
-        self.retry_after = self.retry_after.max(retry_after.map(|asked| asked.min(MAX_RETRY_AFTER)));
+        self.retry_after =
+            self.retry_after.max(retry_after.map(|asked| asked.min(MAX_RETRY_AFTER)));
     }
 
     /// Ends the round.
@@ -44,8 +45,11 @@ impl Pace {
         // The first failure changes nothing: most pass by themselves.
         let doublings = self.failures.saturating_sub(1).min(8);
         let backed_off = poll_interval * (1 << doublings).min(MAX_BACKOFF);
-        let delay =
-            if doublings == 0 { varied(backed_off, 0.9, 1.1) } else { varied(backed_off, 0.75, 1.25) };
+        let delay = if doublings == 0 {
+            varied(backed_off, 0.9, 1.1)
+        } else {
+            varied(backed_off, 0.75, 1.25)
+        };
         // Not all at the very moment that was named.
         delay.max(varied(self.retry_after.unwrap_or_default(), 1.0, 1.1))
     }

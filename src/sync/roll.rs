@@ -42,7 +42,7 @@ struct Step {
 
 /// The way from what is served to a new generation.
 #[derive(Debug)]
-struct Way {
+struct RollPlan {
     steps: Vec<Step>,
     /// Of the new generation.
     held: Chunks,
@@ -50,13 +50,15 @@ struct Way {
     peak_bytes: u64,
 }
 
-impl Way {
+impl RollPlan {
     fn new(served: &Snapshot, manifest: &Manifest) -> Self {
         let held = held(Some(served), manifest);
         let mut steps = Vec::new();
         let (mut begin, mut between) = (0, Vec::new());
         for entry in manifest.chunks() {
-            if let Some(chunk) = held.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry)) {
+            if let Some(chunk) =
+                held.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))
+            {
                 between.push(Arc::clone(chunk));
                 continue;
             }
@@ -76,7 +78,8 @@ impl Way {
 /// Most that is held at once beyond what is held now. Chunks of the old generation go when the steps are past their last shard.
 fn peak_bytes(steps: &[Step], served: &Snapshot, held: &Chunks) -> u64 {
     let leaving = served.chunks().iter().filter(|chunk| !held.contains_key(chunk.digest()));
-    let last_shard = |chunk: &Chunk| chunk.shards().last().map_or(0, |(shard, _)| usize::from(shard));
+    let last_shard =
+        |chunk: &Chunk| chunk.shards().last().map_or(0, |(shard, _)| usize::from(shard));
     let mut leaving: Vec<(usize, i128)> =
         leaving.map(|chunk| (last_shard(chunk), chunk.filters().len() as i128)).collect();
     leaving.sort_unstable();
@@ -107,22 +110,26 @@ impl Sync {
 
     /// Turns what is served of the audience into the generation that `current` names; returns that, whose chunks are all
     /// being served when it does. The audience is taken by value, as it holds the snapshot whose chunks are to be freed.
-    pub(super) async fn roll(&self, audience: Audience, current: &Current) -> Result<Snapshot, SyncError> {
+    pub(super) async fn roll(
+        &self,
+        audience: Audience,
+        current: &Current,
+    ) -> Result<Snapshot, SyncError> {
         let (loader, name) = (self.loader(), audience.name.clone());
         let (manifest, file) = self.store.manifest_named(&name, current).await?;
         loader.check(&manifest, current)?;
         let (Some(cache), Some(served)) = (&self.cache, &audience.snapshot) else {
             return Err(SyncError::Internal);
         };
-        let way = Way::new(served, &manifest);
-        loader.check_room(way.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
+        let plan = RollPlan::new(served, &manifest);
+        loader.check_room(plan.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
         let overlay = loader.overlay(&audience, current).await?;
         let both = overlay.clone().over(served.overlay());
         drop(audience);
         cache.begin(&manifest, file).await;
-        loader.fetch(cache, &manifest, &way.steps).await?;
-        if !way.steps.is_empty() {
-            let (generation, chunks) = (manifest.generation(), way.steps.len());
+        loader.fetch(cache, &manifest, &plan.steps).await?;
+        if !plan.steps.is_empty() {
+            let (generation, chunks) = (manifest.generation(), plan.steps.len());
             tracing::info!(
                 audience = name.as_str(),
                 generation,
@@ -130,8 +137,8 @@ impl Sync {
                 "all chunks are on the disk: rolling"
             );
         }
-        let mut chunks = way.held;
-        for Step { missing, shards, held: mut replacing } in way.steps {
+        let mut chunks = plan.held;
+        for Step { missing, shards, held: mut replacing } in plan.steps {
             // Somebody else may have taken the room meanwhile, or what was replaced may not be freed yet.
             loader.check_room(missing.filter_bytes())?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
@@ -161,7 +168,12 @@ impl Sync {
 
 impl Loader<'_> {
     /// Has every missing chunk on the disk, verified.
-    async fn fetch(&self, cache: &Cache, manifest: &Manifest, steps: &[Step]) -> Result<(), SyncError> {
+    async fn fetch(
+        &self,
+        cache: &Cache,
+        manifest: &Manifest,
+        steps: &[Step],
+    ) -> Result<(), SyncError> {
         if !steps.is_empty() {
             self.spread_out().await;
         }
@@ -184,7 +196,8 @@ impl Loader<'_> {
         }
         let verifier = ChunkVerifier::new(manifest.filter(), entry);
         let copy = cache.copy(manifest, entry);
-        let ((), copy) = self.store.chunk_copied(manifest.audience(), entry, verifier, copy).await?;
+        let ((), copy) =
+            self.store.chunk_copied(manifest.audience(), entry, verifier, copy).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         let folder = cache.folder(manifest.audience());
         copy.keep().map_err(|source| SyncError::Cache { folder, source })

@@ -65,7 +65,7 @@ pub struct LastSync {
 /// Looks with one result, one after the other. What was loaded stands by itself. Of failures the last one's words are kept: a store's
 /// differ with each look, by how long it took.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Looks {
+pub struct SyncRun {
     /// When the first of them was, in seconds since 1970.
     pub since_unix_seconds: u64,
     /// How many there were.
@@ -85,7 +85,7 @@ const KEPT_LOOKS: usize = 20;
 
 /// The last looks at each audience, newest first; written by sync, read by the admin port.
 #[derive(Debug, Default)]
-pub struct SyncBoard(Mutex<BTreeMap<AudienceName, VecDeque<Looks>>>);
+pub struct SyncBoard(Mutex<BTreeMap<AudienceName, VecDeque<SyncRun>>>);
 
 impl SyncBoard {
     /// How the last look at the audience went; `None` before the first.
@@ -94,8 +94,10 @@ impl SyncBoard {
     }
 
     /// The last looks at the audience, newest first.
-    pub fn looks(&self, audience: &AudienceName) -> Vec<Looks> {
-        self.audiences().get(audience).map_or_else(Vec::new, |looks| looks.iter().cloned().collect())
+    pub fn looks(&self, audience: &AudienceName) -> Vec<SyncRun> {
+        self.audiences()
+            .get(audience)
+            .map_or_else(Vec::new, |looks| looks.iter().cloned().collect())
     }
 
     pub(super) fn note(
@@ -115,13 +117,19 @@ impl SyncBoard {
             }
             _ => {
                 let since_unix_seconds = last.at_unix_seconds;
-                looks.push_front(Looks { since_unix_seconds, count: 1, seconds, generation, last });
+                looks.push_front(SyncRun {
+                    since_unix_seconds,
+                    count: 1,
+                    seconds,
+                    generation,
+                    last,
+                });
                 looks.truncate(KEPT_LOOKS);
             }
         }
     }
 
-    fn audiences(&self) -> MutexGuard<'_, BTreeMap<AudienceName, VecDeque<Looks>>> {
+    fn audiences(&self) -> MutexGuard<'_, BTreeMap<AudienceName, VecDeque<SyncRun>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,10 +173,18 @@ mod tests {
             .looks(&name)
             .into_iter()
             .map(|looks| {
-                (looks.since_unix_seconds, looks.last.at_unix_seconds, looks.count, looks.generation)
+                (
+                    looks.since_unix_seconds,
+                    looks.last.at_unix_seconds,
+                    looks.count,
+                    looks.generation,
+                )
             })
             .collect();
-        assert_eq!(seen, [(6, 7, 2, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]);
+        assert_eq!(
+            seen,
+            [(6, 7, 2, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]
+        );
         assert_eq!(board.last(&name).unwrap().error.as_deref(), Some("reset"));
         (100..200).for_each(|at| look(at, "ok", None, Some(at)));
         let looks = board.looks(&name);

@@ -23,8 +23,14 @@ impl ChunkSource {
 
 /// `# HELP` of these metrics.
 pub(super) fn describe() {
-    metrics::describe_counter!("rtad_chunks_read_total", "Chunks read and verified, by where they came from");
-    metrics::describe_counter!("rtad_cache_errors_total", "Files of the cache that could not be used");
+    metrics::describe_counter!(
+        "rtad_chunks_read_total",
+        "Chunks read and verified, by where they came from"
+    );
+    metrics::describe_counter!(
+        "rtad_cache_errors_total",
+        "Files of the cache that could not be used"
+    );
     metrics::describe_counter!(
         "rtad_cache_starts_total",
         "Snapshots taken from the cache alone, as the store could not answer, by audience"

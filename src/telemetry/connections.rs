@@ -23,9 +23,9 @@ impl Default for OpenConnections {
 
 impl OpenConnections {
     /// One more, and whether it is among the first `limit`.
-    pub(super) fn open(self: &Arc<Self>, limit: usize) -> (ConnectionPlace, bool) {
+    pub(super) fn open(self: &Arc<Self>, limit: usize) -> (ConnectionPermit, bool) {
         let is_within = self.count.fetch_add(1, Ordering::Relaxed) < limit;
-        (ConnectionPlace(Arc::clone(self)), is_within)
+        (ConnectionPermit(Arc::clone(self)), is_within)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -44,9 +44,9 @@ impl OpenConnections {
 
 /// A connection's place under a limit; given back when dropped.
 #[derive(Debug)]
-pub struct ConnectionPlace(Arc<OpenConnections>);
+pub struct ConnectionPermit(Arc<OpenConnections>);
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         // First, so that nobody sees that there is none, and an older time.
         self.0.closed.store(self.0.begun.elapsed().as_millis() as u64, Ordering::Release);

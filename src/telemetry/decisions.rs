@@ -3,7 +3,7 @@
 use metrics::Counter;
 
 use super::Telemetry;
-use super::tally::Tally;
+use super::sharded_counter::ShardedCounter;
 use crate::strategy::{Decision, Outcome, Reason};
 use rtad_core::device::Unusable;
 
@@ -20,18 +20,18 @@ const DOUBTFUL: usize = 3;
 /// `N` counts, and the exporter's counters of the same.
 #[derive(Debug, Clone)]
 struct Counts<const N: usize> {
-    tally: Tally<N>,
+    counter: ShardedCounter<N>,
     counters: [Counter; N],
 }
 
 impl<const N: usize> Counts<N> {
     fn new(counters: [Counter; N]) -> Self {
-        Self { tally: Tally::default(), counters }
+        Self { counter: ShardedCounter::default(), counters }
     }
 
     fn publish(&self) {
         for (place, counter) in self.counters.iter().enumerate() {
-            counter.absolute(self.tally.sum(place));
+            counter.absolute(self.counter.sum(place));
         }
     }
 }
@@ -44,7 +44,7 @@ impl DecisionCounters {
     /// Counts a decision.
     #[inline]
     pub fn count(&self, decision: Decision) {
-        self.0.tally.add(decision.outcome as usize * REASONS + decision.reason as usize, 1);
+        self.0.counter.add(decision.outcome as usize * REASONS + decision.reason as usize, 1);
     }
 
     pub(super) fn publish(&self) {
@@ -65,13 +65,13 @@ impl IdCounters {
             Err(Unusable::Blank) => BLANK,
             Err(Unusable::Malformed) => MALFORMED,
         };
-        self.0.tally.add(place, 1);
+        self.0.counter.add(place, 1);
     }
 
     /// Counts one that its sender holds for junk.
     #[inline]
     pub fn count_doubtful(&self) {
-        self.0.tally.add(DOUBTFUL, 1);
+        self.0.counter.add(DOUBTFUL, 1);
     }
 
     pub(super) fn publish(&self) {
@@ -93,13 +93,19 @@ impl Telemetry {
                 self.counter("rtad_decisions_total", &labels)
             })))
         };
-        self.tallied().decisions.entry((platform.to_owned(), strategy.to_owned())).or_insert_with(new).clone()
+        self.tallied()
+            .decisions
+            .entry((platform.to_owned(), strategy.to_owned()))
+            .or_insert_with(new)
+            .clone()
     }
 
     /// Counters for ids of one kind.
     pub fn ids(&self, kind: &str) -> IdCounters {
-        let results = ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
-        let counter = |result| self.counter("rtad_ids_total", &[("kind", kind), ("result", result)]);
+        let results =
+            ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
+        let counter =
+            |result| self.counter("rtad_ids_total", &[("kind", kind), ("result", result)]);
         self.tallied()
             .ids
             .entry(kind.to_owned())

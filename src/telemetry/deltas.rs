@@ -8,7 +8,10 @@ use rtad_core::snapshot::Overlay;
 /// `# HELP` of these metrics.
 pub(super) fn describe() {
     metrics::describe_gauge!("rtad_deltas", "Deltas that apply, by audience");
-    metrics::describe_gauge!("rtad_delta_keys", "Keys in them, by change: added, removed, tombstone");
+    metrics::describe_gauge!(
+        "rtad_delta_keys",
+        "Keys in them, by change: added, removed, tombstone"
+    );
     metrics::describe_gauge!(
         "rtad_delta_appended_timestamp_seconds",
         Unit::Seconds,

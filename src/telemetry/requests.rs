@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::tally::Tally;
+use super::sharded_counter::ShardedCounter;
 
 /// Upper edges of the histogram, in nanoseconds: from what a decision costs to the 60 ms after which a platform no longer listens, and
 /// a little beyond.
@@ -65,12 +65,12 @@ impl Route {
 #[derive(Debug, Clone)]
 pub struct RouteMetrics {
     pub(super) route: String,
-    tally: Tally<{ OK + 1 }>,
+    counter: ShardedCounter<{ OK + 1 }>,
 }
 
 impl RouteMetrics {
     pub(super) fn new(route: &str) -> Self {
-        Self { route: route.to_owned(), tally: Tally::default() }
+        Self { route: route.to_owned(), counter: ShardedCounter::default() }
     }
 
     /// Counts one that took so long.
@@ -79,16 +79,16 @@ impl RouteMetrics {
         let nanoseconds = duration.as_nanos() as u64;
         // Nearly all are in the first few.
         let bucket = EDGES.iter().position(|edge| nanoseconds <= *edge).unwrap_or(EDGES.len());
-        self.tally.add(bucket, 1);
-        self.tally.add(NANOSECONDS, nanoseconds);
+        self.counter.add(bucket, 1);
+        self.counter.add(NANOSECONDS, nanoseconds);
         if is_ok {
-            self.tally.add(OK, 1);
+            self.counter.add(OK, 1);
         }
     }
 
     /// Those that were answered with 200.
     pub(super) fn ok(&self) -> u64 {
-        self.tally.sum(OK)
+        self.counter.sum(OK)
     }
 }
 
@@ -98,15 +98,18 @@ pub(super) fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &
         text,
         "# HELP {DURATION} From a request's head to its answer's, by route\n# TYPE {DURATION} histogram\n"
     );
-    for RouteMetrics { route, tally } in routes {
+    for RouteMetrics { route, counter } in routes {
         let mut count = 0;
         for (bucket, edge) in EDGES.iter().enumerate() {
-            count += tally.sum(bucket);
-            let _ =
-                writeln!(text, r#"{DURATION}_bucket{{route="{route}",le="{}"}} {count}"#, *edge as f64 / 1e9);
+            count += counter.sum(bucket);
+            let _ = writeln!(
+                text,
+                r#"{DURATION}_bucket{{route="{route}",le="{}"}} {count}"#,
+                *edge as f64 / 1e9
+            );
         }
-        count += tally.sum(EDGES.len());
-        let sum = tally.sum(NANOSECONDS) as f64 / 1e9;
+        count += counter.sum(EDGES.len());
+        let sum = counter.sum(NANOSECONDS) as f64 / 1e9;
         let _ = writeln!(text, r#"{DURATION}_bucket{{route="{route}",le="+Inf"}} {count}"#);
         let _ = writeln!(text, r#"{DURATION}_sum{{route="{route}"}} {sum}"#);
         let _ = writeln!(text, r#"{DURATION}_count{{route="{route}"}} {count}"#);
@@ -129,10 +132,19 @@ mod tests {
         let series = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(&format!("{DURATION}_{name} "))).unwrap()
         };
-        for (edge, count) in
-            [("0.000005", "2"), ("0.00001", "3"), ("0.025", "3"), ("0.06", "4"), ("0.25", "4"), ("+Inf", "5")]
-        {
-            assert_eq!(series(&format!(r#"bucket{{route="check_one",le="{edge}"}}"#)), count, "{edge}");
+        for (edge, count) in [
+            ("0.000005", "2"),
+            ("0.00001", "3"),
+            ("0.025", "3"),
+            ("0.06", "4"),
+            ("0.25", "4"),
+            ("+Inf", "5"),
+        ] {
+            assert_eq!(
+                series(&format!(r#"bucket{{route="check_one",le="{edge}"}}"#)),
+                count,
+                "{edge}"
+            );
         }
         assert_eq!(series(r#"count{route="check_one"}"#), "5");
         assert_eq!(series(r#"sum{route="check_one"}"#), "0.310010002");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden snapshots of a format version: a second writer, by docs/snapshot-format.md alone.
+"""Makes the golden snapshots of a format version: a second writer, by docs/reference/snapshot-format.md alone.
 
     python3 tests/golden/make_golden.py tests/golden/v1
 

@@ -71,7 +71,12 @@ fn every_seed_is_answered_as_it_must_be() {
         let seeds = corpus(protocol);
         assert!(seeds.len() > 20, "{protocol:?}");
         for (name, body) in seeds {
-            memory::assert_bounded(protocol, &name, body.len(), held(&world, protocol, &name, &body));
+            memory::assert_bounded(
+                protocol,
+                &name,
+                body.len(),
+                held(&world, protocol, &name, &body),
+            );
         }
     }
 }

@@ -17,7 +17,10 @@ const BODY: usize = 64 << 10;
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let mut result = None;
     let counted = allocation_counter::measure(|| result = Some(work()));
-    (result.expect("it was made"), usize::try_from(counted.bytes_max).expect("as many as there are"))
+    (
+        result.expect("it was made"),
+        usize::try_from(counted.bytes_max).expect("as many as there are"),
+    )
 }
 
 /// Bytes of memory per byte of a body, at most: what was measured and some room. A list that grows is counted with the copy that it

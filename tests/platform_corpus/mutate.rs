@@ -47,8 +47,18 @@ const WORDS: [&str; 16] = [
     "\u{8bf7}",
 ];
 /// Names of what a request may hold, and of what it may not.
-const NAMES: [&str; 10] =
-    ["request_id", "strategies", "device", "imei", "imei_md5", "oaid", "caid", "openid", "idfa", "\"\\\u{1}"];
+const NAMES: [&str; 10] = [
+    "request_id",
+    "strategies",
+    "device",
+    "imei",
+    "imei_md5",
+    "oaid",
+    "caid",
+    "openid",
+    "idfa",
+    "\"\\\u{1}",
+];
 /// Pieces of JSON.
 const TOKENS: [&str; 20] = [
     "{",
@@ -89,7 +99,8 @@ pub(crate) struct Mutants {
 
 impl Mutants {
     pub(crate) fn of(seeds: &[Bytes], is_text: bool, seed: u64) -> Self {
-        let messages = seeds.iter().filter_map(|body| parse(body, 0)).filter(|fields| !fields.is_empty());
+        let messages =
+            seeds.iter().filter_map(|body| parse(body, 0)).filter(|fields| !fields.is_empty());
         let jsons = seeds.iter().filter_map(|body| serde_json::from_slice(body).ok()).collect();
         Self { messages: messages.collect(), jsons, seeds: seeds.to_vec(), is_text, state: seed }
     }
@@ -169,8 +180,10 @@ impl Mutants {
                     let from = self.below(other.len());
                     fields.push(other.swap_remove(from));
                 } else {
-                    fields
-                        .push(Field { key: (1 + self.random() % 20) << 3 | 2, value: Value::Message(other) });
+                    fields.push(Field {
+                        key: (1 + self.random() % 20) << 3 | 2,
+                        value: Value::Message(other),
+                    });
                 }
             }
             4 if !fields.is_empty() => {
@@ -179,11 +192,17 @@ impl Mutants {
             }
             5 => {
                 let number = NUMBERS[self.below(NUMBERS.len())];
-                fields.push(Field { key: (1 + self.random() % 35) << 3, value: Value::Varint(number) });
+                fields.push(Field {
+                    key: (1 + self.random() % 35) << 3,
+                    value: Value::Varint(number),
+                });
             }
             6 => {
                 let word = WORDS[self.below(WORDS.len())].as_bytes().to_vec();
-                fields.push(Field { key: (1 + self.random() % 35) << 3 | 2, value: Value::Bytes(word) });
+                fields.push(Field {
+                    key: (1 + self.random() % 35) << 3 | 2,
+                    value: Value::Bytes(word),
+                });
             }
             _ => {
                 if let Some(field) = fields.get_mut(place) {
@@ -219,7 +238,8 @@ impl Mutants {
 
     /// Changes JSON, at any depth.
     fn change_json(&mut self, json: &mut Json) {
-        let count = json.as_object().map(Map::len).or(json.as_array().map(Vec::len)).unwrap_or_default();
+        let count =
+            json.as_object().map(Map::len).or(json.as_array().map(Vec::len)).unwrap_or_default();
         let place = self.below(count);
         let inside = match json {
             Json::Object(object) => object.values_mut().nth(place),

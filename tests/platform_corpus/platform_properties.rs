@@ -247,14 +247,16 @@ fn with_device(body: &[u8], device: u32, change: impl Fn(&[u8]) -> Vec<u8>) -> V
 /// Sorts fields by a random order of their numbers: of a list's elements, the order says something.
 fn shuffled(body: &[u8], order: u64) -> Vec<u8> {
     let mut fields = fields_of(body);
-    let rank = |number: u32| (u64::from(number) + 1).wrapping_mul(order | 1).rotate_left(number) ^ order;
+    let rank =
+        |number: u32| (u64::from(number) + 1).wrapping_mul(order | 1).rotate_left(number) ^ order;
     fields.sort_by_key(|(number, _)| rank(*number));
     message_of(fields)
 }
 
 /// The same list in other forms: in parts packed and in parts not.
 fn repacked(body: &[u8], list: u32, values: &[u64], parts: usize) -> Vec<u8> {
-    let mut fields: Vec<Field> = fields_of(body).into_iter().filter(|(number, _)| *number != list).collect();
+    let mut fields: Vec<Field> =
+        fields_of(body).into_iter().filter(|(number, _)| *number != list).collect();
     for (place, part) in values.chunks(parts % 4 + 1).enumerate() {
         if (place + parts).is_multiple_of(2) {
             fields.extend(part.iter().map(|value| varint(list, *value)));

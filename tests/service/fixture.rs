@@ -139,7 +139,8 @@ impl TestStore {
         let target_fpr = 1e-6;
         let filter = FilterSpec::for_fpr(FilterKind::Block512, target_fpr).unwrap();
         let shards_per_chunk = shards_per_chunk(&filter, keys.len() as u64);
-        let spec = Spec { filter, target_fpr, shards_per_chunk, created_unix_seconds, ..Spec::small() };
+        let spec =
+            Spec { filter, target_fpr, shards_per_chunk, created_unix_seconds, ..Spec::small() };
         Depot::at(self.path().into()).publish(audience, &keys, &spec);
     }
 }
@@ -151,7 +152,8 @@ pub(crate) struct FixtureServer {
 }
 
 fn read(text: &str) -> Result<Assembly, String> {
-    Assembly::read(Some(("rtad.toml", text)), |_| None, &Vec::new()).map_err(|error| error.to_string())
+    Assembly::read(Some(("rtad.toml", text)), |_| None, &Vec::new())
+        .map_err(|error| error.to_string())
 }
 
 impl FixtureServer {

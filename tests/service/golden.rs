@@ -1,4 +1,4 @@
-//! The format holds still: what Python wrote by `docs/snapshot-format.md` is what rtad writes and reads.
+//! The format holds still: what Python wrote by `docs/reference/snapshot-format.md` is what rtad writes and reads.
 //!
 //! `tests/golden/make_golden.py` made the files, without rtad; they are of a released version, so they may
 //! never change. A test that fails here means that rtad no longer reads the snapshots that are out there.
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, Digest, Manifest, ManifestBuilder, chunk_runs, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, Digest, Manifest, ManifestBuilder, chunk_runs,
+    shards_per_chunk,
 };
 use testkit::store::{Depot, files};
 
@@ -43,7 +44,10 @@ const FILES: &[(&str, &str)] = &[
         "block512/golden/chunks/f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3.chunk",
         "f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3",
     ),
-    ("block512/golden/manifests/1.json", "3d568a384d5cde9c3a25c8bceb131cb8def0c50bb70f5975e39cf80da16ead96"),
+    (
+        "block512/golden/manifests/1.json",
+        "3d568a384d5cde9c3a25c8bceb131cb8def0c50bb70f5975e39cf80da16ead96",
+    ),
     ("classic/golden/CURRENT", "6bb868545deb1e45b9d04c74fd7f8413f77fc598f5830c53fd4058f2427e37dc"),
     (
         "classic/golden/chunks/0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a.chunk",
@@ -65,7 +69,10 @@ const FILES: &[(&str, &str)] = &[
         "classic/golden/chunks/9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36.chunk",
         "9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36",
     ),
-    ("classic/golden/manifests/1.json", "499318631bf3eb960579a8db709011867a5e5115171c77354a4c3d8f8d65b09e"),
+    (
+        "classic/golden/manifests/1.json",
+        "499318631bf3eb960579a8db709011867a5e5115171c77354a4c3d8f8d65b09e",
+    ),
     ("keys.txt", "188856674c84c30ad4bf9774726080b8a363ce76f3828407a9004295f50c16ef"),
     ("probes.json", "059dce0fc9d20c702e53c5f060fb527e9e5239dec3b5970ec64219267628dbfe"),
 ];
@@ -109,7 +116,10 @@ fn golden_files_are_the_ones_that_were_released() {
     let found: BTreeMap<String, String> = files(&golden()).into_iter().map(digest).collect();
     let expected: BTreeMap<String, String> =
         FILES.iter().map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned())).collect();
-    assert_eq!(found, expected, "golden files never change; a new format version gets a folder of its own");
+    assert_eq!(
+        found, expected,
+        "golden files never change; a new format version gets a folder of its own"
+    );
 }
 
 #[test]
@@ -128,7 +138,8 @@ fn the_same_keys_give_the_same_files() {
             assert!(chunk.bytes == read(&path), "{path} differs");
             builder.add(&chunk);
         }
-        let report = BuildReport { tool: "make_golden.py".to_owned(), rows: 713, ..BuildReport::default() };
+        let report =
+            BuildReport { tool: "make_golden.py".to_owned(), rows: 713, ..BuildReport::default() };
         let manifest = builder.finish(audience(), 1, 1_763_722_800, report);
 
         assert_eq!(manifest.chunks(), golden.chunks());
@@ -138,7 +149,8 @@ fn the_same_keys_give_the_same_files() {
             (golden.keys(), golden.size_bytes(), golden.build())
         );
         // Sums of floats depend on the order of the terms, so people's figures agree but for the last digits.
-        let close = |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b, "{kind:?}: {a}, {b} expected");
+        let close =
+            |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b, "{kind:?}: {a}, {b} expected");
         close(manifest.target_fpr(), golden.target_fpr());
         close(manifest.expected_fpr(), golden.expected_fpr());
         close(manifest.fill_ratio().min, golden.fill_ratio().min);
@@ -161,7 +173,11 @@ fn golden_stores_answer_as_they_did() {
         for (number, key) in near_misses(&keys).enumerate() {
             found[number / 8] |= u8::from(snapshot.contains(&key)) << (number % 8);
         }
-        assert_eq!(const_hex::encode(found), answers[kind.as_str()], "answers of the {kind:?} store");
+        assert_eq!(
+            const_hex::encode(found),
+            answers[kind.as_str()],
+            "answers of the {kind:?} store"
+        );
     }
 }
 

@@ -27,9 +27,15 @@ impl Pod {
 
     /// The same without rules, or with others at the end of `lines`; its log, if it ends instead
     /// of serving.
-    pub(crate) fn start_with(store: &str, folder: &Path, lines: &str, before: &str) -> Result<Self, String> {
+    pub(crate) fn start_with(
+        store: &str,
+        folder: &Path,
+        lines: &str,
+        before: &str,
+    ) -> Result<Self, String> {
         let file = folder.join("rtad.toml");
-        let ports = "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
+        let ports =
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
         let store = format!("[store]\nurl = {store:?}\npoll_interval = \"100ms\"\n{lines}\n");
         std::fs::write(&file, format!("{ports}{store}")).unwrap();
         let mut shell = Command::new("sh");
@@ -41,7 +47,9 @@ impl Pod {
     }
 
     pub(crate) fn generation(&mut self) -> u64 {
-        self.admin.get("/v1/status").ok()["audiences"][0]["snapshot"]["generation"].as_u64().unwrap_or(0)
+        self.admin.get("/v1/status").ok()["audiences"][0]["snapshot"]["generation"]
+            .as_u64()
+            .unwrap_or(0)
     }
 
     pub(crate) fn last_sync(&mut self) -> (String, String) {

@@ -23,7 +23,8 @@ const KILLS: u64 = 64;
 
 /// The same key pair in each process.
 fn key() -> Arc<Key> {
-    let [secret, public] = [include_str!("../minisign/checked.key"), include_str!("../minisign/checked.pub")];
+    let [secret, public] =
+        [include_str!("../minisign/checked.key"), include_str!("../minisign/checked.pub")];
     Key::read(secret, public)
 }
 
@@ -67,7 +68,12 @@ impl Loader {
 
     fn start_with(depot: &Depot, seed: u64, tries: u64, environment: &[(&str, &str)]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "publish_kill::publishes_as_a_process_of_its_own", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "publish_kill::publishes_as_a_process_of_its_own",
+                "--ignored",
+                "--nocapture",
+            ])
             .envs([(STORE, depot.url()), (SEED, &seed.to_string()), (TRIES, &tries.to_string())])
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -123,7 +129,8 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
     depot.publish(AUDIENCE, &members(1), &spec(1));
     let mut last = read_whole(&depot);
     for kill in 0..KILLS {
-        let mut loader = Loader::start_with(&depot, 1_000_000 * (kill + 1), 1_000_000, &[(SIGN, "1")]);
+        let mut loader =
+            Loader::start_with(&depot, 1_000_000 * (kill + 1), 1_000_000, &[(SIGN, "1")]);
         loader.go();
         // Sooner or later in a publish, which takes some milliseconds: the prime spreads the moments.
         std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
@@ -210,8 +217,11 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
         named.insert(path.clone());
         let json: serde_json::Value = serde_json::from_slice(bytes).unwrap();
         let chunks = json["chunks"].as_array().unwrap();
-        named
-            .extend(chunks.iter().map(|chunk| format!("chunks/{}.chunk", chunk["digest"].as_str().unwrap())));
+        named.extend(
+            chunks
+                .iter()
+                .map(|chunk| format!("chunks/{}.chunk", chunk["digest"].as_str().unwrap())),
+        );
     }
     assert_eq!(files.into_keys().collect::<BTreeSet<_>>(), named);
 }

@@ -83,13 +83,20 @@ fn python_gives_the_same_answers() {
         let asked = [members.as_slice(), strangers.as_slice()].concat();
         let output = python(&depot.root, &asked, &[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let answers: Vec<bool> =
-            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let answers: Vec<bool> = output
+            .stdout
+            .split(|b| *b == b'\n')
+            .filter(|l| !l.is_empty())
+            .map(|l| l == b"1")
+            .collect();
         let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
         assert!(answers == expected, "the answers of the {kind:?} filter differ");
         assert!(expected[..members.len()].iter().all(|member| *member));
         let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
-        assert!(mistakes > 100, "some strangers must be members, or nothing but empty filters was compared");
+        assert!(
+            mistakes > 100,
+            "some strangers must be members, or nothing but empty filters was compared"
+        );
     }
 }
 
@@ -107,7 +114,11 @@ fn python_refuses_a_chunk_that_was_changed() {
     let output = python(&depot.root, &members, &[]);
 
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "no answer comes from a store that is not sound");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "",
+        "no answer comes from a store that is not sound"
+    );
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
 }
@@ -146,8 +157,12 @@ fn python_applies_deltas_as_rtad_does() {
         let asked = [members.as_slice(), others.as_slice()].concat();
         let output = python(&depot.root, &asked, &[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let answers: Vec<bool> =
-            output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+        let answers: Vec<bool> = output
+            .stdout
+            .split(|b| *b == b'\n')
+            .filter(|l| !l.is_empty())
+            .map(|l| l == b"1")
+            .collect();
         let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
         assert!(answers == expected, "the answers after step {step} differ");
         assert!(expected.iter().any(|member| !member) && expected.iter().any(|member| *member));

@@ -62,10 +62,14 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     all[1500..].iter().for_each(|key| change.add(*key));
     all[..100].iter().for_each(|key| change.remove(*key));
     let sequence = depot.append(AUDIENCE, change).sequence;
-    let sees = || server.snapshot(AUDIENCE).is_some_and(|snapshot| snapshot.overlay().sequence() == sequence);
+    let sees = || {
+        server.snapshot(AUDIENCE).is_some_and(|snapshot| snapshot.overlay().sequence() == sequence)
+    };
     wait_until("the change is served", sees);
     let found = client.members(AUDIENCE, &all);
-    assert!(found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member));
+    assert!(
+        found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member)
+    );
     assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), before);
 }
 
@@ -111,8 +115,9 @@ fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
         let error = store.manifest_of(&audience, 9).await.unwrap_err();
         assert_eq!(chain(&error), "old_users/manifests/9.json does not exist");
 
-        let read_only =
-            format!("store {url:?} is read-only: nothing can be published or removed over plain HTTP");
+        let read_only = format!(
+            "store {url:?} is read-only: nothing can be published or removed over plain HTTP"
+        );
         assert_eq!(chain(&StoreWriter::new(store.clone()).unwrap_err()), read_only);
         let unlisted = format!("store {url:?} cannot be listed over plain HTTP: ");
         assert!(chain(&store.audiences().await.unwrap_err()).starts_with(&unlisted));
@@ -177,7 +182,10 @@ fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
         .block_on(rtad::serve::start(Served::from(config).0, Box::new(|| Err(String::new()))))
         .unwrap_err();
     let said = error.to_string();
-    assert!(said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"), "{said}");
+    assert!(
+        said.contains("cannot be listed over plain HTTP: name the audiences ([[audience]]"),
+        "{said}"
+    );
 }
 
 #[test]

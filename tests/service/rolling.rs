@@ -98,7 +98,10 @@ impl Site {
     fn assert_answers(&self, client: &mut Client, generation: u64) {
         let snapshot = self.snapshot(generation);
         let expected: Vec<bool> = self.asked.iter().map(|key| snapshot.contains(key)).collect();
-        assert!(self.answers(client) == expected, "everybody is answered as of generation {generation}");
+        assert!(
+            self.answers(client) == expected,
+            "everybody is answered as of generation {generation}"
+        );
     }
 
     #[track_caller]
@@ -117,11 +120,15 @@ fn generations_of_other_cuts_and_filters_replace_each_other() {
     site.assert_serves(&mut server, 1);
     for _ in 2..=7 {
         let generation = site.publish();
-        let digests =
-            |snapshot: &Snapshot| -> Vec<_> { snapshot.chunks().iter().map(|c| *c.digest()).collect() };
+        let digests = |snapshot: &Snapshot| -> Vec<_> {
+            snapshot.chunks().iter().map(|c| *c.digest()).collect()
+        };
         wait_until("the next", || server.generation(AUDIENCE) == generation);
         site.assert_serves(&mut server, generation);
-        assert_eq!(digests(&server.snapshot(AUDIENCE).unwrap()), digests(site.snapshot(generation)));
+        assert_eq!(
+            digests(&server.snapshot(AUDIENCE).unwrap()),
+            digests(site.snapshot(generation))
+        );
     }
     site.depot.roll_back(AUDIENCE, 3);
     wait_until("back", || server.generation(AUDIENCE) == 3);

@@ -39,7 +39,10 @@ impl Rtad {
 
     /// `rtad serve --config FILE`, once it serves.
     pub(crate) fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
-        let rtad = Self::spawn(&[OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()], variables);
+        let rtad = Self::spawn(
+            &[OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()],
+            variables,
+        );
         rtad.log("decision port listens", 1);
         rtad
     }

@@ -63,8 +63,11 @@ impl Server {
         let read = Arc::clone(&file);
         let reread = Box::new(move || read.lock().unwrap().clone());
         // One thread besides the test's, for the acceptor.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let running = runtime.block_on(start(assembly, reread)).unwrap();
         let admin = Client::connect(running.admin_address);
         Self { running, admin, runtime, file }

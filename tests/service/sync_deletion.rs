@@ -76,7 +76,10 @@ fn a_pod_that_starts_after_a_deletion_does_not_answer() {
     for cache in [cache.path(), other.path()] {
         let mut server = start(&depot, cache);
         let (result, error) = server.last_sync(AUDIENCE);
-        assert!(result == "not_found" && error.contains("old_users was deleted"), "{result}: {error}");
+        assert!(
+            result == "not_found" && error.contains("old_users was deleted"),
+            "{result}: {error}"
+        );
         assert_eq!(answers(&mut server.connect()), None);
     }
     // A directory that is no store any more cannot say anything.

@@ -33,8 +33,10 @@ fn count(client: &mut Client, keys: &[DeviceKey]) -> usize {
 
 fn metric(server: &Server, line: &str) -> f64 {
     let text = server.metrics();
-    let found =
-        text.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("{line} in {text}"));
+    let found = text
+        .lines()
+        .find(|found| found.starts_with(line))
+        .unwrap_or_else(|| panic!("{line} in {text}"));
     found.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
@@ -64,8 +66,13 @@ fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
         (&deltas["sequence"], &deltas["added"], &deltas["state"]),
         (&2.into(), &1000.into(), &"live".into())
     );
-    assert_eq!(metric(&server, "rtad_delta_keys{audience=\"old_users\",change=\"added\"}") as u64, 1000);
-    assert!(metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9);
+    assert_eq!(
+        metric(&server, "rtad_delta_keys{audience=\"old_users\",change=\"added\"}") as u64,
+        1000
+    );
+    assert!(
+        metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9
+    );
 
     // Nothing new, nothing fetched but a 304.
     let sent = web.sent_bytes();
@@ -88,7 +95,8 @@ fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
     let mut client = server.connect();
     assert!(count(&mut client, &new) < 10);
     let all = web.sent_bytes();
-    let looks = |server: &mut Server| server.looks(AUDIENCE, "ok") + server.looks(AUDIENCE, "unchanged");
+    let looks =
+        |server: &mut Server| server.looks(AUDIENCE, "ok") + server.looks(AUDIENCE, "unchanged");
 
     depot.append(AUDIENCE, adding(&new));
     let (begun, sent, looked) = (Instant::now(), web.sent_bytes(), looks(&mut server));
@@ -136,16 +144,25 @@ fn removals_and_tombstones_hold_and_a_build_takes_deltas_up() {
     depot.append(AUDIENCE, change(Change::remove, &members[..100]));
     depot.append(AUDIENCE, change(Change::entomb, &members[100..200]));
     server.look();
-    assert_eq!((count(&mut client, &members[..200]), count(&mut client, &members[200..400])), (0, 200));
+    assert_eq!(
+        (count(&mut client, &members[..200]), count(&mut client, &members[200..400])),
+        (0, 200)
+    );
     depot.append(AUDIENCE, adding(&members[..200]));
     server.look();
-    assert_eq!((count(&mut client, &members[..100]), count(&mut client, &members[100..200])), (100, 0));
+    assert_eq!(
+        (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
+        (100, 0)
+    );
 
     // A build that has not taken them up leaves them over it; what is entombed stays so.
     depot.publish(AUDIENCE, &members[100..], &Spec::small());
     server.look();
     assert_eq!(server.generation(AUDIENCE), 2);
-    assert_eq!((count(&mut client, &members[..100]), count(&mut client, &members[100..200])), (100, 0));
+    assert_eq!(
+        (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
+        (100, 0)
+    );
     depot.roll_back(AUDIENCE, 1);
     server.look();
     assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..200])), (1, 100));
@@ -161,8 +178,10 @@ fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
     let mut client = server.connect();
     depot.append(AUDIENCE, adding(&newer));
     let files = depot.files(AUDIENCE);
-    let (name, bytes) =
-        files.iter().rfind(|(name, bytes)| name.ends_with(".delta") && bytes.len() > 10_000).unwrap();
+    let (name, bytes) = files
+        .iter()
+        .rfind(|(name, bytes)| name.ends_with(".delta") && bytes.len() > 10_000)
+        .unwrap();
     let mut rotten = bytes.clone();
     rotten[100] ^= 1;
     let longer = [&bytes[..], b"x"].concat();
@@ -177,10 +196,15 @@ fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
         depot.put(AUDIENCE, name, spoiled);
         // Whoever asks by hand is not held off by what was refused before.
         server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
-        assert!(server.looks(AUDIENCE, result) > looks, "{result}: {:?}", server.last_sync(AUDIENCE));
+        assert!(
+            server.looks(AUDIENCE, result) > looks,
+            "{result}: {:?}",
+            server.last_sync(AUDIENCE)
+        );
         let (_, error) = server.last_sync(AUDIENCE);
         assert!(error.contains(name), "{error}");
-        let served = (count(&mut client, &new), count(&mut client, &members), count(&mut client, &newer));
+        let served =
+            (count(&mut client, &new), count(&mut client, &members), count(&mut client, &newer));
         assert!(served.0 == 10 && served.1 == 2000 && served.2 < 10, "{served:?}");
         depot.put(AUDIENCE, name, Some(bytes));
     }
@@ -218,7 +242,8 @@ fn without_its_store_a_pod_serves_the_changes_that_its_cache_holds_or_nothing() 
         .filter(|path| path.extension().is_some_and(|kind| kind == "delta"))
         .collect();
     assert_eq!(deltas.len(), 2);
-    let tombstones = deltas.iter().find(|path| std::fs::metadata(path).unwrap().len() == 64 + 160).unwrap();
+    let tombstones =
+        deltas.iter().find(|path| std::fs::metadata(path).unwrap().len() == 64 + 160).unwrap();
     std::fs::remove_file(tombstones).unwrap();
     let mut server = Server::start(with_cache(depot.url()));
     assert!(!server.is_ready());

@@ -54,7 +54,8 @@ impl Damage {
 
     /// Other bytes in the manifest's place, with `CURRENT` changed to vouch for them.
     fn manifest(self, candidate: &Candidate, bytes: Vec<u8>) -> Self {
-        let current = Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
+        let current =
+            Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
         self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
     }
 
@@ -63,7 +64,8 @@ impl Damage {
         let digest = Digest::of(&bytes).to_string();
         let mut json = candidate.manifest_json();
         json["chunks"][index]["digest"] = digest.clone().into();
-        self.file(&format!("chunks/{digest}.chunk"), bytes).manifest(candidate, json.to_string().into_bytes())
+        self.file(&format!("chunks/{digest}.chunk"), bytes)
+            .manifest(candidate, json.to_string().into_bytes())
     }
 }
 
@@ -139,7 +141,11 @@ impl Bench {
         let set = &self.sets[(generation as usize + 1) % 2];
         assert_eq!(self.depot.publish(AUDIENCE, set, &Spec::small()), generation);
         let current = self.depot.current(AUDIENCE).unwrap();
-        Candidate { current, manifest: self.depot.manifest(AUDIENCE), sound: self.depot.files(AUDIENCE) }
+        Candidate {
+            current,
+            manifest: self.depot.manifest(AUDIENCE),
+            sound: self.depot.files(AUDIENCE),
+        }
     }
 
     /// Asserts that this generation answers, members and strangers, and that the pod is ready.
@@ -151,7 +157,8 @@ impl Bench {
         let strangers = &self.sets[generation as usize % 2];
         assert!(self.client.members(AUDIENCE, members).iter().all(|member| *member), "{context}");
         // 600 strangers at a rate of 1 in 10,000.
-        let found = self.client.members_binary(AUDIENCE, strangers).into_iter().filter(|member| *member);
+        let found =
+            self.client.members_binary(AUDIENCE, strangers).into_iter().filter(|member| *member);
         assert!(found.count() < 5, "{context}");
         assert!(self.server.is_ready(), "{context}");
     }
@@ -168,7 +175,11 @@ impl Bench {
         self.server.look();
         let (result, error) = self.server.last_sync(AUDIENCE);
         assert_eq!(result, damage.result, "{context}: {error}");
-        assert!(error.contains(&damage.words), "{context}: {error:?} says nothing of {:?}", damage.words);
+        assert!(
+            error.contains(&damage.words),
+            "{context}: {error:?} says nothing of {:?}",
+            damage.words
+        );
         assert_eq!(self.server.looks(AUDIENCE, damage.result), counted + 1, "{context}");
         self.assert_serves(served, context);
         for (path, _) in &damage.files {
@@ -211,7 +222,8 @@ fn members(seed: u64) -> Vec<DeviceKey> {
 
 #[test]
 fn a_pod_recovers_by_itself_at_its_own_pace() {
-    let mut bench = Bench::with(|config| config.store.poll_interval = std::time::Duration::from_millis(100));
+    let mut bench =
+        Bench::with(|config| config.store.poll_interval = std::time::Duration::from_millis(100));
     let (depot, sets) = (&bench.depot, bench.sets.clone());
     // Published damaged: everything but CURRENT first, as a store that loses bytes would have it.
     let candidate = {

@@ -46,7 +46,10 @@ fn assert_unavailable(client: &mut Client, key: &DeviceKey) {
 #[track_caller]
 fn assert_members(client: &mut Client, members: &[DeviceKey]) {
     assert!(client.members(AUDIENCE, members).into_iter().all(|member| member));
-    assert_eq!(client.decide(&members[..1]), [(false, "member".to_owned()), (false, "member".to_owned())]);
+    assert_eq!(
+        client.decide(&members[..1]),
+        [(false, "member".to_owned()), (false, "member".to_owned())]
+    );
 }
 
 /// Asserts that a pod that started over this store lives, waits, and is ready once `repair` was done.
@@ -73,17 +76,27 @@ fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl F
 #[test]
 fn a_pod_starts_without_a_store_and_takes_the_first_publish() {
     let depot = Depot::new();
-    starts_and_becomes_ready(depot.url(), "not_found", "publish it with `rtad-loader build", || {
-        depot.publish(AUDIENCE, &members(1), &Spec::small());
-    });
+    starts_and_becomes_ready(
+        depot.url(),
+        "not_found",
+        "publish it with `rtad-loader build",
+        || {
+            depot.publish(AUDIENCE, &members(1), &Spec::small());
+        },
+    );
 
     // Not even the directory is there.
     let depot = Depot::new();
     std::fs::remove_dir(&depot.root).unwrap();
-    starts_and_becomes_ready(depot.url(), "not_found", "publish it with `rtad-loader build", || {
-        std::fs::create_dir(&depot.root).unwrap();
-        depot.publish(AUDIENCE, &members(1), &Spec::small());
-    });
+    starts_and_becomes_ready(
+        depot.url(),
+        "not_found",
+        "publish it with `rtad-loader build",
+        || {
+            std::fs::create_dir(&depot.root).unwrap();
+            depot.publish(AUDIENCE, &members(1), &Spec::small());
+        },
+    );
 }
 
 #[test]
@@ -95,7 +108,12 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
     let half = &sound[chunk][..sound[chunk].len() / 2];
     for (path, bytes, result, words) in [
         ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not what version 1"),
-        ("manifests/1.json", &b"{}"[..], "truncated", "old_users/manifests/1.json: has 2 bytes, expected "),
+        (
+            "manifests/1.json",
+            &b"{}"[..],
+            "truncated",
+            "old_users/manifests/1.json: has 2 bytes, expected ",
+        ),
         (chunk, half, "truncated", ".chunk: has "),
     ] {
         depot.put(AUDIENCE, path, Some(bytes));
@@ -216,22 +234,26 @@ fn what_has_expired_is_not_loaded_and_something_fresh_is() {
     let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"].as_u64().unwrap();
     assert!(expires > now_unix_seconds());
     let metrics = server.metrics();
-    let gauge = format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} {expires}");
+    let gauge =
+        format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} {expires}");
     assert!(metrics.contains(&gauge));
 
     // An expired one in its place: the good one goes on.
     depot.publish(AUDIENCE, &members(3), &lasting(1));
     server.look();
-    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()), (2, "expired"));
+    assert_eq!(
+        (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()),
+        (2, "expired")
+    );
     assert_members(&mut client, &members(2));
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     server.look();
     assert_members(&mut client, &members(1));
     assert!(server.status(AUDIENCE)["snapshot"].get("expires_unix_seconds").is_none());
     let metrics = server.metrics();
-    assert!(
-        metrics.contains(&format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} NaN"))
-    );
+    assert!(metrics.contains(&format!(
+        "rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} NaN"
+    )));
 }
 
 #[test]
@@ -275,7 +297,10 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
     // None at first, then at the looks 1, 2, 4, 8 and 16.
     read.remove("");
     assert!((2..=5).contains(&read.len()), "{read:?}");
-    assert!(read.iter().all(|error| error.starts_with("old_users/manifests/2.json: has ")), "{read:?}");
+    assert!(
+        read.iter().all(|error| error.starts_with("old_users/manifests/2.json: has ")),
+        "{read:?}"
+    );
     assert_members(&mut server.connect(), &members(1));
 
     // It backs off for fifteen looks. What is published now is not what was refused, though CURRENT was restored by hand
@@ -298,7 +323,10 @@ fn a_current_that_was_lost_is_made_good_by_the_next_publish() {
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     depot.put(AUDIENCE, "CURRENT", None);
     server.look();
-    assert_eq!((server.generation(AUDIENCE), server.last_sync(AUDIENCE).0), (3, "not_found".to_owned()));
+    assert_eq!(
+        (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0),
+        (3, "not_found".to_owned())
+    );
 
     // The count of writes begins anew; the generations go on, and the pod with them.
     assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
@@ -347,7 +375,8 @@ exclude = ["others", "old_users"]
 
     // Refused: mistakes in the file, or a required audience that is not there.
     let before = server.catalog();
-    let error = server.reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
+    let error =
+        server.reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
     assert_eq!(error, "rtad.toml: line 1: nonsense");
     let missing = "[[audience]]\nname = \"missing\"\n";
     // Loaded, and thrown away again for the sake of the other.

@@ -157,10 +157,14 @@ impl KeyMaker {
             kind.has_shape(id).then(|| case.apply(id, DeviceKey::of_canonical))
         };
         match key {
-            Some(key) if self.blanks.contains(&key) || blank::is_run_of_one(id) => Err(Unusable::Blank),
+            Some(key) if self.blanks.contains(&key) || blank::is_run_of_one(id) => {
+                Err(Unusable::Blank)
+            }
             Some(key) => Ok(key),
             // Junk such as "null" has no kind's shape, yet it says "no id", not "a broken id".
-            None if self.blanks.contains(&DeviceKey::of_canonical(id)) || blank::is_run_of_one(id) => {
+            None if self.blanks.contains(&DeviceKey::of_canonical(id))
+                || blank::is_run_of_one(id) =>
+            {
                 Err(Unusable::Blank)
             }
             None => Err(Unusable::Malformed),

@@ -19,7 +19,7 @@
 //!   the block is chosen by the top of h1, hardly any with the block. Double hashing inside so small a block would not
 //!   do: it knows only 512 · 256 patterns, and two of 22 keys that share one are a false positive of 1 in 6,000.
 //!
-//! Measured side by side in `docs/performance.md`, where the default is chosen.
+//! Measured side by side in `docs/explanation/performance.md`, where the default is chosen.
 
 mod sizing;
 
@@ -180,7 +180,8 @@ impl FilterSpec {
         }
         match self.kind() {
             FilterKind::Classic => {
-                let first = classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| byte);
+                let first =
+                    classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| byte);
                 Place { bits: filter, first: &filter[first] }
             }
             FilterKind::Block512 => {
@@ -212,7 +213,9 @@ impl FilterSpec {
             FilterKind::Classic => {
                 classic_probes(self, bits.len(), key).all(|(byte, mask)| bits[byte] & mask != 0)
             }
-            FilterKind::Block512 => block_probes(self, key).all(|(byte, mask)| bits[byte] & mask != 0),
+            FilterKind::Block512 => {
+                block_probes(self, key).all(|(byte, mask)| bits[byte] & mask != 0)
+            }
         }
     }
 
@@ -237,7 +240,8 @@ pub fn fill_ratio(filter: &[u8]) -> f64 {
         return 0.0;
     }
     let (words, rest) = filter.as_chunks::<8>();
-    let ones: u64 = words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
+    let ones: u64 =
+        words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
     let ones = ones + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
     ones as f64 / (filter.len() as f64 * 8.0)
 }

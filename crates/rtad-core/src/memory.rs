@@ -1,7 +1,7 @@
 //! Memory for filters: whole pages from the kernel, large ones where it grants them, returned to it when dropped.
 //!
 //! A look-up in gigabytes misses the TLB as surely as the cache; with 2 MiB pages the page walk is a third of what it is
-//! with 4 KiB (`docs/performance.md`). The allocator is left out of it on purpose: it would keep a dropped snapshot's
+//! with 4 KiB (`docs/explanation/performance.md`). The allocator is left out of it on purpose: it would keep a dropped snapshot's
 //! gigabytes for later.
 
 use std::io;
@@ -41,7 +41,8 @@ impl Region {
         let slack = if len >= LARGE_PAGE_BYTES { LARGE_PAGE_BYTES } else { 0 };
         let map = MmapOptions::new().len(len + slack).map_anon()?;
         let address = map.as_ptr().addr();
-        let start = if slack == 0 { 0 } else { address.next_multiple_of(LARGE_PAGE_BYTES) - address };
+        let start =
+            if slack == 0 { 0 } else { address.next_multiple_of(LARGE_PAGE_BYTES) - address };
         if cfg!(target_os = "linux") && len > 0 {
             let large = match pages {
                 Pages::Large => len - len % LARGE_PAGE_BYTES,
@@ -90,7 +91,11 @@ mod tests {
                     assert_eq!(region[len - 1], 7);
                 }
                 if len >= LARGE_PAGE_BYTES {
-                    assert_eq!(region.as_ptr().addr() % LARGE_PAGE_BYTES, 0, "aligned for large pages");
+                    assert_eq!(
+                        region.as_ptr().addr() % LARGE_PAGE_BYTES,
+                        0,
+                        "aligned for large pages"
+                    );
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A [`Manifest`] says what a generation consists of; a [`Chunk`] holds the filters of a run of neighbouring shards; a
-//! [`Delta`] is exact additions and removals since; a [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/snapshot-format.md`.
+//! [`Delta`] is exact additions and removals since; a [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/reference/snapshot-format.md`.
 //!
 //! Everything read is untrusted: nothing is allocated by a size that has not been checked against a digest-checked manifest
 //! and the caller's cap, and every fault has an error of its own. This module does no IO: bytes come in, values go out.
@@ -15,12 +15,12 @@ mod builder;
 mod chunk;
 mod current;
 mod delta;
-mod holders;
 mod json;
 mod manifest;
 mod mixed;
 mod name;
 mod overlay;
+mod shard_index;
 
 use std::sync::Arc;
 
@@ -32,7 +32,9 @@ pub use chunk::ChunkReader;
 pub use chunk::ChunkVerifier;
 pub use chunk::{Chunk, ChunkDecoder, ChunkEntry, ChunkError};
 pub use current::{Current, State};
-pub use delta::{BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys};
+pub use delta::{
+    BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
+};
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
 pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
@@ -40,7 +42,7 @@ pub use overlay::Overlay;
 
 use crate::device::DeviceKey;
 use crate::filter::{FilterSpec, Place};
-use holders::Holders;
+use shard_index::ShardIndex;
 
 /// How many of many keys are looked for together: enough reads in flight to fill the processor's miss queue, and few waits for the last.
 const BATCH: usize = 64;
@@ -77,7 +79,7 @@ impl Fault {
 pub struct Snapshot {
     manifest: Manifest,
     chunks: Vec<Arc<Chunk>>,
-    holders: Holders,
+    holders: ShardIndex,
     overlay: Overlay,
     /// Some shards are of another generation than the manifest's: see `snapshot/mixed.rs`.
     is_mixed: bool,
@@ -95,14 +97,14 @@ impl Snapshot {
     /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not of a file.
     pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
         assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
-        let mut holders = Holders::nobody();
+        let mut holders = ShardIndex::empty();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(chunk.is(manifest.filter(), entry), "chunks stand in the manifest's order");
             for (shard, _) in chunk.shards() {
                 holders[usize::from(shard)] = Some(index);
             }
         }
-        let holders = Holders::new(&holders);
+        let holders = ShardIndex::new(&holders);
         Self { manifest, chunks, holders, overlay: Overlay::default(), is_mixed: false }
     }
 

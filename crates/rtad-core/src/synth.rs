@@ -37,7 +37,8 @@ impl Synth {
             IdKind::Md5 => {
                 let key = DeviceKey::of_canonical(&upper(uuid(first, second)));
                 let mut hex = [0; 32];
-                const_hex::encode_to_slice(key.as_bytes(), &mut hex).expect("32 digits for 16 bytes");
+                const_hex::encode_to_slice(key.as_bytes(), &mut hex)
+                    .expect("32 digits for 16 bytes");
                 push_ascii(&hex, id);
                 Ok(())
             }
@@ -52,13 +53,15 @@ impl Synth {
             IdKind::Imei => {
                 // A bijection on 14 digits: the multiplier shares no factor with 10.
                 const RANGE: u128 = 100_000_000_000_000;
-                let serial = (u128::from(index) * 61_803_398_874_989 + u128::from(self.seed)) % RANGE;
+                let serial =
+                    (u128::from(index) * 61_803_398_874_989 + u128::from(self.seed)) % RANGE;
                 write!(id, "{serial:014}{}", luhn(serial as u64))
             }
             IdKind::AndroidId => write!(id, "{first:016x}"),
             IdKind::Mac => {
                 // A bijection on 48 bits: an odd multiplier and an added constant.
-                let bits = index.wrapping_mul(0x9e37_79b9_7f4b).wrapping_add(self.seed) & 0xffff_ffff_ffff;
+                let bits =
+                    index.wrapping_mul(0x9e37_79b9_7f4b).wrapping_add(self.seed) & 0xffff_ffff_ffff;
                 let octet = |n: u32| (bits >> (8 * n)) & 0xff;
                 let [a, b, c, d, e, f] = [5, 4, 3, 2, 1, 0].map(octet);
                 write!(id, "{a:02X}:{b:02X}:{c:02X}:{d:02X}:{e:02X}:{f:02X}")
@@ -87,7 +90,9 @@ fn uuid(high: u64, low: u64) -> [u8; 36] {
     let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
     const_hex::encode_to_slice(bytes, &mut digits).expect("32 digits for 16 bytes");
     let mut uuid = [b'-'; 36];
-    for (from, to) in [(0..8, 0..8), (8..12, 9..13), (12..16, 14..18), (16..20, 19..23), (20..32, 24..36)] {
+    for (from, to) in
+        [(0..8, 0..8), (8..12, 9..13), (12..16, 14..18), (16..20, 19..23), (20..32, 24..36)]
+    {
         uuid[to].copy_from_slice(&digits[from]);
     }
     uuid
@@ -133,7 +138,11 @@ mod tests {
                 let id = synth.id(index);
                 let key = keys.key(kind, id.as_bytes()).unwrap();
                 if kind != IdKind::Md5 {
-                    assert_eq!(key, DeviceKey::of_canonical(id.as_bytes()), "{kind} {id} is canonical");
+                    assert_eq!(
+                        key,
+                        DeviceKey::of_canonical(id.as_bytes()),
+                        "{kind} {id} is canonical"
+                    );
                 }
                 assert!(seen.insert(key), "{kind} {id} came twice");
             }

@@ -58,7 +58,9 @@ pub async fn read<B: Body<Data = Bytes> + Unpin, P>(
         match at_once(collecting.as_mut()).await {
             Poll::Ready(read) => read,
             Poll::Pending => match wait() {
-                Some(_permit) => timeout(within, collecting).await.unwrap_or(Err(BodyError::Timeout)),
+                Some(_permit) => {
+                    timeout(within, collecting).await.unwrap_or(Err(BodyError::Timeout))
+                }
                 None => Err(BodyError::Overloaded),
             },
         }
@@ -93,7 +95,10 @@ async fn at_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> 
 }
 
 /// All of a body. Its first part is handed on as it came; further ones are appended to a copy.
-async fn collect<B: Body<Data = Bytes> + Unpin>(body: &mut B, max_bytes: usize) -> Result<Bytes, BodyError> {
+async fn collect<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    max_bytes: usize,
+) -> Result<Bytes, BodyError> {
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         // Trailers carry nothing for us.

@@ -29,7 +29,8 @@ pub fn json_of(status: StatusCode, value: &impl serde::Serialize) -> Response {
 /// may be a device id.
 pub fn error_without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let quoting = [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
+    let quoting =
+        [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
     for (prefix, instead) in quoting {
         if let Some(rest) = message.strip_prefix(prefix) {
             // The last one is serde's own, whatever the quoted text holds.

@@ -20,7 +20,8 @@ const BACKLOG: i32 = 4096;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Sent to a connection over the limit, so that its end is no mystery.
-const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+const REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// Takes an address without listening on it: a port in use fails at once, before any snapshot is
 /// loaded, and clients are refused rather than kept waiting while snapshots load.

@@ -38,7 +38,8 @@ impl FromStr for LogLevel {
 pub fn init_logging(level: LogLevel) {
     // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_loader and rtad_store.
     let own = Targets::new().with_target("rtad", level.0);
-    let json = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
+    let json =
+        tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
     // Fails only if logging was started before; then that subscriber stays.
     let _ = tracing_subscriber::registry().with(json).with(own).try_init();
     std::panic::set_hook(Box::new(|panic| {

@@ -37,8 +37,10 @@ impl std::fmt::Debug for Backend {
 impl Backend {
     /// The client is made here, with the credentials in the environment; no request is sent.
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
-        let failed =
-            |source: object_store::Error| StoreError::Open { url: url.to_owned(), source: source.into() };
+        let failed = |source: object_store::Error| StoreError::Open {
+            url: url.to_owned(),
+            source: source.into(),
+        };
         let (objects, access) = match Location::parse(url).map_err(StoreError::Url)? {
             Location::Directory(root) => return Ok(Self::Directory(root)),
             Location::Bucket { kind, name, prefix } => {
@@ -73,7 +75,9 @@ impl Backend {
             Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
             Self::Directory(root) => {
                 if !root.exists() {
-                    return Err(StoreError::NotFound { path: format!("{}/{path}", root.display()) });
+                    return Err(StoreError::NotFound {
+                        path: format!("{}/{path}", root.display()),
+                    });
                 }
                 let files = LocalFileSystem::new_with_prefix(root)
                     .map_err(|source| StoreError::backend("open", path, source))?
@@ -86,7 +90,9 @@ impl Backend {
     /// Refuses a store that cannot be written to. Sends no request.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Objects { url, access: Access::Get, .. } => Err(StoreError::ReadOnly { url: url.clone() }),
+            Self::Objects { url, access: Access::Get, .. } => {
+                Err(StoreError::ReadOnly { url: url.clone() })
+            }
             _ => Ok(()),
         }
     }
@@ -94,7 +100,9 @@ impl Backend {
     /// Refuses a store that cannot be listed. Sends no request.
     pub(crate) fn check_listable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Objects { url, access: Access::Get, .. } => Err(StoreError::NoListing { url: url.clone() }),
+            Self::Objects { url, access: Access::Get, .. } => {
+                Err(StoreError::NoListing { url: url.clone() })
+            }
             _ => Ok(()),
         }
     }

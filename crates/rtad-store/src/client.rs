@@ -44,7 +44,8 @@ pub(crate) struct Watched(pub(crate) reqwest::Client);
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let reads = request.method().is_safe();
-        let asks_for_range = reads && request.method() == "GET" && request.headers().contains_key("range");
+        let asks_for_range =
+            reads && request.method() == "GET" && request.headers().contains_key("range");
         let response = HttpService::call(&self.0, request).await?;
         let status = response.status();
         if asks_for_range && status.as_u16() == 200 {
@@ -55,7 +56,10 @@ impl HttpService for Watched {
             && let Some(after) = retry_after(&response)
         {
             if after > SHORT_WAIT {
-                return Err(HttpError::new(HttpErrorKind::Unknown, Busy { status: status.as_u16(), after }));
+                return Err(HttpError::new(
+                    HttpErrorKind::Unknown,
+                    Busy { status: status.as_u16(), after },
+                ));
             }
             tokio::time::sleep(after).await;
         }

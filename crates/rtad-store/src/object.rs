@@ -49,8 +49,10 @@ impl Object {
     /// [`StoreError::Url`] if it names no object, [`StoreError::Open`] if the environment does not
     /// fit it, or the store's own.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let failed =
-            |source: object_store::Error| StoreError::Open { url: url.to_owned(), source: source.into() };
+        let failed = |source: object_store::Error| StoreError::Open {
+            url: url.to_owned(),
+            source: source.into(),
+        };
         let (objects, path) = match locate(url).map_err(StoreError::Url)? {
             (Location::Bucket { kind, name, .. }, path) => {
                 (remote::bucket(kind, &name, &Path::default()).map_err(failed)?, path)
@@ -145,7 +147,9 @@ mod tests {
             ("file:///srv/dump", "it is no URL of an object"),
             ("https://host/dump?sig=abc", "it has a query or a fragment"),
         ] {
-            let Err(UrlError { reason: found, .. }) = Object::check_url(url) else { panic!("{url}") };
+            let Err(UrlError { reason: found, .. }) = Object::check_url(url) else {
+                panic!("{url}")
+            };
             assert_eq!(found, reason, "{url}");
         }
     }

@@ -73,7 +73,9 @@ pub(crate) fn bucket(
 pub(crate) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries());
-    Ok(Arc::new(builder.with_client_options(options).with_http_connector(SameHost::default()).build()?))
+    Ok(Arc::new(
+        builder.with_client_options(options).with_http_connector(SameHost::default()).build()?,
+    ))
 }
 
 fn retries() -> RetryConfig {
@@ -96,7 +98,8 @@ impl HttpConnector for SameHost {
         let option = |key| options.get_config_value(&key);
         let plain = option(ClientConfigKey::AllowHttp).is_some_and(|allowed| allowed == "true");
         let asked = option(ClientConfigKey::ConnectTimeout);
-        let asked = asked.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(CONNECT_TIMEOUT);
+        let asked =
+            asked.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(CONNECT_TIMEOUT);
         let failed = |source: reqwest::Error| object_store::Error::Generic {
             store: "HTTP client",
             source: source.into(),

@@ -34,8 +34,8 @@ use super::*;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, Manifest, ManifestBuilder, Overlay, Snapshot,
-    chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, Manifest, ManifestBuilder, Overlay,
+    Snapshot, chunk_runs,
 };
 
 /// A store, and the directory under it if it is one.
@@ -140,7 +140,8 @@ impl Place {
         let live = self.store().live(&audience()).await?.expect("something is live");
         let manifest = self.store().manifest(&audience(), &live.current).await?;
         let mut chunks = BTreeMap::new();
-        let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
+        let arrived =
+            |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
         self.store().chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
         let overlay = self.store().overlay(&audience(), &live.current, &Overlay::default()).await?;
         Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
@@ -165,8 +166,9 @@ fn audience() -> AudienceName {
 
 /// Sorted keys in all 16 runs of 4,096 shards.
 fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
-    let mut keys: Vec<_> =
-        (0..count).map(|index| DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes())).collect();
+    let mut keys: Vec<_> = (0..count)
+        .map(|index| DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()))
+        .collect();
     keys.sort_unstable();
     keys
 }
@@ -179,7 +181,10 @@ fn build(generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<BuiltChunk>) {
     (builder.finish(audience(), generation, 1_763_722_800, BuildReport::default()), chunks)
 }
 
-async fn put_chunks(publication: &Publication<'_>, keys: &[DeviceKey]) -> Result<usize, StoreError> {
+async fn put_chunks(
+    publication: &Publication<'_>,
+    keys: &[DeviceKey],
+) -> Result<usize, StoreError> {
     let mut written = 0;
     for chunk in build(publication.generation(), keys).1 {
         written += usize::from(publication.put_chunk(chunk).await?);
@@ -222,7 +227,9 @@ async fn a_store_that_is_not_there_yet_reads_as_nothing() {
 #[tokio::test]
 async fn audiences_are_the_folders_with_an_audience_s_name() {
     for place in Place::all() {
-        for path in ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"] {
+        for path in
+            ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"]
+        {
             place.write(path, b"x".to_vec()).await;
         }
         let names = place.store().audiences().await.unwrap();

@@ -67,7 +67,11 @@ impl Trust {
         generation: u64,
         manifest: &Signed,
     ) -> Result<(), SignatureError> {
-        self.check(&manifest_path(audience, generation), &manifest.bytes, manifest.signature.as_deref())
+        self.check(
+            &manifest_path(audience, generation),
+            &manifest.bytes,
+            manifest.signature.as_deref(),
+        )
     }
 
     /// The same of a delta.
@@ -103,7 +107,9 @@ impl Trust {
                 Ok(()) => return is_for(path, &signature),
                 // Two keys may have one number: another's failure is not yet the last word.
                 Err(minisign_verify::Error::UnexpectedKeyId) => {}
-                Err(minisign_verify::Error::UnexpectedAlgorithm) => refused = SignatureError::Legacy,
+                Err(minisign_verify::Error::UnexpectedAlgorithm) => {
+                    refused = SignatureError::Legacy
+                }
                 Err(_) => refused = SignatureError::Invalid,
             }
         }
@@ -130,7 +136,9 @@ pub(crate) fn trusted_comment(path: &Path) -> String {
 #[non_exhaustive]
 pub enum SignatureError {
     /// There is none.
-    #[error("is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`")]
+    #[error(
+        "is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`"
+    )]
     Missing,
     /// More than a signature has.
     #[error("its signature has more than {limit} bytes")]

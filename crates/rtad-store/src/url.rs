@@ -54,7 +54,9 @@ fn parse(url: &str) -> Result<Location, &'static str> {
     if url.is_empty() {
         return Err("it is empty");
     }
-    let Some((scheme, rest)) = url.split_once("://") else { return Ok(Location::Directory(url.into())) };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Ok(Location::Directory(url.into()));
+    };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let kind = match scheme {
         "file" if rest.starts_with('/') => return Ok(Location::Directory(rest.into())),
@@ -163,7 +165,10 @@ mod tests {
             ("https://me@host/x?sig=a@b", "https://…@host/x?…", credentials),
         ] {
             let error = Location::parse(url).unwrap_err();
-            assert_eq!(error.to_string(), format!("store {shown:?}: {reason}; accepted: {ACCEPTED_URLS}"));
+            assert_eq!(
+                error.to_string(),
+                format!("store {shown:?}: {reason}; accepted: {ACCEPTED_URLS}")
+            );
         }
     }
 }

@@ -108,13 +108,15 @@ impl Client {
         self.received.drain(..end + 4);
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let pair =
-            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let pair = |line: &str| {
+            line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
         let headers: Vec<_> = lines.map(|line| pair(line).unwrap()).collect();
         let mut answer = Answer { status, headers, body: Vec::new() };
         assert_eq!(answer.header("transfer-encoding"), None, "every answer's length is known");
         if method != "HEAD" && status != 100 {
-            let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+            let length =
+                answer.header("content-length").map_or(0, |length| length.parse().unwrap());
             while self.received.len() < length {
                 assert!(self.receive(), "the body is cut off");
             }
@@ -145,7 +147,13 @@ impl Client {
     }
 
     /// Sends a request with `headers`, each with its line end, and returns the answer.
-    pub fn request(&mut self, method: &str, target: &str, headers: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub fn request(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
         let body = body.as_ref();
         let length = if body.is_empty() && method != "POST" {
             String::new()
@@ -192,7 +200,8 @@ impl Client {
     #[track_caller]
     pub fn members_binary(&mut self, audience: &str, keys: &[DeviceKey]) -> Vec<bool> {
         let body: Vec<u8> = keys.iter().flat_map(|key| *key.as_bytes()).collect();
-        let Answer { status, body: bits, .. } = self.post_binary(&format!("/v1/check/{audience}"), body);
+        let Answer { status, body: bits, .. } =
+            self.post_binary(&format!("/v1/check/{audience}"), body);
         let expected = (200, keys.len().div_ceil(8));
         assert_eq!((status, bits.len()), expected, "{}", String::from_utf8_lossy(&bits));
         (0..keys.len()).map(|index| bits[index / 8] >> (index % 8) & 1 == 1).collect()
@@ -205,8 +214,9 @@ impl Client {
         let ids: Vec<String> = keys.iter().map(hex).collect();
         let body = json!({ "device": { "imei_md5": ids } }).to_string();
         let answer = self.post("/v1/decide", body).ok();
-        let decision =
-            |one: &Value| (one["bid"].as_bool().unwrap(), one["reason"].as_str().unwrap().to_owned());
+        let decision = |one: &Value| {
+            (one["bid"].as_bool().unwrap(), one["reason"].as_str().unwrap().to_owned())
+        };
         answer["decisions"].as_array().unwrap().iter().map(decision).collect()
     }
 }

@@ -380,7 +380,8 @@ fn misbehave(
                 stream.write_all(head.as_bytes())?;
                 stream.write_all(body)?;
             } else if request.if_match.is_some() && matches!(fault, Fault::Replaced) {
-                stream.write_all(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")?;
+                stream
+                    .write_all(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")?;
             } else {
                 let head = head.replace("ETag: \"", "ETag: \"another-");
                 stream.write_all(head.as_bytes())?;

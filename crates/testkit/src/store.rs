@@ -10,8 +10,8 @@ use minisign::{KeyPair, SecretKey, SecretKeyBox};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, Current, Manifest, ManifestBuilder,
-    Overlay, Snapshot, State, chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, Current, Manifest,
+    ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Collected, Retention, Sign, StoreWriter};
 use rtad_store::{PublicKey, Store, StoreError};
@@ -100,7 +100,8 @@ impl Sign for Key {
         bytes: &[u8],
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        let signed = minisign::sign(None, &self.secret, bytes, Some(trusted_comment), Some("a test"))?;
+        let signed =
+            minisign::sign(None, &self.secret, bytes, Some(trusted_comment), Some("a test"))?;
         Ok(signed.into_string())
     }
 }
@@ -131,7 +132,8 @@ async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapsho
     let live = store.live(audience).await?.expect("the audience was published");
     let manifest = store.manifest(audience, &live.current).await?;
     let mut chunks = BTreeMap::new();
-    let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
+    let arrived =
+        |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
     store.chunks(audience, &manifest, manifest.chunks(), 2, arrived).await?;
     let overlay = store.overlay(audience, &live.current, &Overlay::default()).await?;
     Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
@@ -168,7 +170,8 @@ impl Spec {
     }
 
     fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
-        let build = BuildReport { tool: "test".to_owned(), rows: self.rows, ..BuildReport::default() };
+        let build =
+            BuildReport { tool: "test".to_owned(), rows: self.rows, ..BuildReport::default() };
         let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
         match self.expires_unix_seconds {
             Some(expires) => manifest.expiring_at(expires),

@@ -1,4 +1,4 @@
-# One worker of a build over several pods: the steps of docs/distributed-build.md, each when all workers have done the one before it.
+# One worker of a build over several pods: the steps of docs/guides/distributed-build.md, each when all workers have done the one before it.
 # What a step makes gets its name when it is whole; a worker that begins again goes on behind what it has made.
 set -euo pipefail
 umask 077

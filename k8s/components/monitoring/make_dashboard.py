@@ -67,7 +67,7 @@ def up_and_fast(board):
         "Alerts",
         COUNT,
         firing,
-        "Of rtad, that are firing, in all that this Prometheus sees; docs/runbook.md says what to do.",
+        "Of rtad, that are firing, in all that this Prometheus sees; docs/guides/runbook.md says what to do.",
         bad_above=1,
     )
     board.graph(
@@ -179,7 +179,7 @@ def decided(board):
         "Platforms' failures",
         PER_SECOND,
         [(failures, "{{platform}}: {{cause}}")],
-        "Requests that were not answered by their ids; docs/platforms.md has the causes.",
+        "Requests that were not answered by their ids; docs/reference/platforms.md has the causes.",
     )
     no_device = share(rate("rtad_decisions_total", 'reason="no_device"'), decisions, by)
     board.graph(

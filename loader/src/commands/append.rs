@@ -113,8 +113,11 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     if args.follow {
         return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
     }
-    let rejects =
-        args.rejects.as_deref().map(|path| Rejects::create(path, &input.sources, false)).transpose()?;
+    let rejects = args
+        .rejects
+        .as_deref()
+        .map(|path| Rejects::create(path, &input.sources, false))
+        .transpose()?;
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();
@@ -173,7 +176,17 @@ impl Facts {
     const fn of(appended: &Appended) -> Self {
         let Appended { sequence, generation, added, removed, entombed, .. } = *appended;
         let Appended { tombstones, deltas, delta_keys, written_bytes, .. } = *appended;
-        Self { generation, sequence, added, removed, entombed, tombstones, deltas, delta_keys, written_bytes }
+        Self {
+            generation,
+            sequence,
+            added,
+            removed,
+            entombed,
+            tombstones,
+            deltas,
+            delta_keys,
+            written_bytes,
+        }
     }
 }
 
@@ -197,13 +210,24 @@ impl<'a> Report<'a> {
             Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
         }
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
-        writeln!(out, "  usable      {} ({blank} blank, {malformed} malformed)", HumanCount(*usable))?;
+        writeln!(
+            out,
+            "  usable      {} ({blank} blank, {malformed} malformed)",
+            HumanCount(*usable)
+        )?;
         let Some(facts) = &self.appended else { return Ok(()) };
         let Facts { added, removed, entombed, tombstones, .. } = facts;
-        writeln!(out, "  keys        {added} added, {removed} removed, {entombed} left out by tombstones")?;
+        writeln!(
+            out,
+            "  keys        {added} added, {removed} removed, {entombed} left out by tombstones"
+        )?;
         writeln!(out, "  tombstones  {}", HumanCount(*tombstones))?;
         let (deltas, keys) = (facts.deltas, HumanCount(facts.delta_keys));
-        writeln!(out, "  deltas      {deltas} with {keys} keys over generation {}", facts.generation)?;
+        writeln!(
+            out,
+            "  deltas      {deltas} with {keys} keys over generation {}",
+            facts.generation
+        )?;
         writeln!(out, "  written     {}", HumanBytes(facts.written_bytes))
     }
 }

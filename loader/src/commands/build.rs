@@ -36,9 +36,9 @@ use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 pub(crate) use gate::GateError;
 pub(super) use gate::{Gate, GateArgs};
-use journal::Shelfmark;
+use journal::JournalLocation;
 use memory_args::MemoryArgs;
-use publish::{Plan, Shelf};
+use publish::{ChunkSink, Plan};
 use report::{BuildSummary, Changes};
 use resume::{Checkpoints, Fingerprint, STATE, Sink, State};
 use stages::Stages;
@@ -149,23 +149,23 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         runtime,
         progress: &progress,
         cut: shards_per_chunk as _,
-        journal: is_kept.then(|| Shelfmark::new(dir, base)),
+        journal: is_kept.then(|| JournalLocation::new(dir, base)),
     };
-    let shelf = || match args.dry_run {
-        true => Ok(Shelf::Nowhere),
-        false => Ok(Shelf::Store(Box::new(runtime.block_on(writer.publish(base.clone()))?))),
+    let sink = || match args.dry_run {
+        true => Ok(ChunkSink::Nowhere),
+        false => Ok(ChunkSink::Store(Box::new(runtime.block_on(writer.publish(base.clone()))?))),
     };
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
         let held_bytes = keys.held_bytes();
         let keys = keys.into_sorted(budget.threads(), plan.unwanted(), |keys| progress.add(keys));
         stages.sorted(0);
-        plan.build_sorted(&keys, held_bytes, shelf)?
+        plan.build_sorted(&keys, held_bytes, sink)?
     } else {
         let keys = keys.into_spilled()?;
         drop(slab);
         stages.sorted(keys.bytes());
-        plan.build_spilled(&keys, shelf)?
+        plan.build_spilled(&keys, sink)?
     };
     progress.clear();
     let Distinct { found, left } = done.distinct;
@@ -202,14 +202,27 @@ impl Prepared {
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
-        let fingerprint = if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
+        let fingerprint =
+            if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
         let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
         room::check(&input, dir, &budget, spilled)?;
         let rejects = args.rejects.as_deref();
         let rejects = rejects.map(|path| Rejects::create(path, &input.sources, state.is_some()));
         let rejects = rejects.transpose()?;
-        Ok(Self { filter, writer, input, budget, runtime, base, gate, merged, fingerprint, state, rejects })
+        Ok(Self {
+            filter,
+            writer,
+            input,
+            budget,
+            runtime,
+            base,
+            gate,
+            merged,
+            fingerprint,
+            state,
+            rejects,
+        })
     }
 
     /// Reads the rest of the input, and the keys that deltas added, into `keys`.
@@ -298,7 +311,8 @@ pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), Comma
 pub(super) fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
     const LIFETIMES: std::ops::RangeInclusive<Duration> =
         Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
-    let lifetime = humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
+    let lifetime =
+        humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
     lifetime.ok_or("accepted: a duration from 1s to 3650d, such as 72h")
 }
 

@@ -98,7 +98,9 @@ impl DedupArgs {
             return Ok(Seen::Exact(Tables::default()));
         };
         let spec = match (self.hashes, self.bits_per_key) {
-            (Some(hashes), Some(millibits)) => FilterSpec::new(FilterKind::Classic, hashes, millibits),
+            (Some(hashes), Some(millibits)) => {
+                FilterSpec::new(FilterKind::Classic, hashes, millibits)
+            }
             _ => FilterSpec::for_fpr(FilterKind::Classic, self.fpr),
         };
         let spec = spec.map_err(UsageError::Fpr)?;

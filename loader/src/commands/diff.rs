@@ -78,8 +78,9 @@ impl Chunks {
 
 impl DiffReport {
     fn new(from: &Manifest, to: &Manifest, manifest_bytes: u64) -> Self {
-        let digests =
-            |manifest: &Manifest| manifest.chunks().iter().map(|entry| entry.digest).collect::<HashSet<_>>();
+        let digests = |manifest: &Manifest| {
+            manifest.chunks().iter().map(|entry| entry.digest).collect::<HashSet<_>>()
+        };
         let (old, new) = (digests(from), digests(to));
         let added = Chunks::of(to.chunks().iter().filter(|entry| !old.contains(&entry.digest)));
         let removed = Chunks::of(from.chunks().iter().filter(|entry| !new.contains(&entry.digest)));

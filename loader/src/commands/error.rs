@@ -103,7 +103,9 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("stopped before everything that was asked was answered; what has no answer is not acknowledged")]
+    #[error(
+        "stopped before everything that was asked was answered; what has no answer is not acknowledged"
+    )]
     Drain,
 }
 
@@ -163,7 +165,9 @@ impl CommandError {
     /// The exit code of it.
     pub(crate) fn status(&self) -> ExitStatus {
         match self {
-            Self::Input(InputError::StdinTwice | InputError::Url { .. } | InputError::Pattern { .. })
+            Self::Input(
+                InputError::StdinTwice | InputError::Url { .. } | InputError::Pattern { .. },
+            )
             | Self::Rejects(RejectError::IsInput { .. })
             | Self::Usage(_)
             | Self::Sign(_)

@@ -103,7 +103,9 @@ impl GcReport {
         )?;
         match self.young_chunks {
             0 => Ok(()),
-            young => writeln!(out, "           {young} chunks that nothing needs are too young to go"),
+            young => {
+                writeln!(out, "           {young} chunks that nothing needs are too young to go")
+            }
         }
     }
 }

@@ -87,7 +87,9 @@ impl InputArgs {
     /// What the flags and `inputs` say is to be read.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         let layout = match self.format {
-            Format::Lines if !self.columns.is_empty() => return Err(UsageError::ColumnOfLines.into()),
+            Format::Lines if !self.columns.is_empty() => {
+                return Err(UsageError::ColumnOfLines.into());
+            }
             Format::Lines => Layout::Lines { kind: self.id_kind },
             Format::Csv => Layout::Csv { columns: self.columns("csv")?, delimiter: self.delimiter },
             Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },

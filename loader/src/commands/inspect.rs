@@ -78,7 +78,8 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         };
         let mut files = stream::iter(manifest.chunks()).map(read).buffered(default_threads());
         while let Some((entry, file)) = files.try_next().await? {
-            for (shard, (keys, filter)) in (entry.first_shard..).zip(shards_of(spec, entry, &file)) {
+            for (shard, (keys, filter)) in (entry.first_shard..).zip(shards_of(spec, entry, &file))
+            {
                 if let Some((fill, fpr)) = survey.add_shard(spec, filter) {
                     map.set(shard, keys, fill, fpr);
                 }
@@ -150,11 +151,32 @@ impl InspectReport {
                 "  took up     deltas up to sequence {through}, {inserted_keys} keys besides those above"
             )?;
         }
-        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks.len())?;
-        writeln!(out, "  filter      {}, {} hashes, {bits} bits per key", self.filter, self.hashes)?;
-        writeln!(out, "  fill        min {:.4}  mean {:.4}  max {:.4}", fill.min, fill.mean, fill.max)?;
+        writeln!(
+            out,
+            "  size        {} in {} chunks",
+            HumanBytes(self.size_bytes),
+            self.chunks.len()
+        )?;
+        writeln!(
+            out,
+            "  filter      {}, {} hashes, {bits} bits per key",
+            self.filter, self.hashes
+        )?;
+        writeln!(
+            out,
+            "  fill        min {:.4}  mean {:.4}  max {:.4}",
+            fill.min, fill.mean, fill.max
+        )?;
         let fpr = expected_fpr;
-        writeln!(out, "  shards' fpr min {:.3e}  mean {:.3e}  max {:.3e}", fpr.min, fpr.mean, fpr.max)?;
-        writeln!(out, "  fpr         {:.3e} by fill, {:.3e} asked for", self.expected_fpr, self.target_fpr)
+        writeln!(
+            out,
+            "  shards' fpr min {:.3e}  mean {:.3e}  max {:.3e}",
+            fpr.min, fpr.mean, fpr.max
+        )?;
+        writeln!(
+            out,
+            "  fpr         {:.3e} by fill, {:.3e} asked for",
+            self.expected_fpr, self.target_fpr
+        )
     }
 }

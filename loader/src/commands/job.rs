@@ -98,11 +98,14 @@ impl Job {
             0..=MAX_JOB_BYTES => std::fs::read_to_string(text),
             _ => Err(io::Error::other("is too large for a job")),
         });
-        Self::from_json(&read.map_err(|error| format!("neither a job nor a file with one: {error}"))?)
+        Self::from_json(
+            &read.map_err(|error| format!("neither a job nor a file with one: {error}"))?,
+        )
     }
 
     fn from_json(text: &str) -> Result<Self, String> {
-        let job: Self = serde_json::from_str(text).map_err(|error| format!("not a job: {error}"))?;
+        let job: Self =
+            serde_json::from_str(text).map_err(|error| format!("not a job: {error}"))?;
         if job.format != FORMAT {
             return Err(format!("not a job: format is {:?}, expected {FORMAT:?}", job.format));
         }
@@ -175,7 +178,9 @@ pub(crate) enum JobError {
         "chunk {chunk} was cut for {found} keys, another for {expected}; give all steps one --keys; nothing was published"
     )]
     CutOtherwise { chunk: u32, found: u64, expected: u64 },
-    #[error("shards {first} to {last} are no chunk of {shards_per_chunk} shards; nothing was published")]
+    #[error(
+        "shards {first} to {last} are no chunk of {shards_per_chunk} shards; nothing was published"
+    )]
     Uncut { first: u32, last: u32, shards_per_chunk: u32 },
     #[error(
         "chunk {chunk} came twice and differs: were its keys the same at every try? nothing was published"

@@ -76,7 +76,7 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         };
         let mut audiences = Vec::new();
         for name in names {
-            let audience = look_at(&store, name).await?;
+            let audience = read_audience(&store, name).await?;
             if audience.live_generation.is_none() && args.audience.is_some() {
                 return Err(CommandError::NotPublished { audience: audience.audience });
             }
@@ -87,7 +87,7 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
     output.data(&report, ListReport::write_text)
 }
 
-async fn look_at(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
+async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
     let live = store.live(&audience).await?;
     let live_generation = live.as_ref().map(|live| live.current.generation);
     let mut generations = Vec::new();
@@ -107,7 +107,8 @@ async fn look_at(store: &Store, audience: AudienceName) -> Result<Audience, Stor
 
 impl Facts {
     fn of(manifest: &Manifest) -> Self {
-        let created = UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds().min(u32::MAX.into()));
+        let created =
+            UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds().min(u32::MAX.into()));
         let age = SystemTime::now().duration_since(created).unwrap_or_default();
         Self {
             created_unix_seconds: manifest.created_unix_seconds(),

@@ -128,14 +128,20 @@ fn poisson_ln(mean: f64, k: f64) -> f64 {
     let ln_factorial = if k < 10.0 {
         (1..=k as u32).map(|i| f64::from(i).ln()).sum()
     } else {
-        k * k.ln() - k + 0.5 * (std::f64::consts::TAU * k).ln() + 1.0 / (12.0 * k) - 1.0 / (360.0 * k.powi(3))
+        k * k.ln() - k + 0.5 * (std::f64::consts::TAU * k).ln() + 1.0 / (12.0 * k)
+            - 1.0 / (360.0 * k.powi(3))
     };
     k * mean.ln() - ln_factorial
 }
 
 impl PlanReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{} keys at a false-positive rate of {}", HumanCount(self.keys), self.target_fpr)?;
+        writeln!(
+            out,
+            "{} keys at a false-positive rate of {}",
+            HumanCount(self.keys),
+            self.target_fpr
+        )?;
         writeln!(out)?;
         writeln!(
             out,

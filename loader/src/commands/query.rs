@@ -38,7 +38,8 @@ struct QueryReport {
 
 pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let key_maker = KeyMaker::default();
-    let keys: Vec<_> = args.ids.iter().map(|id| key_maker.key(args.id_kind, id.as_bytes())).collect();
+    let keys: Vec<_> =
+        args.ids.iter().map(|id| key_maker.key(args.id_kind, id.as_bytes())).collect();
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;

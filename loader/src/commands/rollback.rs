@@ -55,12 +55,18 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         let live = live.ok_or_else(|| CommandError::NotPublished { audience: audience.clone() })?;
         let to = match args.to {
             Some(generation) if generation == live => {
-                return Err(UsageError::LiveAlready { audience: audience.clone(), generation }.into());
+                return Err(
+                    UsageError::LiveAlready { audience: audience.clone(), generation }.into()
+                );
             }
             Some(generation) => generation,
             None => {
-                let older = store.generations(audience).await?.into_iter().rfind(|found| *found < live);
-                older.ok_or_else(|| CommandError::NoOlderGeneration { audience: audience.clone(), live })?
+                let older =
+                    store.generations(audience).await?.into_iter().rfind(|found| *found < live);
+                older.ok_or_else(|| CommandError::NoOlderGeneration {
+                    audience: audience.clone(),
+                    live,
+                })?
             }
         };
         let (manifest, _) = store.manifest_of(audience, to).await?;

@@ -67,7 +67,8 @@ use writers::Writers;
 /// A connection without a request for so long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
-const LIMITS: PortLimits = PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
+const LIMITS: PortLimits =
+    PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
 /// Probes, a scraper and a few people.
 const ADMIN_LIMITS: PortLimits = PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT };
 
@@ -89,10 +90,20 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
     /// Where /livez, /readyz and /metrics are, for whoever can connect
-    #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_ADMIN_LISTEN", default_value = "127.0.0.1:9070")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "RTAD_LOADER_ADMIN_LISTEN",
+        default_value = "127.0.0.1:9070"
+    )]
     admin_listen: SocketAddr,
     /// Tokens of which a request must show one, one per line; read again on SIGHUP
-    #[arg(long, value_name = "FILE", env = "RTAD_LOADER_TOKEN_FILE", required_unless_present = "no_token")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RTAD_LOADER_TOKEN_FILE",
+        required_unless_present = "no_token"
+    )]
     token_file: Option<PathBuf>,
     /// Take writes from whoever can connect; only with a loopback address
     #[arg(long, conflicts_with = "token_file")]
@@ -122,8 +133,10 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     };
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::Runtime)?;
     runtime.block_on(serve(args, tokens, store))
 }
 

@@ -58,7 +58,8 @@ pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
         // Unbuffered: a batch is larger than any buffer that would be put in front of it.
         let mut out = io::stdout().lock();
         for batch in 0..batches {
-            let ids = lanes[(batch % threads) as usize].recv().expect("a lane makes each of its batches");
+            let ids =
+                lanes[(batch % threads) as usize].recv().expect("a lane makes each of its batches");
             out.write_all(ids.as_bytes()).map_err(CommandError::Output)?;
         }
         out.flush().map_err(CommandError::Output)

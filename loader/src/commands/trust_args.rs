@@ -42,7 +42,8 @@ fn keys(text: &str) -> Result<Keys, String> {
     if let Ok(key) = text.parse() {
         return Ok(Keys(vec![key]));
     }
-    let file = std::fs::read_to_string(text).map_err(|error| format!("neither a key nor a file: {error}"))?;
+    let file = std::fs::read_to_string(text)
+        .map_err(|error| format!("neither a key nor a file: {error}"))?;
     PublicKey::all_of(&file).map(Keys).map_err(|error| error.to_string())
 }
 
@@ -69,7 +70,11 @@ impl SignArgs {
     }
 
     /// The write side of a store, with the signer if there is one.
-    pub(super) fn writer(&self, store: Store, trust: &TrustArgs) -> Result<StoreWriter, CommandError> {
+    pub(super) fn writer(
+        &self,
+        store: Store,
+        trust: &TrustArgs,
+    ) -> Result<StoreWriter, CommandError> {
         let signer = self.signer(&store, trust)?;
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }

@@ -107,7 +107,8 @@ struct Against {
 }
 
 pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
-    let against = (!args.against.is_empty()).then(|| args.input.resolve(&args.against)).transpose()?;
+    let against =
+        (!args.against.is_empty()).then(|| args.input.resolve(&args.against)).transpose()?;
     let store = args.target.open()?;
     let threads = args.input.threads();
     let progress = output.progress();
@@ -176,10 +177,12 @@ async fn load(
         chunks.insert(entry.first_shard, Arc::new(chunk));
         progress.add(1);
     };
-    let read = store.chunks(&args.target.audience, &manifest, manifest.chunks(), threads, arrived).await;
+    let read =
+        store.chunks(&args.target.audience, &manifest, manifest.chunks(), threads, arrived).await;
     read.map_err(|error| fault(error.into()))?;
     check_statistics(&manifest, &survey)?;
-    let in_order = |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");
+    let in_order =
+        |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");
     let chunks = manifest.chunks().iter().map(in_order).collect();
     Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }
@@ -254,6 +257,10 @@ impl VerifyReport {
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
         writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
         writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
-        writeln!(out, "  expected    {:.3e} by fill, {:.3e} asked for", self.expected_fpr, self.target_fpr)
+        writeln!(
+            out,
+            "  expected    {:.3e} by fill, {:.3e} asked for",
+            self.expected_fpr, self.target_fpr
+        )
     }
 }

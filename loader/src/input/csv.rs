@@ -142,8 +142,13 @@ fn read_rows(
     Ok(())
 }
 
-fn find_columns(name: &str, header: &csv::ByteRecord, columns: &[Column]) -> Result<Vec<usize>, InputError> {
-    let names: Vec<_> = header.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii())).collect();
+fn find_columns(
+    name: &str,
+    header: &csv::ByteRecord,
+    columns: &[Column],
+) -> Result<Vec<usize>, InputError> {
+    let names: Vec<_> =
+        header.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii())).collect();
     let find = |column: &Column| {
         let mut places = (0..names.len()).filter(|place| names[*place] == column.name.as_str());
         match (places.next(), places.next()) {

@@ -48,7 +48,8 @@ pub(super) fn read_blocks(
                 next[..carried.len()].copy_from_slice(carried);
                 filled = carried.len();
                 let rows = bytes[..=last].iter().filter(|byte| **byte == b'\n').count() as u64;
-                let block = Block { source, bytes, len: last + 1, rows: Rows::Lines { first: first_row } };
+                let block =
+                    Block { source, bytes, len: last + 1, rows: Rows::Lines { first: first_row } };
                 if !send(block) {
                     return Ok(());
                 }

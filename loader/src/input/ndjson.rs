@@ -65,7 +65,9 @@ impl Members {
     pub(super) fn find<'a>(&self, row: &'a [u8], found: &mut [Found<'a>]) -> Result<(), NoObject> {
         found.iter_mut().for_each(|found| *found = Found::Absent);
         let mut json = serde_json::Deserializer::from_slice(row);
-        json.deserialize_map(Object { members: self, found }).and_then(|()| json.end()).map_err(|_| NoObject)
+        json.deserialize_map(Object { members: self, found })
+            .and_then(|()| json.end())
+            .map_err(|_| NoObject)
     }
 
     /// Forgets what an earlier member of the same name held.
@@ -231,7 +233,10 @@ mod tests {
     fn members_are_found_by_name() {
         let columns = ["a", "b.c", r"b\.c", "b", "a"];
         for (row, expected) in [
-            (r#"{"a":"1","b":{"c":"2"},"b.c":"3"}"#, [text("1"), text("2"), text("3"), NoId, text("1")]),
+            (
+                r#"{"a":"1","b":{"c":"2"},"b.c":"3"}"#,
+                [text("1"), text("2"), text("3"), NoId, text("1")],
+            ),
             (r#" { "b" : "x" } "#, [Absent, Absent, Absent, text("x"), Absent]),
             (r#"{"a":null,"b":null}"#, [Null, Absent, Absent, Null, Null]),
             (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, NoId, Integer(-7)]),
@@ -245,7 +250,10 @@ mod tests {
                 [text("q\"A\n"), Absent, Absent, Absent, text("q\"A\n")],
             ),
             // The last of two counts, as a whole.
-            (r#"{"a":"1","a":"2","b":{"c":"1"},"b":{}}"#, [text("2"), Absent, Absent, NoId, text("2")]),
+            (
+                r#"{"a":"1","a":"2","b":{"c":"1"},"b":{}}"#,
+                [text("2"), Absent, Absent, NoId, text("2")],
+            ),
             (r#"{"b":{"c":"1"},"b":"2"}"#, [Absent, Absent, Absent, text("2"), Absent]),
             ("{}", [Absent, Absent, Absent, Absent, Absent]),
         ] {
@@ -275,8 +283,9 @@ mod tests {
         let members = Members::new(&[Column { name: "a".to_owned(), kind: IdKind::Openid }]);
         assert_eq!(members.find(b"{\"a\":\"\xff\"}", &mut found), Err(NoObject));
         // Also what is passed over may nest as deep as a row can.
-        let deep =
-            |open: &str, close: &str| format!("{{\"x\":{}1{}}}", open.repeat(12_000), close.repeat(12_000));
+        let deep = |open: &str, close: &str| {
+            format!("{{\"x\":{}1{}}}", open.repeat(12_000), close.repeat(12_000))
+        };
         assert_eq!(find(&["a"], &deep("[", "]")), Ok(vec![Absent]));
         assert_eq!(find(&["a"], &deep("{\"a\":", "}")), Ok(vec![Absent]));
         assert_eq!(find(&["x"], &deep("[", "]")), Ok(vec![NoId]));

@@ -51,13 +51,15 @@ impl Source {
                 if !facts.is_file() {
                     return Ok(None);
                 }
-                let modified = facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let modified =
+                    facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 let modified = modified.unwrap_or_default();
                 let (seconds, nanoseconds) = (modified.as_secs(), modified.subsec_nanos());
                 Ok(Some(format!("{} bytes, modified at {seconds}.{nanoseconds:09}", facts.len())))
             }
             Self::Remote(url) => {
-                let found = Remote::open(url).map_err(|error| unreadable(&self.name(), 0, error))?;
+                let found =
+                    Remote::open(url).map_err(|error| unreadable(&self.name(), 0, error))?;
                 Ok(Some(format!("{} bytes, version {}", found.size_bytes(), found.version())))
             }
         }
@@ -89,8 +91,8 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         let Some(pattern) = pattern else {
             return Err(InputError::Missing { input: shown });
         };
-        let matches =
-            glob::glob(pattern).map_err(|source| InputError::Pattern { input: shown.clone(), source })?;
+        let matches = glob::glob(pattern)
+            .map_err(|source| InputError::Pattern { input: shown.clone(), source })?;
         let before = sources.len();
         for found in matches {
             let found = found.map_err(|error| InputError::Open {
@@ -118,9 +120,10 @@ fn of_url(url: &str) -> Result<Source, InputError> {
         };
     }
     match Object::check_url(url) {
-        Ok(()) if url.contains(['*', '[']) => {
-            Err(InputError::Url { input: url.to_owned(), reason: "it is a pattern; a URL names one object" })
-        }
+        Ok(()) if url.contains(['*', '[']) => Err(InputError::Url {
+            input: url.to_owned(),
+            reason: "it is a pattern; a URL names one object",
+        }),
         Ok(()) => Ok(Source::Remote(url.to_owned())),
         // Its URL is shown without what may be secret.
         Err(UrlError { url, reason }) => Err(InputError::Url { input: url, reason }),
@@ -156,7 +159,9 @@ impl Opened {
                 }
                 Box::new(file)
             }
-            Source::Remote(url) => Box::new(Remote::open(url).map_err(|error| unreadable(&name, 0, error))?),
+            Source::Remote(url) => {
+                Box::new(Remote::open(url).map_err(|error| unreadable(&name, 0, error))?)
+            }
         };
         let failed = |error| unreadable(&name, 0, error);
         let mut magic = Vec::with_capacity(4);

@@ -52,7 +52,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Fault {
-    #[error("a Parquet file is read from its end, and a pipe cannot be; write it to a file, or name its URL")]
+    #[error(
+        "a Parquet file is read from its end, and a pipe cannot be; write it to a file, or name its URL"
+    )]
     Pipe,
     #[error("is no Parquet file, or not the whole of one: {reason}")]
     Foreign { reason: &'static str },
@@ -203,12 +205,11 @@ impl Reader<'_> {
             .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        caught(|| ParquetMetaDataReader::decode_metadata_with_options(&bytes, Some(&options))).map_err(
-            |fault| match fault {
+        caught(|| ParquetMetaDataReader::decode_metadata_with_options(&bytes, Some(&options)))
+            .map_err(|fault| match fault {
                 PageFault::Read(error) => self.unreadable(error, len),
                 PageFault::Corrupt(reason) => self.fault(Fault::Metadata { reason }),
-            },
-        )
+            })
     }
 
     fn page_fault(&self, fault: PageFault, row_group: usize, place: usize) -> InputError {

@@ -11,7 +11,9 @@ use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
 use super::ndjson::{Found, Members};
 use super::rejects::{self, Reason, Rejects};
-use super::{Block, Column, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines};
+use super::{
+    Block, Column, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines,
+};
 use crate::progress::Progress;
 
 /// One parser thread's state.
@@ -86,7 +88,8 @@ impl<'a> Parser<'a> {
         let bytes = &block.bytes[..block.len];
         match (&block.rows, &self.input.layout) {
             (Rows::Lines { first }, Layout::Lines { kind }) => {
-                let text = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
+                let text =
+                    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
                 let mut row = *first;
                 for line in lines::lines(text) {
                     self.value(block.source, row, *kind, line);
@@ -95,13 +98,17 @@ impl<'a> Parser<'a> {
                 self.counts.rows += row - first;
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
-                let text = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
+                let text =
+                    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
                 let mut found = vec![Found::Absent; columns.len()];
                 for (row, line) in (*first..).zip(lines::lines(text)) {
                     self.object(block.source, row, columns, line, &mut found);
                 }
             }
-            (Rows::Cells { values, rows }, Layout::Csv { columns, .. } | Layout::Parquet { columns }) => {
+            (
+                Rows::Cells { values, rows },
+                Layout::Csv { columns, .. } | Layout::Parquet { columns },
+            ) => {
                 let mut start = 0;
                 for value in values {
                     let text = &bytes[start..value.end];

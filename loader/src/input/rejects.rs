@@ -29,7 +29,8 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 4] = [Self::Blank, Self::Malformed, Self::TooLong, Self::MissingColumn];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Blank, Self::Malformed, Self::TooLong, Self::MissingColumn];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +62,11 @@ pub(crate) struct Rejects {
 
 impl Rejects {
     /// Makes the file, or empties it, readable by its owner only. If `goes_on`, what is in it stays.
-    pub(crate) fn create(path: &Path, sources: &[Source], goes_on: bool) -> Result<Self, RejectError> {
+    pub(crate) fn create(
+        path: &Path,
+        sources: &[Source],
+        goes_on: bool,
+    ) -> Result<Self, RejectError> {
         let shown = || path.display().to_string();
         let place = path.canonicalize().ok();
         let same = |source: &Source| match source {
@@ -71,8 +76,8 @@ impl Rejects {
         if sources.iter().any(same) {
             return Err(RejectError::IsInput { path: shown() });
         }
-        let file =
-            open_private(path, goes_on).map_err(|source| RejectError::Write { path: shown(), source })?;
+        let file = open_private(path, goes_on)
+            .map_err(|source| RejectError::Write { path: shown(), source })?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
     }
 

@@ -86,7 +86,8 @@ impl Budget {
     /// Of keys that are on disk: bytes per thread for those of some shards, and bytes for all chunks together.
     pub(crate) fn units(&self, largest_chunk: u64) -> (usize, u64) {
         let chunks = largest_chunk.max(CHUNK_ROOM).max(self.rest / 5);
-        let chunks = chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
+        let chunks =
+            chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
         (((self.rest - chunks) / self.threads) as usize, chunks)
     }
 

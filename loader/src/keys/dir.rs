@@ -53,7 +53,9 @@ impl SpillDir {
         let made = DirBuilder::new().mode(0o700).create(path);
         let is_ours = made.is_ok();
         match made {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
             _ => {}
         }
         let lock = File::open(path).map_err(failed)?;
@@ -64,7 +66,13 @@ impl SpillDir {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let named = Named { lock, is_ours, is_kept: AtomicBool::new(false), changing: Mutex::new(()), notes };
+        let named = Named {
+            lock,
+            is_ours,
+            is_kept: AtomicBool::new(false),
+            changing: Mutex::new(()),
+            notes,
+        };
         Ok(Self { path: path.to_owned(), named: Some(named) })
     }
 
@@ -81,7 +89,9 @@ impl SpillDir {
     }
 
     fn changing(&self) -> Option<MutexGuard<'_, ()>> {
-        self.named.as_ref().map(|named| named.changing.lock().expect("nothing panics under this lock"))
+        self.named
+            .as_ref()
+            .map(|named| named.changing.lock().expect("nothing panics under this lock"))
     }
 
     /// Lets no file come or go any more: whoever wants it waits. For a process that is about to end.
@@ -122,7 +132,8 @@ impl SpillDir {
     /// A partition's file as another build left it, cut to what that build says is good.
     pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
         let open = || {
-            let mut file = OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
+            let mut file =
+                OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
             // Never made longer: the next to come would believe the zeros.
             if file.metadata()?.len() < bytes {
                 return Ok(None);
@@ -141,7 +152,8 @@ impl SpillDir {
 
     /// A file that is gone when it is closed.
     pub(super) fn create_unnamed(&self) -> Result<File, SpillError> {
-        tempfile::tempfile_in(&self.path).map_err(|source| SpillError::Create { dir: self.shown(), source })
+        tempfile::tempfile_in(&self.path)
+            .map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
     /// The bytes of a note, if it is there.
@@ -263,7 +275,11 @@ mod tests {
         drop(dir);
         let dir = open();
         assert_eq!(dir.read_note("note").unwrap().as_deref(), Some(&b"1"[..]));
-        assert_eq!(dir.reopen(7, 32).unwrap().metadata().unwrap().len(), 32, "what is not good is cut off");
+        assert_eq!(
+            dir.reopen(7, 32).unwrap().metadata().unwrap().len(),
+            32,
+            "what is not good is cut off"
+        );
         assert!(matches!(dir.reopen(7, 64), Err(SpillError::Changed { .. })));
         drop(dir);
         assert!(path.exists() && names(&path).is_empty(), "it was there before");

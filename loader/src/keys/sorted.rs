@@ -56,7 +56,8 @@ impl<'m> Sorted<'m> {
 
     /// What the largest partition takes.
     pub(crate) fn largest_partition_bytes(&self) -> u64 {
-        let keys = |partition: &Partition<'_>| partition.shards.iter().map(|keys| u64::from(*keys)).sum();
+        let keys =
+            |partition: &Partition<'_>| partition.shards.iter().map(|keys| u64::from(*keys)).sum();
         self.partitions.iter().map(keys).max().unwrap_or(0) * KEY_BYTES as u64
     }
 }
@@ -88,7 +89,8 @@ impl Partition<'_> {
         let mut distinct = Distinct::default();
         for (shard, bounds) in starts.windows(2).enumerate() {
             let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], unwanted);
-            self.shards[shard] = u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
+            self.shards[shard] =
+                u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
             distinct = distinct.and(keys);
         }
         let shards = starts.iter().zip(self.shards);
@@ -134,6 +136,8 @@ impl ShardKeys for Sorted<'_> {
     }
 
     fn most_keys(&self, shard: usize) -> u64 {
-        u64::from(self.partitions[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION])
+        u64::from(
+            self.partitions[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION],
+        )
     }
 }

@@ -52,7 +52,11 @@ impl SpillFile {
     }
 
     /// Calls `each` with all its keys, by way of `block`.
-    pub(super) fn read(&self, block: &mut Block, mut each: impl FnMut(&[[u8; KEY_BYTES]])) -> io::Result<()> {
+    pub(super) fn read(
+        &self,
+        block: &mut Block,
+        mut each: impl FnMut(&[[u8; KEY_BYTES]]),
+    ) -> io::Result<()> {
         let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
         let mut is_again = false;
         while offset < end {
@@ -148,7 +152,8 @@ impl<'d> Spill<'d> {
             let before = file.keys;
             match file.append(&mut segments) {
                 Ok(()) => {
-                    self.bytes.fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
+                    self.bytes
+                        .fetch_add((file.keys - before) * KEY_BYTES as u64, Ordering::Relaxed);
                 }
                 Err(error) => self.fail(self.dir.failed(error, self.bytes())),
             }
@@ -188,12 +193,15 @@ impl<'d> Spill<'d> {
             direct(&file.file, true);
             file.keys = bytes / KEY_BYTES as u64;
             let mut shards = Box::new([0; SHARDS_PER_PARTITION]);
-            file.read(&mut block, |keys| keys.iter().for_each(|key| shards[usize::from(key[1])] += 1))
-                .map_err(read)?;
+            file.read(&mut block, |keys| {
+                keys.iter().for_each(|key| shards[usize::from(key[1])] += 1)
+            })
+            .map_err(read)?;
             self.bytes.fetch_add(*bytes, Ordering::Relaxed);
             Ok(Mutex::new(SpillFile { shards, ..file }))
         };
-        let files: Vec<_> = lengths.iter().enumerate().map(&mut reopened).collect::<Result<_, _>>()?;
+        let files: Vec<_> =
+            lengths.iter().enumerate().map(&mut reopened).collect::<Result<_, _>>()?;
         if files.len() != PARTITIONS {
             return Err(SpillError::Changed { dir: self.dir.shown() });
         }
@@ -218,7 +226,11 @@ impl<'d> Spill<'d> {
         };
         let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;
         // A write that failed has lost keys of the inputs that are about to be called read.
-        if self.has_failed() { Err(SpillError::Lost { dir: self.dir.shown() }) } else { Ok(lengths) }
+        if self.has_failed() {
+            Err(SpillError::Lost { dir: self.dir.shown() })
+        } else {
+            Ok(lengths)
+        }
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -246,6 +258,9 @@ impl<'d> Spill<'d> {
         }
         self.files()?;
         let files = self.files.into_inner().expect("they were just made");
-        Ok(files.into_iter().map(|file| file.into_inner().expect("nothing panics under this lock")).collect())
+        Ok(files
+            .into_iter()
+            .map(|file| file.into_inner().expect("nothing panics under this lock"))
+            .collect())
     }
 }

@@ -12,8 +12,8 @@ use super::dir::SpillDir;
 use super::memory::KEY_BYTES;
 use super::spill::{ShardCounts, SpillFile};
 use super::{
-    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, dedup, local_shard,
-    sort_and_dedup, starts,
+    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, dedup,
+    local_shard, sort_and_dedup, starts,
 };
 
 /// A partition is read so often before it is dealt out instead, which reads it twice and writes it once.
@@ -53,7 +53,11 @@ impl<'d> Spilled<'d> {
     }
 
     /// Ready to be given out, each once, by threads that have `unit_bytes` for them.
-    pub(crate) const fn units<'a>(&'a self, unit_bytes: usize, unwanted: Unwanted<'a>) -> Units<'a> {
+    pub(crate) const fn units<'a>(
+        &'a self,
+        unit_bytes: usize,
+        unwanted: Unwanted<'a>,
+    ) -> Units<'a> {
         Units { spilled: self, unit_keys: unit_bytes / KEY_BYTES, unwanted }
     }
 }
@@ -67,7 +71,8 @@ impl Units<'_> {
         order.sort_unstable_by_key(|partition| files[*partition].keys);
         let Some(sample) = order.get(order.len() / 2) else { return Ok(0) };
         let first = sample * SHARDS_PER_PARTITION;
-        let distinct = self.shards(first..first + SHARDS_PER_PARTITION, worker, &mut |_, _| true)?;
+        let distinct =
+            self.shards(first..first + SHARDS_PER_PARTITION, worker, &mut |_, _| true)?;
         let ratio = distinct.left as f64 / files[*sample].keys as f64;
         Ok((self.spilled.keys() as f64 * ratio) as u64)
     }
@@ -200,7 +205,11 @@ impl Units<'_> {
         self.check(read)?;
         if too_large {
             let needed = file.shards[local_shard] * KEY_BYTES as u64;
-            return Err(SpillError::ShardTooLarge { shard: shard as u32, found: len, needed: needed >> 20 });
+            return Err(SpillError::ShardTooLarge {
+                shard: shard as u32,
+                found: len,
+                needed: needed >> 20,
+            });
         }
         let sorted = sort_and_dedup(&mut unit[..len], self.unwanted);
         let keys = &unit[..sorted.left as usize];
@@ -219,8 +228,10 @@ impl Units<'_> {
             run_of[run.clone()].fill(Some(index));
         }
         let dir = self.spilled.dir;
-        let mut files: Vec<SpillFile> =
-            runs.iter().map(|_| Ok(SpillFile::empty(dir.create_unnamed()?))).collect::<Result<_, _>>()?;
+        let mut files: Vec<SpillFile> = runs
+            .iter()
+            .map(|_| Ok(SpillFile::empty(dir.create_unnamed()?)))
+            .collect::<Result<_, _>>()?;
         // Of a thread's share of any --memory there are many keys for each.
         let Worker { unit, block } = worker;
         let mut buffers: Vec<(&mut [u128], usize)> =

@@ -21,7 +21,10 @@ fn sorted(keys: &[DeviceKey], unwanted: &SortedKeys) -> Vec<DeviceKey> {
     keys
 }
 
-fn given_out(keys: &dyn ShardKeys, unit_bytes: usize) -> Result<(Vec<DeviceKey>, Distinct), SpillError> {
+fn given_out(
+    keys: &dyn ShardKeys,
+    unit_bytes: usize,
+) -> Result<(Vec<DeviceKey>, Distinct), SpillError> {
     let (mut out, mut distinct) = (Vec::new(), Distinct::default());
     let mut worker = Worker::new(unit_bytes);
     // Parts of partitions, and several of them.
@@ -91,7 +94,8 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert_eq!(spilled.keys() * 16, spilled.bytes());
     // A whole partition, two or three passes, and dealt out.
     for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
-        let (out, found) = given_out(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
+        let (out, found) =
+            given_out(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
         assert_eq!(found, distinct, "{unit_bytes}");
         assert!(out == expected, "{unit_bytes}");
     }
@@ -112,13 +116,19 @@ fn one_prefix_and_few_keys_many_times_take_no_more_memory() {
         assert!(out == sorted(&keys, &none), "{unit_bytes}");
     }
     let error = given_out(&spilled.units(16 << 10, None), 16 << 10).unwrap_err();
-    assert!(matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }), "{error}");
+    assert!(
+        matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }),
+        "{error}"
+    );
 }
 
 #[test]
 fn no_keys_are_no_keys() {
     let dir = SpillDir::unnamed();
     let spilled = spill(&[], &dir);
-    assert_eq!(given_out(&spilled.units(5000, None), 5000).unwrap(), (Vec::new(), Distinct::default()));
+    assert_eq!(
+        given_out(&spilled.units(5000, None), 5000).unwrap(),
+        (Vec::new(), Distinct::default())
+    );
     assert_eq!(spilled.units(5000, None).estimate(&mut Worker::new(5000)).unwrap(), 0);
 }

@@ -69,7 +69,10 @@ fn what_is_appended_and_removed_is_so_until_the_next_build_and_after() {
             (&removed["removed"], &removed["sequence"], &removed["generation"]),
             (&50.into(), &3.into(), &1.into())
         );
-        assert_eq!((place.members(new), place.members(gone), place.members(&old[50..150])), (100, 0, 100));
+        assert_eq!(
+            (place.members(new), place.members(gone), place.members(&old[50..150])),
+            (100, 0, 100)
+        );
         let over = place.over_it();
         assert_eq!(
             (&over["added"], &over["removed"], &over["state"]),
@@ -86,7 +89,10 @@ fn what_is_appended_and_removed_is_so_until_the_next_build_and_after() {
         // A build of the same export takes the changes up.
         let built = place.over("build", old).json();
         assert_eq!((&built["keys"], &built["generation"]), (&1050.into(), &2.into()));
-        assert_eq!((&built["deltas"]["added"], &built["deltas"]["removed"]), (&100.into(), &50.into()));
+        assert_eq!(
+            (&built["deltas"]["added"], &built["deltas"]["removed"]),
+            (&100.into(), &50.into())
+        );
         assert_eq!((place.members(new), place.members(gone)), (100, 0));
         assert_eq!(place.over_it()["deltas"], 0);
         let inspected = place.run("inspect", "--json").json();
@@ -189,11 +195,15 @@ fn follow_publishes_what_comes_and_says_what_is_durable() {
         for (round, batch) in (1..).zip(all[100..300].chunks(50)) {
             pipe.write_all(lines(batch).as_bytes()).unwrap();
             let published = line(&mut said);
-            assert_eq!((&published["rows"], &published["keys"]), (&(50 * round).into(), &50.into()));
+            assert_eq!(
+                (&published["rows"], &published["keys"]),
+                (&(50 * round).into(), &50.into())
+            );
             assert_eq!(place.members(batch), 50);
         }
         // Fewer than are asked for wait; the end, or a signal, publishes them, and half a line is a line.
-        pipe.write_all(format!("nonsense\n\n{}", lines(&all[300..310]).trim_end()).as_bytes()).unwrap();
+        pipe.write_all(format!("nonsense\n\n{}", lines(&all[300..310]).trim_end()).as_bytes())
+            .unwrap();
         drop(pipe);
         let published = line(&mut said);
         assert_eq!(
@@ -300,7 +310,10 @@ fn compacting_folds_what_was_added_and_keeps_what_was_removed_a_delta() {
         // Most of them are in shards that had no keys, and have filters of their size now.
         assert_eq!((&done["generation"], &done["added"]), (&2.into(), &200.into()));
         assert!(done["inserted"].as_u64().unwrap() < 100, "{done}");
-        assert_eq!((place.members(new), place.members(gone), place.members(&all[50..60])), (200, 0, 0));
+        assert_eq!(
+            (place.members(new), place.members(gone), place.members(&all[50..60])),
+            (200, 0, 0)
+        );
         let over = place.over_it();
         assert_eq!(
             (&over["added"], &over["removed"], &over["tombstones"]),
@@ -313,7 +326,11 @@ fn compacting_folds_what_was_added_and_keeps_what_was_removed_a_delta() {
         // Back and forth it stays so; a build proper leaves nothing over it.
         for generation in [1, 2] {
             place.run("rollback", &format!("--quiet --to {generation}"));
-            assert_eq!((place.members(new), place.members(gone)), (200, 0), "generation {generation}");
+            assert_eq!(
+                (place.members(new), place.members(gone)),
+                (200, 0),
+                "generation {generation}"
+            );
         }
         place.over("append", &gone[..5]).json();
         assert_eq!(place.members(gone), 5);
@@ -338,8 +355,13 @@ fn with_a_key_deltas_are_signed_and_without_it_pods_would_refuse_them() {
             place.run("query", &format!("--public-key {keys}/a.pub --json {}", ids.join(" ")))
         };
         let answers = query(&all[5..105]).json()["answers"].clone();
-        assert_eq!(answers.as_array().unwrap().iter().filter(|answer| *answer == "member").count(), 95);
-        place.over(&format!("append --public-key {keys}/a.pub"), &all[200..]).fails(2, "--sign-key");
+        assert_eq!(
+            answers.as_array().unwrap().iter().filter(|answer| *answer == "member").count(),
+            95
+        );
+        place
+            .over(&format!("append --public-key {keys}/a.pub"), &all[200..])
+            .fails(2, "--sign-key");
         // Who does not know of the key.
         place.over("append", &all[200..]).json();
         query(&all[..1]).fails(4, "is not signed");

@@ -16,8 +16,10 @@ fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
     // By way of a file: what is fed to a command that writes as it reads must be fed by another thread.
     let stdin = sandbox.file("stdin", stdin);
     let mut command = command(sandbox.path(), &format!("dedup --json {arguments}"));
-    let child =
-        command.stdin(std::fs::File::open(stdin).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command
+        .stdin(std::fs::File::open(stdin).unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let outcome = outcome(child.spawn().unwrap());
     assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(0), 1), "{outcome:?}");
     (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
@@ -44,8 +46,12 @@ fn who_stops_listening_ends_the_reading() {
             block.clear();
             for _ in 0..4096 {
                 row += 1;
-                writeln!(block, "{:032x}", row.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
-                    .unwrap();
+                writeln!(
+                    block,
+                    "{:032x}",
+                    row.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+                )
+                .unwrap();
             }
         }
         drop(pipe);
@@ -103,11 +109,17 @@ fn each_word_is_written_when_it_is_first_seen() {
         assert!(report["expected_false_positives"].as_f64().unwrap() < 1e-3);
     }
     // A filter that is far too small takes some for seen, and says about how many.
-    let (_, report) =
-        dedup(&sandbox, "--text --bloom --expected 300000 --bits-per-key 8 --hashes 4 -", text.as_bytes());
+    let (_, report) = dedup(
+        &sandbox,
+        "--text --bloom --expected 300000 --bits-per-key 8 --hashes 4 -",
+        text.as_bytes(),
+    );
     let missed = seen.len() as f64 - report["first_seen"].as_f64().unwrap();
     let expected = report["expected_false_positives"].as_f64().unwrap();
-    assert!(missed > 500.0 && (missed - expected).abs() < 5.0 * expected.sqrt(), "{missed} for {expected}");
+    assert!(
+        missed > 500.0 && (missed - expected).abs() < 5.0 * expected.sqrt(),
+        "{missed} for {expected}"
+    );
 }
 
 #[test]
@@ -128,7 +140,8 @@ fn an_id_is_the_same_in_every_spelling() {
     // Columns have no line of their own: what is written is the md5.
     let row = |id: &String| format!("{id},x\n");
     let table = format!("id,note\n{}", all.iter().chain(&all[..9]).map(row).collect::<String>());
-    let (written, report) = dedup(&sandbox, "--id-kind idfa --format csv --column id -", table.as_bytes());
+    let (written, report) =
+        dedup(&sandbox, "--id-kind idfa --format csv --column id -", table.as_bytes());
     assert_eq!(written, lines(&ids(IdKind::Md5, 0..500)));
     assert_eq!(report["duplicates"], 9);
 
@@ -139,7 +152,11 @@ fn an_id_is_the_same_in_every_spelling() {
     assert!(text.stdout.contains("first seen  500\n") && text.stderr.is_empty(), "{text:?}");
     let quiet = sandbox.run("dedup --id-kind idfa --quiet --report {}/report {}/ids.gz");
     assert!(quiet.stderr.is_empty() && quiet.stdout.lines().count() == 500);
-    assert!(std::fs::read_to_string(sandbox.path().join("report")).unwrap().contains("\"first_seen\":500"));
+    assert!(
+        std::fs::read_to_string(sandbox.path().join("report"))
+            .unwrap()
+            .contains("\"first_seen\":500")
+    );
     assert!(packed.exists());
 }
 
@@ -165,7 +182,10 @@ fn odd_lines_have_their_place() {
         ("", "INPUT"),
     ] {
         let refused = sandbox.run(&format!("dedup {arguments}"));
-        assert!(refused.status == Some(2) && refused.stderr.contains(text), "{arguments}: {refused:?}");
+        assert!(
+            refused.status == Some(2) && refused.stderr.contains(text),
+            "{arguments}: {refused:?}"
+        );
     }
     sandbox.run("dedup {}/nowhere").fails(3, "there is no such file");
 }

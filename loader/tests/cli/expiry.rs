@@ -15,7 +15,10 @@ fn a_build_says_when_it_expires_and_so_does_whoever_looks_into_it() {
     let inspect = |rest: &str| sandbox.run(&format!("inspect --store {{}}/s --audience a {rest}"));
     let inspected = inspect("--json").json();
     assert_eq!(inspected["created_unix_seconds"].as_u64().expect("a number") + 72 * 3600, expires);
-    assert_eq!((&inspected["expires_unix_seconds"], &inspected["expired"]), (&expires.into(), &false.into()));
+    assert_eq!(
+        (&inspected["expires_unix_seconds"], &inspected["expired"]),
+        (&expires.into(), &false.into())
+    );
     assert!(inspect("").stdout.contains(&format!("  expires     {expires}\n")));
     assert!(inspect("--generation 1 --json").json()["expires_unix_seconds"].is_null());
     let listed = sandbox.run("list --store {}/s --json").json();
@@ -26,11 +29,14 @@ fn a_build_says_when_it_expires_and_so_does_whoever_looks_into_it() {
     );
     assert_eq!(generations[0].get("expires_unix_seconds"), None);
     assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expires in "));
-    assert!(sandbox.run(&format!("{BUILD} --expires 1h {{}}/ids")).stdout.contains("  expires     "));
+    assert!(
+        sandbox.run(&format!("{BUILD} --expires 1h {{}}/ids")).stdout.contains("  expires     ")
+    );
     for wrong in ["0s", "500ms", "3651d", "tomorrow"] {
         let failed = sandbox.run(&format!("{BUILD} --expires {wrong} {{}}/ids"));
         assert!(
-            failed.status == Some(2) && failed.stderr.contains("accepted: a duration from 1s to 3650d"),
+            failed.status == Some(2)
+                && failed.stderr.contains("accepted: a duration from 1s to 3650d"),
             "{failed:?}"
         );
     }
@@ -42,13 +48,20 @@ fn what_has_expired_is_shown_so_and_not_gone_back_to() {
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
     sandbox.build("--expires 1s {}/ids");
     sandbox.build("{}/ids");
-    let expired =
-        || sandbox.run("inspect --store {}/s --audience a --generation 1 --json").json()["expired"] == true;
+    let expired = || {
+        sandbox.run("inspect --store {}/s --audience a --generation 1 --json").json()["expired"]
+            == true
+    };
     while !expired() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expired\n"));
-    assert!(sandbox.run("inspect --store {}/s --audience a --generation 1").stdout.contains(", expired\n"));
+    assert!(
+        sandbox
+            .run("inspect --store {}/s --audience a --generation 1")
+            .stdout
+            .contains(", expired\n")
+    );
     sandbox
         .run("rollback --store {}/s --audience a")
         .fails(4, "generation 1 of a has expired: no pod would load it");
@@ -56,5 +69,7 @@ fn what_has_expired_is_shown_so_and_not_gone_back_to() {
     // What is live may have expired: it is still what a build is compared with.
     sandbox.build("--expires 1s {}/ids");
     sandbox.file("few", lines(&ids(IdKind::Md5, 0..10)));
-    sandbox.run(&format!("{BUILD} {{}}/few")).fails(3, "10 keys, and generation 3, which is live, has 100");
+    sandbox
+        .run(&format!("{BUILD} {{}}/few"))
+        .fails(3, "10 keys, and generation 3, which is live, has 100");
 }

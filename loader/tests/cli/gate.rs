@@ -30,8 +30,11 @@ fn a_halved_export_does_not_go_live_by_accident() {
     ] {
         let keys = flags.rsplit('/').next().expect("a file");
         let (words, _) = flags.rsplit_once(' ').unwrap_or(("", flags));
-        let shrink =
-            words.split("--max-shrink ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or("0.5");
+        let shrink = words
+            .split("--max-shrink ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap_or("0.5");
         let said = format!(
             "{keys} keys, and generation 1, which is live, has 1000: --max-shrink {shrink} allows no fewer than {least}; \
              nothing was published; --max-shrink {needed} lets it through"
@@ -40,10 +43,15 @@ fn a_halved_export_does_not_go_live_by_accident() {
         assert_eq!(sandbox.store(), before, "{flags}: not a byte was written");
     }
     // At the limit, beyond it on purpose, and what grows.
-    for (generation, flags) in
-        ["{}/500", "--max-shrink 0.999 {}/1", "{}/2000", "--max-shrink 1 --allow-empty {}/0", "{}/1"]
-            .into_iter()
-            .enumerate()
+    for (generation, flags) in [
+        "{}/500",
+        "--max-shrink 0.999 {}/1",
+        "{}/2000",
+        "--max-shrink 1 --allow-empty {}/0",
+        "{}/1",
+    ]
+    .into_iter()
+    .enumerate()
     {
         assert_eq!(sandbox.build(flags)["generation"], generation + 2, "{flags}");
     }
@@ -63,7 +71,9 @@ fn a_first_publish_has_nothing_to_shrink_from() {
 fn what_was_rolled_back_to_is_what_is_compared_with() {
     let sandbox = sandbox(500);
     sandbox.build("{}/2000");
-    sandbox.run(&format!("{BUILD} {{}}/500")).fails(3, "500 keys, and generation 2, which is live, has 2000");
+    sandbox
+        .run(&format!("{BUILD} {{}}/500"))
+        .fails(3, "500 keys, and generation 2, which is live, has 2000");
     sandbox.run("rollback --store {}/s --audience a");
     let gate = &sandbox.build("{}/500")["gate"];
     assert_eq!((&gate["live_generation"], &gate["live_keys"]), (&1.into(), &500.into()));
@@ -79,9 +89,10 @@ fn filters_that_are_too_full_or_err_too_often_do_not_go_live() {
             3,
             "of its bits set, --max-fill is 0.01; nothing was published; a higher --max-fill lets it through",
         );
-        sandbox
-            .run(&format!("{BUILD} {dry}--max-fpr 0 {{}}/2000"))
-            .fails(3, "--max-fpr is 0e0; nothing was published; a higher --max-fpr lets it through");
+        sandbox.run(&format!("{BUILD} {dry}--max-fpr 0 {{}}/2000")).fails(
+            3,
+            "--max-fpr is 0e0; nothing was published; a higher --max-fpr lets it through",
+        );
     }
     assert_eq!(live(&sandbox), before);
     assert!(!sandbox.store().contains_key("a/manifests/2.json"));
@@ -108,7 +119,9 @@ fn a_dry_run_says_that_it_would_have_gone_live() {
     let said = sandbox.run(&format!("{BUILD} --dry-run {{}}/2000"));
     assert!(said.stdout.contains("dry run of a: nothing was written to the store"), "{said:?}");
     assert!(
-        said.stdout.contains("  gate        passed: at least 500 keys, fpr up to 2.000e-4, fill up to 0.4"),
+        said.stdout.contains(
+            "  gate        passed: at least 500 keys, fpr up to 2.000e-4, fill up to 0.4"
+        ),
         "{said:?}"
     );
     for flag in ["--max-shrink 1.1", "--max-shrink -1", "--max-fpr x", "--max-fill nan"] {

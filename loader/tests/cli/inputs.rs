@@ -9,7 +9,9 @@ use crate::support::{Sandbox, command, gzip, ids, lines, zst};
 
 /// Counts of a build's JSON: rows, distinct keys, duplicates, blank, malformed in any way.
 fn counts(built: &serde_json::Value) -> [u64; 5] {
-    let at = |pointer: &str| built.pointer(pointer).and_then(serde_json::Value::as_u64).expect("a number");
+    let at = |pointer: &str| {
+        built.pointer(pointer).and_then(serde_json::Value::as_u64).expect("a number")
+    };
     [at("/rows"), at("/keys"), at("/duplicates"), at("/blank"), at("/rejected/total")]
 }
 
@@ -31,7 +33,11 @@ fn lines_of_every_sort() {
         ("upper case", format!("{upper}\n{a}\n").into(), [2, 1, 1, 0, 0]),
         ("duplicates", format!("{a}\n{a}\n{b}\n{a}\n").into(), [4, 2, 2, 0, 0]),
         ("empty lines", format!("\n{a}\n\r\n\n").into(), [4, 1, 0, 3, 0]),
-        ("blank ids", format!("{a}\nnull\n{blank_md5}\n{zeros}\n__IDFA__\n").into(), [5, 1, 0, 4, 0]),
+        (
+            "blank ids",
+            format!("{a}\nnull\n{blank_md5}\n{zeros}\n__IDFA__\n").into(),
+            [5, 1, 0, 4, 0],
+        ),
         ("invalid UTF-8", [a.as_bytes(), b"\n\xff\xfe\x80\n"].concat(), [2, 1, 0, 0, 1]),
         ("NUL", [a.as_bytes(), b"\n\0\0\n", b.as_bytes(), b"\0\n"].concat(), [3, 1, 0, 1, 1]),
         ("31 and 33 digits", format!("{a}\n{}\n{b}0\n", &b[..31]).into(), [3, 1, 0, 0, 2]),
@@ -63,13 +69,22 @@ fn several_members_frames_files_globs_and_stdin() {
     sandbox.file("1.gz", [gzip(part(0).as_bytes()), gzip(part(1).as_bytes())].concat());
     // A skippable frame first, as parallel compressors write it.
     let skippable = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4];
-    sandbox.file("2.zst", [skippable.to_vec(), zst(part(2).as_bytes()), zst(part(3).as_bytes())].concat());
+    sandbox.file(
+        "2.zst",
+        [skippable.to_vec(), zst(part(2).as_bytes()), zst(part(3).as_bytes())].concat(),
+    );
     let built = sandbox
-        .run_with("build --store {}/s --audience a --json {}/*.gz {}/[12].zst -", part(4).as_bytes())
+        .run_with(
+            "build --store {}/s --audience a --json {}/*.gz {}/[12].zst -",
+            part(4).as_bytes(),
+        )
         .json();
     assert_eq!(counts(&built), [500, 500, 0, 0, 0]);
     let verify = "verify --store {}/s --audience a --probes 10 --json --against -";
-    assert_eq!(sandbox.run_with(verify, &gzip(lines(&all).as_bytes())).json()["against"]["checked"], 500);
+    assert_eq!(
+        sandbox.run_with(verify, &gzip(lines(&all).as_bytes())).json()["against"]["checked"],
+        500
+    );
 }
 
 #[test]
@@ -92,12 +107,17 @@ fn what_cannot_be_read_is_fatal_and_publishes_nothing() {
         ("crc.gz", gz[..gz.len() - 8].to_vec(), "cut short or corrupt after 660000 bytes of text"),
         ("flipped.gz", flipped(&gz), "flipped.gz: gzip data"),
         ("tail.gz", [&gz[..], b"trailing"].concat(), "tail.gz: gzip data"),
-        ("cut.zst", zstd[..zstd.len() / 2].to_vec(), "cut.zst: zstd data is cut short or corrupt after "),
+        (
+            "cut.zst",
+            zstd[..zstd.len() / 2].to_vec(),
+            "cut.zst: zstd data is cut short or corrupt after ",
+        ),
         ("flipped.zst", flipped(&zstd), "flipped.zst: zstd data"),
         ("bomb.zst", bomb, "bomb.zst: zstd data"),
     ] {
         sandbox.file(name, bytes);
-        let outcome = sandbox.run(&format!("build --store {{}}/s --audience a {{}}/good {{}}/{name} --json"));
+        let outcome =
+            sandbox.run(&format!("build --store {{}}/s --audience a {{}}/good {{}}/{name} --json"));
         outcome.fails(3, says);
     }
     sandbox.run("build --store {}/s --audience a {}/missing").fails(3, "there is no such file");
@@ -143,16 +163,22 @@ fn a_csv_with_two_columns_of_different_kinds() {
         "build --store {}/s --audience a --json --format csv --id-kind idfa --column idfa \
          --max-reject-ratio 0.02",
     );
-    command.args(["--column", "imei \"raw\"=imei", "--rejects"]).arg(sandbox.path().join("rejects"));
+    command
+        .args(["--column", "imei \"raw\"=imei", "--rejects"])
+        .arg(sandbox.path().join("rejects"));
     let built = outcome(spawn(command.arg(sandbox.path().join("dump.csv")))).json();
     assert_eq!(counts(&built), [102, 200, 0, 2, 2]);
     assert_eq!((&built["values"], &built["rejected"]["missing_column"]), (&204.into(), &2.into()));
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
     let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
     // 1 header and 100 rows of two lines each come before.
-    assert_eq!(reasons, ["202\tblank\t", "202\tblank\t", "203\tmissing_column\t", "203\tmissing_column\t"]);
+    assert_eq!(
+        reasons,
+        ["202\tblank\t", "202\tblank\t", "203\tmissing_column\t", "203\tmissing_column\t"]
+    );
     for (kind, id) in [("idfa", &idfa[42]), ("imei", &imei[42])] {
-        let answer = sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
+        let answer =
+            sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
         assert_eq!(answer.stdout, "1\tmember\n");
     }
     let tabs = sandbox.build(
@@ -170,7 +196,8 @@ fn csv_faults_name_the_file_and_no_id() {
     sandbox.file("headless.csv", lines(&all));
     sandbox.file("open.csv", format!("id\n{}\n\"{}", all[0], "x\n".repeat(9 << 20)));
     let build = |name: &str| {
-        sandbox.run(&format!("build --store {{}}/s --audience a --format csv --column id {{}}/{name}"))
+        sandbox
+            .run(&format!("build --store {{}}/s --audience a --format csv --column id {{}}/{name}"))
     };
     build("other.csv").fails(3, "has no column \"id\"; columns found: when, device");
     build("twice.csv").fails(3, "more than one column \"id\"");
@@ -182,8 +209,12 @@ fn csv_faults_name_the_file_and_no_id() {
     let headless = build("headless.csv");
     headless.fails(3, "is the header row missing?");
     assert!(!headless.stderr.contains(&all[0]));
-    sandbox.run("build --store {}/s --audience a --format csv {}/other.csv").fails(2, "needs --column");
-    sandbox.run("build --store {}/s --audience a --column id {}/other.csv").fails(2, "is for --format csv");
+    sandbox
+        .run("build --store {}/s --audience a --format csv {}/other.csv")
+        .fails(2, "needs --column");
+    sandbox
+        .run("build --store {}/s --audience a --column id {}/other.csv")
+        .fails(2, "is for --format csv");
     assert!(sandbox.store().is_empty());
 }
 
@@ -199,7 +230,8 @@ fn the_threshold_decides_and_the_rejects_file_tells() {
     let text = format!("{}bad\tone\\\r\n\nzq\n{long}\n", lines(&good));
     sandbox.file("dump", text);
     sandbox.file("rejects", "from an earlier run, readable by all");
-    let outcome = sandbox.run("build --store {}/s --audience a --json --rejects {}/rejects {}/dump");
+    let outcome =
+        sandbox.run("build --store {}/s --audience a --json --rejects {}/rejects {}/dump");
     outcome.fails(3, "3 of 102 values are malformed, more than --max-reject-ratio 0.01 allows");
     assert_eq!(sandbox.store(), before, "the store is as it was, byte for byte");
 
@@ -220,8 +252,8 @@ fn the_threshold_decides_and_the_rejects_file_tells() {
     let outcome = sandbox.run("build --store {}/s --audience a --rejects {}/dump {}/dump");
     outcome.fails(2, "is one of the inputs");
     assert!(std::fs::metadata(sandbox.path().join("dump")).unwrap().len() > 0);
-    let outcome =
-        sandbox.run("build --store {}/s --audience a --rejects /dev/full --max-reject-ratio 1 {}/dump");
+    let outcome = sandbox
+        .run("build --store {}/s --audience a --rejects /dev/full --max-reject-ratio 1 {}/dump");
     outcome.fails(1, "/dev/full: could not write it: No space left");
     let usage = sandbox.run("build --store {}/s --audience a --max-reject-ratio 2 {}/dump");
     assert_eq!((usage.status, usage.stdout.as_str()), (Some(2), ""));
@@ -232,9 +264,11 @@ fn case_and_blanks_are_the_operators_choice() {
     let sandbox = Sandbox::new();
     let idfa = &ids(IdKind::Idfa, 0..1)[0];
     sandbox.file("dump", format!("{}\nSECRET-TEST-DEVICE\n", idfa.to_lowercase()));
-    let query =
-        |id: &str| sandbox.run(&format!("query --store {{}}/s --audience a --id-kind openid {id}")).stdout;
-    for (case, [lower, upper]) in [("lower", [true, false]), ("upper", [false, true]), ("all", [true, true])]
+    let query = |id: &str| {
+        sandbox.run(&format!("query --store {{}}/s --audience a --id-kind openid {id}")).stdout
+    };
+    for (case, [lower, upper]) in
+        [("lower", [true, false]), ("upper", [false, true]), ("all", [true, true])]
     {
         sandbox.build(&format!("--id-kind openid --case {case} {{}}/dump"));
         let answer = |member| if member { "1\tmember\n" } else { "1\tnot_member\n" };
@@ -258,9 +292,11 @@ fn no_id_is_ever_shown() {
     for arguments in [
         "build --store {}/s --audience a {}/dump".to_owned(),
         "build --store {}/s --audience a --max-reject-ratio 1 {}/dump".to_owned(),
-        "build --store {}/s --audience a --max-reject-ratio 1 --json {}/dump --rejects {}/rejects".to_owned(),
+        "build --store {}/s --audience a --max-reject-ratio 1 --json {}/dump --rejects {}/rejects"
+            .to_owned(),
         "build --store {}/s --audience a --format csv --column id {}/dump.csv".to_owned(),
-        "verify --store {}/s --audience a --probes 10 --id-kind openid --against {}/dump".to_owned(),
+        "verify --store {}/s --audience a --probes 10 --id-kind openid --against {}/dump"
+            .to_owned(),
         "inspect --store {}/s --audience a".to_owned(),
         format!("query --store {{}}/s --audience a {}", all.join(" ")),
         format!("query --store {{}}/s --audience a --json {}", all.join(" ")),

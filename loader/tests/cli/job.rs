@@ -63,12 +63,17 @@ impl<'a> Steps<'a> {
         for input in inputs {
             frames.extend(self.step(&format!("keys --frames {input}"), b""));
         }
-        (0..parts).map(|part| self.step(&format!("distinct --part {part}/{parts}"), &frames)).collect()
+        (0..parts)
+            .map(|part| self.step(&format!("distinct --part {part}/{parts}"), &frames))
+            .collect()
     }
 
     fn total(&self) -> u64 {
         let lines = self.lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["what"] == "distinct").map(|line| line["keys"].as_u64().unwrap()).sum()
+        lines
+            .filter(|line| line["what"] == "distinct")
+            .map(|line| line["keys"].as_u64().unwrap())
+            .sum()
     }
 
     #[track_caller]
@@ -120,7 +125,8 @@ fn the_chunks_are_those_of_a_build() {
             sandbox.run(&format!("{name} --store {{}}/s --audience a --json {rest}")).json();
         }
     }
-    let expected = built.build(&format!("--max-reject-ratio 0.1 --max-shrink 1 {columns} {{}}/table"));
+    let expected =
+        built.build(&format!("--max-reject-ratio 0.1 --max-shrink 1 {columns} {{}}/table"));
 
     let mut steps = Steps::begin(&stepped);
     // What comes now is over the new generation.
@@ -136,19 +142,23 @@ fn the_chunks_are_those_of_a_build() {
     let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1", &all).json();
 
     assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
-    for field in ["generation", "keys", "rows", "values", "duplicates", "expected_fpr", "size_bytes"] {
+    for field in
+        ["generation", "keys", "rows", "values", "duplicates", "expected_fpr", "size_bytes"]
+    {
         assert_eq!(published[field], expected[field], "{field}");
     }
     assert_eq!(published["removed"], expected["deltas"]["removed"]);
     assert_eq!(published["rejected"]["malformed"], 40);
-    let manifest = |sandbox: &Sandbox| sandbox.run("inspect --store {}/s --audience a --json").json();
+    let manifest =
+        |sandbox: &Sandbox| sandbox.run("inspect --store {}/s --audience a --json").json();
     let (one, other) = (manifest(&built), manifest(&stepped));
     for field in ["chunks", "fill_ratio", "build", "folded", "survey", "keys"] {
         assert_eq!(one[field], other[field], "{field}");
     }
     // Nobody is lost, and nobody is back.
     let query = |ids: &[String], kind| {
-        let asked = format!("query --store {{}}/s --audience a --json --id-kind {kind} {}", ids.join(" "));
+        let asked =
+            format!("query --store {{}}/s --audience a --json --id-kind {kind} {}", ids.join(" "));
         let answers = stepped.run(&asked).json();
         answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
     };
@@ -171,7 +181,9 @@ fn what_does_not_add_up_is_not_published() {
     let with = |some: &[String]| [&counts[..], some].concat();
     let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
 
-    steps.publish("", &with(&chunks[1..])).fails(3, "and there are 2000 in all: some chunk is missing");
+    steps
+        .publish("", &with(&chunks[1..]))
+        .fails(3, "and there are 2000 in all: some chunk is missing");
     steps.publish("", &counts).fails(3, "the chunks have 0 keys, and there are 2000 in all");
     steps.publish("", &[]).fails(3, "made buckets 0 to 4095 distinct: is that part still at work?");
     sandbox.file("none", "");
@@ -186,7 +198,9 @@ fn what_does_not_add_up_is_not_published() {
     let mut fewer = Steps::begin(&sandbox);
     let fewer_frames = fewer.distinct(&["{}/fewer"], 1).concat();
     let fewer = fewer.chunks(2000, &fewer_frames);
-    steps.publish("", &with(&[&chunks[..], &fewer[..]].concat())).fails(3, "came twice and differs");
+    steps
+        .publish("", &with(&[&chunks[..], &fewer[..]].concat()))
+        .fails(3, "came twice and differs");
     sandbox.file("one", "0".repeat(31) + "1\n");
     sandbox.run("build --store {}/s --audience b --json {}/one").json();
     let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
@@ -239,14 +253,22 @@ fn a_part_that_is_not_there_is_missed() {
     let total = steps.total();
     let chunks = steps.chunks(total, &parts.concat());
     let with = |lines: &[String]| [lines, &chunks[..]].concat();
-    steps.publish("", &with(&steps.lines)).fails(3, "made buckets 768 to 1023 distinct: is that part still");
+    steps
+        .publish("", &with(&steps.lines))
+        .fails(3, "made buckets 768 to 1023 distinct: is that part still");
     steps.publish("", &with(&all[..16])).fails(3, "made buckets 3840 to 4095 distinct");
-    steps.publish("", &with(&[&all[..], &all[2..3]].concat())).fails(3, "bucket 256 is in two lines");
+    steps
+        .publish("", &with(&[&all[..], &all[2..3]].concat()))
+        .fails(3, "bucket 256 is in two lines");
     // As after a job of fewer parts in the same folder.
     let whole = absent.to_string().replace("256", "512");
-    steps.publish("", &with(&[&steps.lines[..], &[whole]].concat())).fails(3, "bucket 1024 is in two lines");
+    steps
+        .publish("", &with(&[&steps.lines[..], &[whole]].concat()))
+        .fails(3, "bucket 1024 is in two lines");
     let beyond = absent.to_string().replace("256", "4096");
-    steps.publish("", &with(&[beyond])).fails(3, "has 4096 buckets from 768 on, and there are 4096 in all");
+    steps
+        .publish("", &with(&[beyond]))
+        .fails(3, "has 4096 buckets from 768 on, and there are 4096 in all");
     assert!(!sandbox.path().join("s/a/CURRENT").exists());
 }
 

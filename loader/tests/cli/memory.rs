@@ -73,7 +73,10 @@ fn too_little_memory_is_told() {
         .fails(2, "from 152MiB on, or with fewer --threads");
     for size in ["lots", "16EiB"] {
         let bad = sandbox.run(&format!("{build} --memory {size}"));
-        assert!(bad.status == Some(2) && bad.stderr.contains("up to 16TiB, such as 256MiB"), "{bad:?}");
+        assert!(
+            bad.status == Some(2) && bad.stderr.contains("up to 16TiB, such as 256MiB"),
+            "{bad:?}"
+        );
     }
     // As many threads as it is enough for.
     assert!(stage(&sandbox.build("--memory 64MiB {}/ids"), "threads") <= 2);
@@ -94,13 +97,18 @@ fn one_prefix_and_one_id_many_times() {
     let one = format!("{}\n", synth.id(7)).repeat(2_500_000);
     sandbox.file("one", one);
     for (input, keys) in [("prefix", 1_800_000), ("one", 1)] {
-        let small = sandbox.build(&format!("--memory 64MiB --threads 2 --max-shrink 1 {{}}/{input}"));
+        let small =
+            sandbox.build(&format!("--memory 64MiB --threads 2 --max-shrink 1 {{}}/{input}"));
         assert_eq!(small["keys"], keys, "{input}");
         assert!(stage(&small, "spilled_bytes") > 0, "{input}");
         let peak = stage(&small, "peak_memory_bytes");
         assert!(peak <= (64 << 20) * 11 / 10, "{input}: {peak}");
         let large = sandbox.build(&format!("--memory 1GiB {{}}/{input}"));
-        assert_eq!((&large["keys"], &large["chunks_written"]), (&keys.into(), &0.into()), "the same chunks");
+        assert_eq!(
+            (&large["keys"], &large["chunks_written"]),
+            (&keys.into(), &0.into()),
+            "the same chunks"
+        );
     }
 }
 
@@ -112,7 +120,8 @@ fn the_peak_stays_within_the_memory() {
     let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
     for n in 1..=10_000_000_u128 {
         // Spread evenly and each once: by an odd number.
-        writeln!(out, "{:032x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).unwrap();
+        writeln!(out, "{:032x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+            .unwrap();
     }
     drop(out);
     let built = sandbox.build("--memory 96MiB --threads 2 {}/ids");

@@ -86,9 +86,13 @@ fn a_rollback_and_the_generation_after_it() {
         sandbox.file("ids", format!("{id}\n"));
         assert_eq!(sandbox.build("{}/ids")["generation"], n + 1);
     }
-    let answers =
-        || sandbox.run(&format!("query --store {{}}/s --audience a --json {}", all.join(" "))).json();
-    assert_eq!(answers()["answers"], serde_json::json!(["not_member", "not_member", "member", "not_member"]));
+    let answers = || {
+        sandbox.run(&format!("query --store {{}}/s --audience a --json {}", all.join(" "))).json()
+    };
+    assert_eq!(
+        answers()["answers"],
+        serde_json::json!(["not_member", "not_member", "member", "not_member"])
+    );
 
     let back = sandbox.run("rollback --store {}/s --audience a --json").json();
     assert_eq!((&back["generation"], &back["previous_generation"]), (&2.into(), &3.into()));
@@ -98,9 +102,13 @@ fn a_rollback_and_the_generation_after_it() {
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
     sandbox.run("rollback --store {}/s --audience a").fails(5, "no generation older than 1");
-    sandbox.run("rollback --store {}/s --audience a --to 1").fails(2, "generation 1 of a is live already");
+    sandbox
+        .run("rollback --store {}/s --audience a --to 1")
+        .fails(2, "generation 1 of a is live already");
     sandbox.run("rollback --store {}/s --audience a --to 9").fails(5, "9.json does not exist");
-    sandbox.run("rollback --store {}/s --audience b").fails(5, "nothing is published for audience b");
+    sandbox
+        .run("rollback --store {}/s --audience b")
+        .fails(5, "nothing is published for audience b");
     assert_eq!(sandbox.store(), before);
 
     sandbox.file("ids", format!("{}\n", all[3]));
@@ -136,8 +144,9 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
         let before = sandbox.store();
         // Every other round all have read what is live before any has read an id: then exactly one can win.
         let together = round % 2 == 1;
-        let input =
-            |n: u64| if together { format!("--rejects {{}}/r{round}-{n} -") } else { format!("{{}}/ids{n}") };
+        let input = |n: u64| {
+            if together { format!("--rejects {{}}/r{round}-{n} -") } else { format!("{{}}/ids{n}") }
+        };
         let start = |n| {
             let arguments = format!("build --store {{}}/s --audience a --json {}", input(n));
             spawn(&mut command(sandbox.path(), &arguments))
@@ -177,17 +186,26 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
             "round {round}: one manifest for each that won, none for the others"
         );
         assert!(
-            before.iter().all(|(name, bytes)| name.ends_with("CURRENT") || after.get(name) == Some(bytes))
+            before
+                .iter()
+                .all(|(name, bytes)| name.ends_with("CURRENT") || after.get(name) == Some(bytes))
         );
         assert!(after.keys().all(|name| !name.contains('#')), "nothing half-written is left");
-        let keys = sandbox.run("inspect --store {}/s --audience a --json").json()["keys"].as_u64().unwrap();
-        assert_eq!(verified(&sandbox, &format!("ids{}", keys - 2000)), (live, keys), "round {round}");
+        let keys = sandbox.run("inspect --store {}/s --audience a --json").json()["keys"]
+            .as_u64()
+            .unwrap();
+        assert_eq!(
+            verified(&sandbox, &format!("ids{}", keys - 2000)),
+            (live, keys),
+            "round {round}"
+        );
     }
     assert!(conflicts >= 12 * 3);
     // Every chunk is of a generation that was published: a loser left none.
     let mut named = std::collections::BTreeSet::new();
     for generation in 1..=published {
-        let inspect = format!("inspect --store {{}}/s --audience a --json --generation {generation}");
+        let inspect =
+            format!("inspect --store {{}}/s --audience a --json --generation {generation}");
         let inspected = sandbox.run(&inspect).json();
         for chunk in inspected["chunks"].as_array().unwrap() {
             named.insert(format!("a/chunks/{}.chunk", chunk["digest"].as_str().unwrap()));
@@ -204,7 +222,8 @@ fn a_publish_during_a_build_makes_that_build_fail() {
     let all = ids(IdKind::Md5, 0..2);
     sandbox.file("ids", format!("{}\n", all[0]));
     sandbox.build("{}/ids");
-    let mut slow = spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
+    let mut slow =
+        spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
     // The rejects file is made after the base was read.
     wait_until("the base is read", || sandbox.path().join("r").exists());
     sandbox.build("{}/ids");
@@ -298,8 +317,10 @@ fn a_loader_killed_between_its_files_leaves_a_whole_generation() {
         keys += 64;
         write(keys);
         let (chunks_before, manifests_before) = (count("chunks"), count("manifests"));
-        let mut child =
-            spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --threads 1 {}/ids"));
+        let mut child = spawn(&mut command(
+            sandbox.path(),
+            "build --store {}/s --audience a --threads 1 {}/ids",
+        ));
         while child.try_wait().unwrap().is_none() {
             let reached = match moment {
                 17 => count("manifests") > manifests_before,
@@ -341,8 +362,9 @@ fn a_full_disk_is_told_and_leaves_the_old_generation() {
         stderr.starts_with("error: could not write a/chunks/") && stderr.contains("File too large"),
         "{stderr}"
     );
-    let names =
-        |files: &Files| files.keys().filter(|name| !name.contains("chunks/")).cloned().collect::<Vec<_>>();
+    let names = |files: &Files| {
+        files.keys().filter(|name| !name.contains("chunks/")).cloned().collect::<Vec<_>>()
+    };
     let after = files(&sandbox.path().join("s"));
     assert_eq!(names(&after), names(&before), "no manifest, and the same CURRENT");
     sandbox.run("verify --store {}/s --audience a --against {}/old --probes 1000 --json").json();

@@ -48,7 +48,12 @@ fn verify_finds_every_fault_of_a_file() {
             Some(text(&manifest).replacen("50000", "50001", 1).into()),
             "digest is",
         ),
-        ("a manifest cut short", &manifest, Some(store[&manifest][..100].to_vec()), "has 100 bytes"),
+        (
+            "a manifest cut short",
+            &manifest,
+            Some(store[&manifest][..100].to_vec()),
+            "has 100 bytes",
+        ),
         ("no manifest", &manifest, None, "does not exist"),
     ];
     for (what, name, bytes, says) in faults {
@@ -95,8 +100,9 @@ fn verify_counts_what_is_missing_and_measures_the_rate() {
     let outcome = sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others"));
     outcome.fails(4, " of 50100 ids are not members");
     assert!(strangers.iter().all(|id| !outcome.stderr.contains(id.as_str())));
-    let measured =
-        sandbox.run("verify --store {}/s --audience a --probes 2000000 --json --against {}/ids").json();
+    let measured = sandbox
+        .run("verify --store {}/s --audience a --probes 2000000 --json --against {}/ids")
+        .json();
     let number = |name: &str| measured[name].as_f64().unwrap();
     assert_eq!((number("probes"), &measured["against"]["false_negatives"]), (2e6, &0.into()));
     assert!(number("low") <= number("measured_fpr") && number("measured_fpr") <= number("high"));
@@ -123,9 +129,12 @@ fn a_query_reads_only_the_chunks_it_needs() {
     let text = sandbox.run(&query);
     assert_eq!(text.stdout, "1\tmember\n2\tblank\n3\tmalformed\n4\tmember\n5\tblank\n", "{text:?}");
     let json = sandbox.run(&format!("{query} --json")).json();
-    assert_eq!(json["answers"], serde_json::json!(["member", "blank", "malformed", "member", "blank"]));
-    let gone =
-        sandbox.run(&format!("query --store {{}}/s --audience a {}", ids(IdKind::Md5, 1..40).join(" ")));
+    assert_eq!(
+        json["answers"],
+        serde_json::json!(["member", "blank", "malformed", "member", "blank"])
+    );
+    let gone = sandbox
+        .run(&format!("query --store {{}}/s --audience a {}", ids(IdKind::Md5, 1..40).join(" ")));
     gone.fails(5, "does not exist");
 }
 
@@ -139,7 +148,9 @@ fn inspect_and_list_say_what_there_is() {
         / 65_536.0;
     let stated = inspected["expected_fpr"].as_f64().unwrap();
     assert!((overall - stated).abs() < stated * 1e-9, "{overall} {stated}");
-    assert!(sandbox.run("inspect --store {}/s --audience a").stdout.starts_with("a generation 1\n"));
+    assert!(
+        sandbox.run("inspect --store {}/s --audience a").stdout.starts_with("a generation 1\n")
+    );
 
     sandbox.run("build --store {}/s --audience b-2 --quiet {}/ids").succeeds();
     std::fs::create_dir(sandbox.path().join("s/not an audience")).unwrap();
@@ -173,14 +184,20 @@ fn plan_gives_both_kinds_of_filter() {
     assert!((19.17..19.2).contains(&bits), "{bits}: ln(1e-4) / ln(2)^2 is 19.17");
     assert_eq!(plan["one_core_pods"], 3);
     let text = sandbox.run("plan --keys 600000000 --filter classic").stdout;
-    assert!(text.contains("classic") && !text.contains("block512") && text.contains("computed"), "{text}");
-    sandbox.run("plan --keys 1 --fpr 0.5").fails(2, "--fpr: false-positive rate 0.5 is out of range");
+    assert!(
+        text.contains("classic") && !text.contains("block512") && text.contains("computed"),
+        "{text}"
+    );
+    sandbox
+        .run("plan --keys 1 --fpr 0.5")
+        .fails(2, "--fpr: false-positive rate 0.5 is out of range");
 
     // What is planned is what is built.
     let sandbox = published();
     let built = sandbox.build("{}/ids --dry-run")["size_bytes"].as_f64().unwrap();
-    let planned =
-        sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"].as_f64().unwrap();
+    let planned = sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"]
+        .as_f64()
+        .unwrap();
     assert!((built / planned - 1.0).abs() < 0.02, "{built} {planned}");
 }
 
@@ -188,11 +205,14 @@ fn plan_gives_both_kinds_of_filter() {
 fn synth_is_the_same_each_time_and_ends_quietly() {
     let sandbox = Sandbox::new();
     for kind in IdKind::ALL {
-        let text = sandbox.run(&format!("synth --count 40000 --id-kind {kind} --seed 1 --offset 7")).stdout;
+        let text = sandbox
+            .run(&format!("synth --count 40000 --id-kind {kind} --seed 1 --offset 7"))
+            .stdout;
         assert_eq!(text, lines(&ids(kind, 7..40_007)), "{kind}");
     }
     assert_eq!(sandbox.run("synth --count 0").stdout, "");
-    let halves = ["synth --count 9", "synth --count 9 --offset 9"].map(|half| sandbox.run(half).stdout);
+    let halves =
+        ["synth --count 9", "synth --count 9 --offset 9"].map(|half| sandbox.run(half).stdout);
     let distinct: BTreeSet<&str> = halves.iter().flat_map(|half| half.lines()).collect();
     assert_eq!(distinct.len(), 18);
 
@@ -218,7 +238,11 @@ fn usage_is_exit_2_and_help_is_not() {
         "synth",
     ] {
         let outcome = sandbox.run(arguments);
-        assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(2), ""), "{arguments}: {outcome:?}");
+        assert_eq!(
+            (outcome.status, outcome.stdout.as_str()),
+            (Some(2), ""),
+            "{arguments}: {outcome:?}"
+        );
     }
     let help = sandbox.run("build --help");
     assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""));

@@ -42,7 +42,8 @@ impl Place {
     #[track_caller]
     fn verified(&self, ids: &[String]) -> u64 {
         self.sandbox.file("expected", lines(ids));
-        let verified = self.run("verify", "--audience a --json --probes 1000 --against {}/expected").json();
+        let verified =
+            self.run("verify", "--audience a --json --probes 1000 --against {}/expected").json();
         assert_eq!(verified["keys"], ids.len());
         verified["generation"].as_u64().expect("a number")
     }
@@ -56,7 +57,11 @@ fn every_command_works_on_every_store() {
             let built = place.build(&all[..count]);
             assert_eq!(built["generation"], generation);
         }
-        assert_eq!(place.build(&all[..2001])["chunks_written"], 0, "the same keys are the same chunks");
+        assert_eq!(
+            place.build(&all[..2001])["chunks_written"],
+            0,
+            "the same keys are the same chunks"
+        );
         assert_eq!(place.verified(&all[..2001]), 5);
 
         let list = place.run("list", "--json").json();
@@ -65,12 +70,16 @@ fn every_command_works_on_every_store() {
         let inspected = place.run("inspect", "--audience a --generation 2 --json").json();
         assert_eq!(inspected["keys"], 3000);
         let query = format!("--audience a --json {} {}", all[2000], all[2999]);
-        assert_eq!(place.run("query", &query).json()["answers"], serde_json::json!(["member", "not_member"]));
+        assert_eq!(
+            place.run("query", &query).json()["answers"],
+            serde_json::json!(["member", "not_member"])
+        );
 
         // One key more is one other chunk.
         let diff = place.run("diff", "--audience a 3 4 --json").json();
-        let part =
-            |name: &str| (diff[name]["chunks"].as_u64().unwrap(), diff[name]["size_bytes"].as_u64().unwrap());
+        let part = |name: &str| {
+            (diff[name]["chunks"].as_u64().unwrap(), diff[name]["size_bytes"].as_u64().unwrap())
+        };
         assert_eq!(
             (&diff["keys_difference"], part("added").0, part("removed").0, part("unchanged").0),
             (&1.into(), 1, 1, 15)
@@ -102,7 +111,8 @@ fn every_command_works_on_every_store() {
         let list = place.run("list", "--json").json();
         assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 5);
         let done = place.run("gc", "--audience a --keep 2 --min-age 0s --json").json();
-        for field in ["kept_generations", "removed_generations", "removed_chunks", "removed_bytes"] {
+        for field in ["kept_generations", "removed_generations", "removed_chunks", "removed_bytes"]
+        {
             assert_eq!(done[field], dry[field], "{field}");
         }
         assert_eq!(place.verified(&all[..2001]), 5);
@@ -114,7 +124,9 @@ fn every_command_works_on_every_store() {
         );
 
         for command in ["list", "inspect", "verify", "rollback", "gc"] {
-            place.run(command, "--audience none").fails(5, "nothing is published for audience none");
+            place
+                .run(command, "--audience none")
+                .fails(5, "nothing is published for audience none");
         }
         assert_eq!(place.run("gc", "--audience a --keep 0").status, Some(2));
         assert_eq!(place.run("gc", "--audience a --min-age soon").status, Some(2));
@@ -130,8 +142,10 @@ fn an_object_of_a_bucket_is_an_input() {
         let read = |file: &str| place.run("build", &format!("{dry} {}/a/{file}", place.store));
         assert_eq!(read("CURRENT").json()["rows"], 8);
         let is_remote = place.store.contains("://");
-        read("NOTHING")
-            .fails(if is_remote { 5 } else { 3 }, if is_remote { "does not exist" } else { "no such file" });
+        read("NOTHING").fails(
+            if is_remote { 5 } else { 3 },
+            if is_remote { "does not exist" } else { "no such file" },
+        );
     }
 }
 
@@ -154,8 +168,12 @@ fn what_is_signed_is_verified_on_every_store() {
         };
         live(3);
         let strange = format!("--audience a --public-key {}", key("b.pub"));
-        place.run("inspect", &strange).fails(4, "is signed by a key that is not among the public keys");
-        place.run("rollback", &strange).fails(4, "is signed by a key that is not among the public keys");
+        place
+            .run("inspect", &strange)
+            .fails(4, "is signed by a key that is not among the public keys");
+        place
+            .run("rollback", &strange)
+            .fails(4, "is signed by a key that is not among the public keys");
         // Written again with its signature, by who knows of none.
         place.run("rollback", "--audience a --to 1 --json").json();
         live(1);
@@ -163,7 +181,9 @@ fn what_is_signed_is_verified_on_every_store() {
         let done = place.run("gc", &format!("{trusting} --keep 1 --min-age 0s --json")).json();
         assert_eq!(done["removed_generations"], serde_json::json!([1, 2]));
         live(3);
-        place.run("inspect", "--audience a --generation 1").fails(5, "manifests/1.json does not exist");
+        place
+            .run("inspect", "--audience a --generation 1")
+            .fails(5, "manifests/1.json does not exist");
     }
 }
 
@@ -189,7 +209,8 @@ fn of_two_loaders_at_once_one_wins_and_one_exits_6() {
                 loader.stdin.take().unwrap().write_all(lines(set).as_bytes()).unwrap();
             }
             let outcomes: Vec<_> = loaders.into_iter().map(outcome).collect();
-            let winner = outcomes.iter().position(|outcome| outcome.status == Some(0)).expect("one wins");
+            let winner =
+                outcomes.iter().position(|outcome| outcome.status == Some(0)).expect("one wins");
             outcomes[1 - winner].fails(6, "nothing was changed");
             assert_eq!(place.verified(sets[winner]), round as u64 + 2);
         }
@@ -230,7 +251,8 @@ fn a_loader_or_a_gc_killed_at_any_moment_leaves_a_whole_generation() {
             let ids = &all[4000 * step as usize..][..4000];
             place.build(&ids[2000..]);
             live = place.build(&ids[..2000])["generation"].as_u64().unwrap();
-            let arguments = format!("gc --store {} --audience a --keep 1 --min-age 0s", place.store);
+            let arguments =
+                format!("gc --store {} --audience a --keep 1 --min-age 0s", place.store);
             let mut child = spawn(&mut command(place.sandbox.path(), &arguments));
             std::thread::sleep(whole * step / 12);
             let _ = child.kill();
@@ -266,11 +288,14 @@ fn over_http_what_is_named_is_read_and_nothing_is_written() {
     assert_eq!(run("query", &format!("--json {}", all[1999])).json()["answers"][0], "member");
     assert_eq!(run("diff", "1 2 --json").json()["keys_difference"], 1000);
     run("list", "").fails(2, "cannot be listed over plain HTTP");
-    run("rollback", "").fails(2, "is read-only: nothing can be published or removed over plain HTTP");
+    run("rollback", "")
+        .fails(2, "is read-only: nothing can be published or removed over plain HTTP");
     run("gc", "").fails(2, "is read-only");
     run("build", "{}/ids").fails(2, "is read-only");
     run("inspect", "--generation 7").fails(5, "a/manifests/7.json does not exist");
-    sandbox.run(&format!("list --store {}", web.url())).fails(2, "cannot be listed over plain HTTP");
+    sandbox
+        .run(&format!("list --store {}", web.url()))
+        .fails(2, "cannot be listed over plain HTTP");
     assert_eq!(sandbox.store(), before);
 }
 
@@ -306,7 +331,9 @@ fn a_store_that_does_not_answer_is_told_without_secrets() {
         let outcome = outcome(spawn(&mut command));
         outcome.fails(5, "could not read a/CURRENT");
         assert!(
-            !["hush", "aHVzaC1odXNo", "key-id"].iter().any(|secret| outcome.stderr.contains(secret)),
+            !["hush", "aHVzaC1odXNo", "key-id"]
+                .iter()
+                .any(|secret| outcome.stderr.contains(secret)),
             "{outcome:?}"
         );
     }
@@ -314,7 +341,8 @@ fn a_store_that_does_not_answer_is_told_without_secrets() {
     let mut command = command(sandbox.path(), "list --store az://container/rtad");
     command.env_remove("AZURE_STORAGE_ACCOUNT_NAME");
     outcome(spawn(&mut command)).fails(5, "store \"az://container/rtad\" cannot be opened");
-    sandbox
-        .run("list --store https://me:hush@host/x")
-        .fails(2, "store \"https://…@host/x\": credentials come from the environment, not from the URL");
+    sandbox.run("list --store https://me:hush@host/x").fails(
+        2,
+        "store \"https://…@host/x\": credentials come from the environment, not from the URL",
+    );
 }

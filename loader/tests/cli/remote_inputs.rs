@@ -25,8 +25,9 @@ fn a_url_is_read_like_a_file() {
     assert_eq!((&built["rows"], &built["keys"]), (&300_000.into(), &60_000.into()));
     let built = sandbox.build(&format!("--format csv --column id {url}/a%20b.csv"));
     assert_eq!((&built["rows"], &built["keys"]), (&60_000.into(), &60_000.into()));
-    let against =
-        sandbox.run(&format!("verify --store {{}}/s --audience a --probes 10 --json --against {url}/dump"));
+    let against = sandbox.run(&format!(
+        "verify --store {{}}/s --audience a --probes 10 --json --against {url}/dump"
+    ));
     assert_eq!(against.json()["against"]["checked"], 60_000);
 }
 
@@ -36,7 +37,8 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
     let all = ids(IdKind::Md5, 0..120_000);
     sandbox.file("dump", lines(&all));
     let web = FileServer::serve(sandbox.path());
-    let build = format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let build =
+        format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
     for fault in [Fault::Hiccup, Fault::RangeIgnored] {
         web.misbehave(fault, "dump");
         let built = sandbox.run(&build).json();
@@ -60,8 +62,10 @@ fn broken_input_is_resumed_once_from_its_first_missing_byte() {
     sandbox.file("dump", &text);
     let web = FileServer::serve(sandbox.path());
     web.misbehave(Fault::ShortOnce, "dump");
-    let build = format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
-    let expected = [0, text.len() / 2].map(|first| Some(format!("bytes={first}-{}", text.len() - 1)));
+    let build =
+        format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let expected =
+        [0, text.len() / 2].map(|first| Some(format!("bytes={first}-{}", text.len() - 1)));
     assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
     assert_eq!(web.take_ranges("dump"), expected, "object_store resumes");
     web.hide_tags();
@@ -99,15 +103,24 @@ fn what_a_url_may_be_is_said_and_no_secret_with_it() {
     sandbox.file("dump", "8d3ebd3654fb46a2832296669cf1b536\n");
     let build = |input: &str| sandbox.run(&format!("build --store {{}}/s --audience a {input}"));
     for (input, says) in [
-        ("https://me:hush@host/dump", "input https://…@host/dump: credentials come from the environment"),
-        ("https://host/dump?X-Signature=hush", "input https://host/dump?…: it has a query or a fragment"),
+        (
+            "https://me:hush@host/dump",
+            "input https://…@host/dump: credentials come from the environment",
+        ),
+        (
+            "https://host/dump?X-Signature=hush",
+            "input https://host/dump?…: it has a query or a fragment",
+        ),
         ("s3://ads/hush*", "it is a pattern; a URL names one object"),
         ("s3://ads", "input s3://ads: it names no object; accepted: a path, a pattern, `-`,"),
         ("ftp://host/dump", "there is no such kind of store"),
     ] {
         let outcome = build(input);
         outcome.fails(2, says);
-        assert!(!outcome.stderr.contains("hush@") && !outcome.stderr.contains("=hush"), "{outcome:?}");
+        assert!(
+            !outcome.stderr.contains("hush@") && !outcome.stderr.contains("=hush"),
+            "{outcome:?}"
+        );
     }
     build(&format!("{}/nothing", web.url())).fails(5, "nothing does not exist");
     build(&format!("{}/away/dump", web.url())).fails(5, "which is not the store");
@@ -125,5 +138,8 @@ fn what_a_url_may_be_is_said_and_no_secret_with_it() {
     ]);
     let outcome = outcome(spawn(&mut command));
     outcome.fails(5, "input s3://bucket/dump: could not fetch it");
-    assert!(!outcome.stderr.contains("hush-hush") && !outcome.stderr.contains("key-id"), "{outcome:?}");
+    assert!(
+        !outcome.stderr.contains("hush-hush") && !outcome.stderr.contains("key-id"),
+        "{outcome:?}"
+    );
 }

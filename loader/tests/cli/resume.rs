@@ -165,7 +165,9 @@ fn what_is_published_meanwhile_is_not_lost() {
         (&KEYS.into(), &true.into()),
         "one more and one less"
     );
-    let asked = sandbox.run(&format!("query --store {{}}/s --audience a --json {new} {old} {first}")).json();
+    let asked = sandbox
+        .run(&format!("query --store {{}}/s --audience a --json {new} {old} {first}"))
+        .json();
     assert_eq!(asked["answers"], serde_json::json!(["member", "not_member", "member"]));
 
     killed_while_building(&sandbox);
@@ -178,7 +180,8 @@ fn what_is_published_meanwhile_is_not_lost() {
 
 /// A build that reads one dump and then waits for stdin.
 fn waiting(sandbox: &Sandbox, arguments: &str) -> Child {
-    let mut child = start(sandbox, &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"));
+    let mut child =
+        start(sandbox, &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"));
     assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
     child
 }
@@ -196,8 +199,15 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
         let _stdin = child.stdin.take();
         signal(child.id(), name);
         let ended = outcome(child);
-        ended.fails(if name == "INT" { 130 } else { 143 }, "the same command with --resume goes on with it");
-        assert!(ended.stderr.contains(&format!("interrupted; what was done is kept in {}", spill(&sandbox))));
+        ended.fails(
+            if name == "INT" { 130 } else { 143 },
+            "the same command with --resume goes on with it",
+        );
+        assert!(
+            ended
+                .stderr
+                .contains(&format!("interrupted; what was done is kept in {}", spill(&sandbox)))
+        );
         assert!(is_private(&sandbox.path().join("spill")));
         let rest = [" {}/dump - --max-reject-ratio 1", " {}/dump - --max-reject-ratio 1 --resume"];
         sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "--resume goes on with it");
@@ -223,7 +233,9 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
     sandbox.file("dump", lines(&all[..1999]));
-    sandbox.run(&format!("{BUILD} --resume {{}}/dump -")).fails(2, "dump is 65967 bytes, modified at");
+    sandbox
+        .run(&format!("{BUILD} --resume {{}}/dump -"))
+        .fails(2, "dump is 65967 bytes, modified at");
 }
 
 /// Nothing that was read is lost to whoever is at work in the store just then.
@@ -237,7 +249,11 @@ fn a_store_that_is_busy_costs_no_more_than_another_try() {
     lock.lock().unwrap();
     let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
     busy.fails(6, "another loader is publishing this audience; nothing was changed");
-    assert!(busy.stderr.contains("the same command with --resume goes on with it"), "{}", busy.stderr);
+    assert!(
+        busy.stderr.contains("the same command with --resume goes on with it"),
+        "{}",
+        busy.stderr
+    );
     lock.unlock().unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);

@@ -50,10 +50,15 @@ fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String>
 #[test]
 fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementation() {
     let sandbox = sandbox();
-    let signed = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub")).json();
+    let signed =
+        sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub")).json();
     assert_eq!((&signed["generation"], &signed["signed"]), (&1.into(), &true.into()));
     assert_eq!(python(&sandbox, "a.pub", "a/manifests/1.json"), Ok(()));
-    assert!(python(&sandbox, "b.pub", "a/manifests/1.json").unwrap_err().contains("signed by another key"));
+    assert!(
+        python(&sandbox, "b.pub", "a/manifests/1.json")
+            .unwrap_err()
+            .contains("signed by another key")
+    );
     sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
 
     let web = FileServer::serve(&sandbox.path().join("s"));
@@ -65,9 +70,12 @@ fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementatio
         &format!("--public-key {alone}"),
     ] {
         for store in ["{}/s", &web.url()] {
-            for arguments in
-                ["inspect", "verify --probes 1000", "query 00112233445566778899aabbccddeeff", "diff 1 2"]
-            {
+            for arguments in [
+                "inspect",
+                "verify --probes 1000",
+                "query 00112233445566778899aabbccddeeff",
+                "diff 1 2",
+            ] {
                 let (name, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
                 let run = format!("{name} --store {store} --audience a {keys} --json {rest}");
                 sandbox.run(&run).json();
@@ -79,9 +87,14 @@ fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementatio
         sandbox.run("rollback --store {}/s --audience a --to 2 --quiet");
         sandbox.run(&format!("gc --store {{}}/s --audience a {keys} --min-age 0s --quiet"));
     }
-    for arguments in
-        ["inspect", "query 00112233445566778899aabbccddeeff", "diff 1 2", "verify", "rollback", "gc"]
-    {
+    for arguments in [
+        "inspect",
+        "query 00112233445566778899aabbccddeeff",
+        "diff 1 2",
+        "verify",
+        "rollback",
+        "gc",
+    ] {
         let (name, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
         sandbox
             .run(&format!("{name} --store {{}}/s --audience a --public-key {{}}/b.pub {rest}"))
@@ -96,12 +109,15 @@ fn what_was_changed_or_never_signed_ends_with_four() {
     let sandbox = sandbox();
     let inspect = "inspect --store {}/s --audience a --public-key {}/a.pub";
     sandbox.run(BUILD).json();
-    sandbox.run(inspect).fails(4, "a/manifests/1.json: is not signed, and public keys are configured");
+    sandbox
+        .run(inspect)
+        .fails(4, "a/manifests/1.json: is not signed, and public keys are configured");
     sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
     sandbox.run(inspect).succeeds();
     let path = sandbox.path().join("s/a/manifests/2.json");
     let text = std::fs::read_to_string(&path).expect("it was published");
-    std::fs::write(&path, text.replace("\"rows\": 1000", "\"rows\": 1001")).expect("a writable folder");
+    std::fs::write(&path, text.replace("\"rows\": 1000", "\"rows\": 1001"))
+        .expect("a writable folder");
     sandbox.run(inspect).fails(4, "its signature is wrong: the file or its signature was changed");
 }
 
@@ -132,14 +148,19 @@ fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written()
         ),
         ("--public-key {}/a.pub", "--public-key without --sign-key"),
     ] {
-        let failed = sandbox.run(&format!("build --store {{}}/s --audience a {flags} {{}}/never-read"));
+        let failed =
+            sandbox.run(&format!("build --store {{}}/s --audience a {flags} {{}}/never-read"));
         failed.fails(2, text);
         assert!(!failed.stderr.contains(&secret[60..100]), "{failed:?}");
     }
-    let other = "build --store {}/s --audience a --sign-key {}/a.key --public-key {}/b.pub {}/never-read";
+    let other =
+        "build --store {}/s --audience a --sign-key {}/a.key --public-key {}/b.pub {}/never-read";
     sandbox.run(other).fails(4, "is signed by a key that is not among the public keys");
     let usage = sandbox.run("inspect --store {}/s --audience a --public-key {}/a.key");
-    assert!(usage.status == Some(2) && usage.stderr.contains("not a minisign public key"), "{usage:?}");
+    assert!(
+        usage.status == Some(2) && usage.stderr.contains("not a minisign public key"),
+        "{usage:?}"
+    );
     assert!(!usage.stderr.contains(&secret[60..100]), "{usage:?}");
     assert!(sandbox.store().is_empty());
 }
@@ -156,9 +177,13 @@ fn a_protected_key_signs_with_its_password_from_the_environment() {
     assert_eq!(python(&sandbox, "protected.pub", "a/manifests/1.json"), Ok(()));
     // A key without a password needs none, whoever made it.
     for (place, name) in [(2, "a"), (3, "checked")] {
-        std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key")).expect("a writable folder");
+        std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
+            .expect("a writable folder");
         with_password(&sandbox, &format!("{BUILD} --sign-key {{}}/key"), "whatever").json();
-        assert_eq!(python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{place}.json")), Ok(()));
+        assert_eq!(
+            python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{place}.json")),
+            Ok(())
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! The zoo: what dumps look like in the wild, in every format, and what becomes of each. The table of `docs/inputs.md`.
+//! The zoo: what dumps look like in the wild, in every format, and what becomes of each. The table of `docs/reference/inputs.md`.
 //!
 //! What concerns lines alone is in `inputs.rs`.
 
@@ -30,16 +30,19 @@ fn counts(built: &Value) -> [u64; 5] {
 
 /// A file of two columns in groups of a thousand rows; every tenth row has neither.
 fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
-    let schema = "message dump { optional binary id (UTF8); required int64 when; optional int64 imei; }";
+    let schema =
+        "message dump { optional binary id (UTF8); required int64 when; optional int64 imei; }";
     let properties =
         WriterProperties::builder().set_compression(compression).set_data_page_row_count_limit(300);
-    let (schema, properties) = (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties.build()));
+    let (schema, properties) =
+        (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties.build()));
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
     for (group, ids) in ids.chunks(1000).enumerate() {
         let levels: Vec<i16> = (0..ids.len()).map(|row| i16::from(row % 10 != 9)).collect();
         let present = || (0..ids.len()).filter(|row| row % 10 != 9);
         let texts: Vec<_> = present().map(|row| ByteArray::from(ids[row].as_str())).collect();
-        let imeis: Vec<_> = present().map(|row| 860_000_000_000_000 + (group * 1000 + row) as i64).collect();
+        let imeis: Vec<_> =
+            present().map(|row| 860_000_000_000_000 + (group * 1000 + row) as i64).collect();
         let mut out = writer.next_row_group().unwrap();
         let mut column = out.next_column().unwrap().unwrap();
         column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None).unwrap();
@@ -65,8 +68,16 @@ fn texts_of_every_sort_in_csv_and_ndjson() {
         ("byte order mark", format!("\u{feff}id\n{a}\n").into(), [1, 1, 1, 0, 0]),
         ("CRLF", format!("id,x\r\n{a},1\r\n{b},2\r\n").into(), [2, 2, 2, 0, 0]),
         ("no final line end", format!("id\n{a}\n{b}").into(), [2, 2, 2, 0, 0]),
-        ("NUL", [b"id\n\0\0\n", a.as_bytes(), b"\0\n", b.as_bytes(), b"\n"].concat(), [3, 3, 1, 1, 1]),
-        ("invalid UTF-8", [b"id,\xff\n\xff\xfe,1\n", a.as_bytes(), b",\xff\n"].concat(), [2, 2, 1, 0, 1]),
+        (
+            "NUL",
+            [b"id\n\0\0\n", a.as_bytes(), b"\0\n", b.as_bytes(), b"\n"].concat(),
+            [3, 3, 1, 1, 1],
+        ),
+        (
+            "invalid UTF-8",
+            [b"id,\xff\n\xff\xfe,1\n", a.as_bytes(), b",\xff\n"].concat(),
+            [2, 2, 1, 0, 1],
+        ),
         ("a long cell", format!("id\n{long}\n{a}\n").into(), [2, 2, 1, 0, 1]),
         ("empty lines", format!("id\n\n{a}\n\r\n\n").into(), [1, 1, 1, 0, 0]),
     ];
@@ -76,7 +87,11 @@ fn texts_of_every_sort_in_csv_and_ndjson() {
         ("CRLF", format!("{one}\r\n{two}\r\n").into(), [2, 2, 2, 0, 0]),
         ("no final line end", format!("{one}\n{two}").into(), [2, 2, 2, 0, 0]),
         ("empty lines", format!("\n{one}\n \r\n{two}\n\n").into(), [2, 2, 2, 0, 0]),
-        ("NUL", [one.as_bytes(), b"\n\0\n{\"id\":\"\0\"}\n{\"id\":\"\\u0000\"}\n"].concat(), [4, 4, 1, 1, 2]),
+        (
+            "NUL",
+            [one.as_bytes(), b"\n\0\n{\"id\":\"\0\"}\n{\"id\":\"\\u0000\"}\n"].concat(),
+            [4, 4, 1, 1, 2],
+        ),
         (
             "invalid UTF-8",
             [one.as_bytes(), b"\n{\"id\":\"\xff\"}\n{\"x\":\"\xff\"}\n"].concat(),
@@ -95,7 +110,10 @@ fn texts_of_every_sort_in_csv_and_ndjson() {
         ),
         (
             "no ids",
-            format!("{one}\n{{\"id\":1.5}}\n{{\"id\":true}}\n{{\"id\":[\"{b}\"]}}\n{{\"id\":{{}}}}\n").into(),
+            format!(
+                "{one}\n{{\"id\":1.5}}\n{{\"id\":true}}\n{{\"id\":[\"{b}\"]}}\n{{\"id\":{{}}}}\n"
+            )
+            .into(),
             [5, 5, 1, 0, 4],
         ),
         ("twice", format!("{{\"id\":\"{a}\",\"id\":\"{b}\"}}\n{two}\n").into(), [2, 2, 1, 0, 0]),
@@ -107,10 +125,12 @@ fn texts_of_every_sort_in_csv_and_ndjson() {
     ];
     for (format, zoo) in [("csv", csv), ("ndjson", ndjson)] {
         for (name, text, expected) in zoo {
-            for (how, bytes) in [("plain", text.clone()), ("gz", gzip(&text)), ("zst", zst(&text))] {
+            for (how, bytes) in [("plain", text.clone()), ("gz", gzip(&text)), ("zst", zst(&text))]
+            {
                 let sandbox = Sandbox::new();
                 sandbox.file("dump", bytes);
-                let arguments = format!("--max-reject-ratio 1 --format {format} --column id {{}}/dump");
+                let arguments =
+                    format!("--max-reject-ratio 1 --format {format} --column id {{}}/dump");
                 assert_eq!(counts(&sandbox.build(&arguments)), expected, "{format}, {name}, {how}");
             }
         }
@@ -128,13 +148,16 @@ fn ids_of_several_kinds_in_members_of_members() {
     );
     sandbox.file("dump", &text);
     let columns = r"--column device.idfa=idfa --column device.imei=imei --column a\.b=idfa";
-    let build = format!("--format ndjson {columns} --max-reject-ratio 0.2 --rejects {{}}/rejects {{}}/dump");
+    let build = format!(
+        "--format ndjson {columns} --max-reject-ratio 0.2 --rejects {{}}/rejects {{}}/dump"
+    );
     assert_eq!(counts(&sandbox.build(&build)), [3, 7, 2, 3, 1]);
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
     let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
     assert_eq!(reasons, ["2\tblank\t", "2\tblank\t", "2\tblank\t", "3\tmalformed\tbad\\t\\\\"]);
     for (kind, id) in [("idfa", idfa), ("imei", imei)] {
-        let answer = sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
+        let answer =
+            sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
         assert_eq!(answer.stdout, "1\tmember\n");
     }
 }
@@ -164,15 +187,18 @@ fn parquet_gives_what_its_columns_hold() {
     }
     let imei = "query --store {}/s --audience a --id-kind imei 860000000000001 860000000009999";
     assert_eq!(sandbox.run(imei).stdout, "1\tmember\n2\tnot_member\n");
-    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
+    let build =
+        |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
     build("--format parquet {}/plain").fails(2, "--format parquet needs --column");
     build("--format ndjson {}/plain").fails(2, "--format ndjson needs --column");
     build("--format parquet --column nothing {}/plain")
         .fails(3, "plain: has no column \"nothing\"; columns found: id, when, imei");
-    let pipe = sandbox.run_with("build --store {}/t --audience a --format parquet --column id -", b"PAR1");
+    let pipe =
+        sandbox.run_with("build --store {}/t --audience a --format parquet --column id -", b"PAR1");
     pipe.fails(3, "input -: a Parquet file is read from its end, and a pipe cannot be");
     sandbox.file("packed", gzip(&parquet(&all, Compression::UNCOMPRESSED)));
-    build("--format parquet --column id {}/packed").fails(3, "it is compressed as a whole; unpack it first");
+    build("--format parquet --column id {}/packed")
+        .fails(3, "it is compressed as a whole; unpack it first");
 }
 
 #[test]
@@ -191,7 +217,8 @@ fn of_parquet_behind_a_url_only_the_columns_are_fetched() {
 fn damaged_parquet_names_the_place_and_publishes_nothing() {
     let sandbox = Sandbox::new();
     let file = parquet(&ids(IdKind::Md5, 0..2500), Compression::SNAPPY);
-    let build = "build --store {}/s --audience a --format parquet --column id --column imei=imei {}/file";
+    let build =
+        "build --store {}/s --audience a --format parquet --column id --column imei=imei {}/file";
     for len in [0, 4, 11, 12, file.len() / 2, file.len() - 9, file.len() - 1] {
         sandbox.file("file", &file[..len]);
         sandbox.run(build).fails(3, "file: is no Parquet file, or not the whole of one");
@@ -218,7 +245,8 @@ fn columns_that_are_not_there() {
     sandbox.file("empty", "");
     sandbox.file("header.csv", "when,id\n");
     sandbox.file("rows.ndjson", "{\"ID\":\"1\"}\n{\"when\":1}\n");
-    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/s --audience a {arguments}"));
+    let build =
+        |arguments: &str| sandbox.run(&format!("build --store {{}}/s --audience a {arguments}"));
     build("--format csv --column id {}/empty")
         .fails(3, "empty: has no column \"id\"; columns found: none: it is empty");
     build("--format csv --column id {}/header.csv").fails(3, "no usable id in 0 rows");
@@ -236,15 +264,18 @@ fn columns_that_are_not_there() {
 /// Runs a build that reads stdin, and says how much memory it took at most.
 fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
     let sandbox = Sandbox::new();
-    let arguments =
-        format!("build --store {{}}/s --audience a --json --max-reject-ratio 1 --threads 2 {arguments} -");
+    let arguments = format!(
+        "build --store {{}}/s --audience a --json --max-reject-ratio 1 --threads 2 {arguments} -"
+    );
     let mut child = spawn(&mut command(sandbox.path(), &arguments));
     let status = format!("/proc/{}/status", child.id());
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
         // Until the process has ended: then there is no such line any more.
         while let Ok(status) = std::fs::read_to_string(&status) {
-            let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { break };
+            let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
+                break;
+            };
             peak = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -270,7 +301,8 @@ fn a_line_of_a_gigabyte_costs_no_memory() {
             let _ = pipe.write_all(tail.as_bytes());
         }
     };
-    let (built, peak) = fed("--format lines", feed(good[0].clone() + "\n", format!("\n{}\n", good[1])));
+    let (built, peak) =
+        fed("--format lines", feed(good[0].clone() + "\n", format!("\n{}\n", good[1])));
     assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
     assert!(peak < MAX_KIB, "{peak} KiB");
     let row = |id: &str| format!("{{\"id\":\"{id}\"}}\n");
@@ -317,17 +349,22 @@ fn files_that_are_none_or_go_away() {
     assert!(Command::new("mkfifo").arg(&fifo).stdin(Stdio::null()).status().unwrap().success());
 
     // A pipe with a name is read like stdin; the same file twice is twice the rows.
-    let child =
-        spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --json {}/fifo {}/ids {}/ids"));
+    let child = spawn(&mut command(
+        sandbox.path(),
+        "build --store {}/s --audience a --json {}/fifo {}/ids {}/ids",
+    ));
     std::fs::write(&fifo, lines(&all)).unwrap();
     assert_eq!(counts(&outcome(child).json()), [3000, 3000, 1000, 0, 0]);
 
-    let build = |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
-    build("--format parquet --column id {}/fifo").fails(3, "fifo: a Parquet file is read from its end");
+    let build =
+        |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
+    build("--format parquet --column id {}/fifo")
+        .fails(3, "fifo: a Parquet file is read from its end");
     for format in ["lines", "csv --column id", "ndjson --column id", "parquet --column id"] {
         build(&format!("--format {format} {{}}/folder"))
             .fails(3, "folder: is a directory; name its files, as in");
-        build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: there is no such file");
+        build(&format!("--format {format} {{}}/nothing"))
+            .fails(3, "nothing: there is no such file");
     }
     // Opened, and then not readable; not even root can.
     build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");

@@ -10,7 +10,11 @@ use axum::response::Response;
 use axum::routing::get;
 
 /// Answers a GET of the route, and a POST once its body is read.
-pub(crate) async fn serve(route: &str, content_type: Option<&str>, length: usize) -> crate::Outcome {
+pub(crate) async fn serve(
+    route: &str,
+    content_type: Option<&str>,
+    length: usize,
+) -> crate::Outcome {
     let content_type = content_type.map(HeaderValue::from_str).transpose()?;
     // Copied by no request: they are there as long as the process is.
     let body: &'static [u8] = Vec::leak(vec![b'x'; length]);

@@ -26,7 +26,10 @@ impl Bloom {
     pub(crate) fn places(self, id: &str) -> Option<impl Iterator<Item = u64>> {
         let digest = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok())??;
         let (first, step) = ((digest >> 64) as u64, digest as u64 | 1);
-        Some((0..self.hashes).map(move |index| first.wrapping_add(index.wrapping_mul(step)) % self.bits))
+        Some(
+            (0..self.hashes)
+                .map(move |index| first.wrapping_add(index.wrapping_mul(step)) % self.bits),
+        )
     }
 }
 
@@ -43,7 +46,8 @@ mod tests {
     #[test]
     fn places_are_those_of_the_md5_alone() {
         let bloom = Bloom { bits: 1000, hashes: 3 };
-        let places = bloom.places("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
+        let places =
+            bloom.places("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
         assert_eq!(places, Some(vec![7, 18, 29]));
         assert!(bloom.places("7").is_none());
     }

@@ -14,7 +14,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(address: SocketAddr, epoll: impl AsFd, place: usize) -> std::io::Result<Self> {
+    pub(crate) fn open(
+        address: SocketAddr,
+        epoll: impl AsFd,
+        place: usize,
+    ) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -47,8 +51,10 @@ impl Connection {
         let mut head = httparse::Response::new(&mut headers);
         let parsed = head.parse(&self.answer).map_err(|_| ErrorKind::InvalidData)?;
         let httparse::Status::Complete(head_length) = parsed else { return Ok(None) };
-        let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-        let length = length.and_then(|header| str::from_utf8(header.value).ok()?.parse::<usize>().ok());
+        let length =
+            head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+        let length =
+            length.and_then(|header| str::from_utf8(header.value).ok()?.parse::<usize>().ok());
         let status = head.code.unwrap_or(0);
         let body = self.answer.get(head_length..head_length + length.unwrap_or(0));
         Ok(body.map(|body| (status, body)))

@@ -30,13 +30,19 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
             if place == LISTENER {
                 for stream in accepted(&listener) {
                     stream.set_nonblocking(true)?;
-                    add(&epoll, &stream, EventData::new_u64(connections.len() as u64), EventFlags::IN)?;
+                    add(
+                        &epoll,
+                        &stream,
+                        EventData::new_u64(connections.len() as u64),
+                        EventFlags::IN,
+                    )?;
                     connections.push(Some(stream));
                 }
                 continue;
             }
             let connection = &mut connections[place as usize];
-            let open = connection.as_mut().is_some_and(|stream| answered(stream, &mut request, &answer));
+            let open =
+                connection.as_mut().is_some_and(|stream| answered(stream, &mut request, &answer));
             if !open {
                 // Closing takes it off the queue.
                 *connection = None;
@@ -46,7 +52,8 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
 }
 
 fn answer(content_type: Option<&str>, length: usize) -> Vec<u8> {
-    let content_type = content_type.map(|name| format!("content-type: {name}\r\n")).unwrap_or_default();
+    let content_type =
+        content_type.map(|name| format!("content-type: {name}\r\n")).unwrap_or_default();
     let date = "date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
     let head = format!("HTTP/1.1 200 OK\r\n{content_type}content-length: {length}\r\n{date}\r\n");
     [head.into_bytes(), vec![b'x'; length]].concat()

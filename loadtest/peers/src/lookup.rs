@@ -16,10 +16,9 @@ const BITMAP: &str = "bloom";
 
 /// Every id is a key.
 pub(crate) async fn serve_exists(port: u16) -> crate::Outcome {
-    let exists = async |State(mut redis): State<MultiplexedConnection>,
-                        Path((_, id)): Path<(String, String)>| {
-        said(redis.exists(id).await)
-    };
+    let exists =
+        async |State(mut redis): State<MultiplexedConnection>,
+               Path((_, id)): Path<(String, String)>| { said(redis.exists(id).await) };
     let route = Router::new().route("/v1/check/{audience}/{id}", get(exists));
     crate::serve(route.with_state(connect(port).await?)).await
 }
@@ -30,7 +29,9 @@ pub(crate) async fn serve_bloom(port: u16, ids: u64) -> crate::Outcome {
     let bloom = Bloom::of(ids);
     let test = async move |State(mut redis): State<MultiplexedConnection>,
                            Path((_, id)): Path<(String, String)>| {
-        let Some(places) = bloom.places(&id) else { return StatusCode::BAD_REQUEST.into_response() };
+        let Some(places) = bloom.places(&id) else {
+            return StatusCode::BAD_REQUEST.into_response();
+        };
         let mut asked = redis::pipe();
         for place in places {
             asked.cmd("GETBIT").arg(BITMAP).arg(place);

@@ -28,7 +28,9 @@ impl std::str::FromStr for Phase {
         let phase = text.split_once(':').and_then(|(rate, seconds)| {
             Some(Self { rate: rate.parse().ok()?, seconds: seconds.parse().ok()? })
         });
-        phase.filter(|phase| phase.rate > 0 && phase.seconds > 0).ok_or("expected RATE:SECONDS, both above 0")
+        phase
+            .filter(|phase| phase.rate > 0 && phase.seconds > 0)
+            .ok_or("expected RATE:SECONDS, both above 0")
     }
 }
 
@@ -58,7 +60,8 @@ impl Tally {
     fn line(&mut self, name: &str, in_time: Duration) -> String {
         self.ok.sort_unstable();
         self.shed.sort_unstable();
-        let in_time = self.ok.partition_point(|latency| u128::from(*latency) <= in_time.as_micros());
+        let in_time =
+            self.ok.partition_point(|latency| u128::from(*latency) <= in_time.as_micros());
         let at = |sorted: &[u32], share: f64| {
             let place = (sorted.len() as f64 * share) as usize;
             sorted.get(place).or(sorted.last()).copied().unwrap_or(0)
@@ -142,7 +145,8 @@ pub(crate) fn ask(
         for event in &events {
             let place = event.data.u64() as usize;
             let connection = &mut open[place];
-            let received = connection.receive(&mut buffer).map(|answer| answer.map(|(status, _)| status));
+            let received =
+                connection.receive(&mut buffer).map(|answer| answer.map(|(status, _)| status));
             if matches!(received, Ok(None)) {
                 continue;
             }

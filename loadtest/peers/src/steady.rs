@@ -75,17 +75,22 @@ impl Tally {
             let place = (latencies.len() as f64 * share) as usize;
             latencies.get(place).or(latencies.last()).copied().unwrap_or(0)
         };
-        let late = latencies.len() - latencies.partition_point(|one| u128::from(*one) <= in_time.as_micros());
-        let (due, ok, failed, wrong) = (self.due, latencies.len(), self.failures.len(), &self.wrong);
-        let mut line =
-            format!(r#"{{"due":{due},"ok":{ok},"late":{late},"failed":{failed},"wrong":{}"#, wrong.len());
+        let late = latencies.len()
+            - latencies.partition_point(|one| u128::from(*one) <= in_time.as_micros());
+        let (due, ok, failed, wrong) =
+            (self.due, latencies.len(), self.failures.len(), &self.wrong);
+        let mut line = format!(
+            r#"{{"due":{due},"ok":{ok},"late":{late},"failed":{failed},"wrong":{}"#,
+            wrong.len()
+        );
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
             let _ = write!(line, r#","{name}_us":{}"#, at(share));
         }
         let wrong = &wrong[..wrong.len().min(TOLD)];
         let told = self.failures.iter().take(TOLD);
-        let told =
-            told.map(|Failure { why, sent_unix }| format!(r#"{{"why":"{why}","sent_unix":{sent_unix}}}"#));
+        let told = told.map(|Failure { why, sent_unix }| {
+            format!(r#"{{"why":"{why}","sent_unix":{sent_unix}}}"#)
+        });
         let failures = told.collect::<Vec<_>>().join(",");
         let _ = write!(line, r#","wrong_requests":{wrong:?},"failures":[{failures}]}}"#);
         line
@@ -140,7 +145,8 @@ pub(crate) fn ask(
     let lines = lines();
     let begun = Instant::now();
     let (mut ordered, mut ended) = (0_u64, None);
-    let due_at = |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
+    let due_at =
+        |number: u64| begun + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
     while ended.is_none() || !due.is_empty() || under_way > 0 {
         match lines.try_recv() {
             Ok(line) if line == "tally" => say(&std::mem::take(&mut tally).json(in_time))?,
@@ -150,9 +156,10 @@ pub(crate) fn ask(
                     "after" => AFTER,
                     "either" => BEFORE | AFTER,
                     other => {
-                        return Err(
-                            format!("expected before, either, after or tally, found {other:?}").into()
-                        );
+                        return Err(format!(
+                            "expected before, either, after or tally, found {other:?}"
+                        )
+                        .into());
                     }
                 };
                 say("expected")?;
@@ -179,7 +186,8 @@ pub(crate) fn ask(
             // A connection that has broken is seen when it is read.
             let _ = open[place].send(&records[number][0]);
         }
-        let next = if ended.is_none() { due_at(ordered).saturating_duration_since(now) } else { HEARING };
+        let next =
+            if ended.is_none() { due_at(ordered).saturating_duration_since(now) } else { HEARING };
         let sleep = if due.is_empty() { next.min(HEARING) } else { HEARING };
         events.clear();
         let sleep = Timespec { tv_sec: 0, tv_nsec: sleep.subsec_nanos().into() };
@@ -203,7 +211,8 @@ pub(crate) fn ask(
                 let right = right | request.right;
                 match received {
                     Ok(Some((200, body)))
-                        if right & BEFORE != 0 && body == before || right & AFTER != 0 && body == after =>
+                        if right & BEFORE != 0 && body == before
+                            || right & AFTER != 0 && body == after =>
                     {
                         tally.latencies.push(request.due.elapsed().as_micros() as u32);
                     }

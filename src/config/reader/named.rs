@@ -110,7 +110,11 @@ impl Section {
 
     /// All of a table with free keys whose values are strings or lists of strings; what is neither
     /// is noted.
-    pub(in crate::config) fn read_lists(mut self, document: &mut Document<'_>, accepted: &str) -> Vec<Keyed> {
+    pub(in crate::config) fn read_lists(
+        mut self,
+        document: &mut Document<'_>,
+        accepted: &str,
+    ) -> Vec<Keyed> {
         let mut lists = Vec::with_capacity(self.entries.len());
         for (key, Entry { line, value }) in std::mem::take(&mut self.entries) {
             let list = match value {
@@ -123,7 +127,12 @@ impl Section {
                     Value::Scalar(text) => values.push(text),
                     _ => {
                         let path = format!("{}.{key}", self.path);
-                        document.mistake(Some(line), &path, "is no string and no list of strings", accepted);
+                        document.mistake(
+                            Some(line),
+                            &path,
+                            "is no string and no list of strings",
+                            accepted,
+                        );
                     }
                 }
             }

@@ -14,7 +14,8 @@ fn config(
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<Config, ConfigError> {
     let vocabulary = Vocabulary { kinds: &[], reserved_names: &[] };
-    let (config, mistakes) = Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary);
+    let (config, mistakes) =
+        Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary);
     mistakes.into_result(config)
 }
 
@@ -47,7 +48,8 @@ fn keys_stand_in_the_config_in_a_file_beside_it_and_in_the_environment() {
     let both = format!("public_keys = [{b:?}]\npublic_keys_file = \"keys\"");
     assert_eq!(read_with(path, &both, |_| None).unwrap(), [b, a]);
 
-    let set = |value: String| move |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.clone());
+    let set =
+        |value: String| move |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.clone());
     let other = format!("public_keys = [{a:?}]");
     for value in [b.to_owned(), format!(" {b},"), format!("{b}\n{b}")] {
         assert_eq!(read_with("rtad.toml", &other, set(value)).unwrap(), [b]);
@@ -61,8 +63,12 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
     let accepted = "accepted: a list, each a minisign public key: 56 characters that begin with RW, \
                     the second line of its .pub file";
     let (a, secret) = (key(A), key(SECRET));
-    for list in [format!("[{a:?}, {secret:?}]"), format!("[{:?}]", &a[..20]), "[\"\"]".into(), "[[]]".into()]
-    {
+    for list in [
+        format!("[{a:?}, {secret:?}]"),
+        format!("[{:?}]", &a[..20]),
+        "[\"\"]".into(),
+        "[[]]".into(),
+    ] {
         let mistakes = read(&format!("public_keys = {list}")).unwrap_err().mistakes;
         assert_eq!(
             mistakes,
@@ -74,7 +80,10 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
     for value in ["", ",", secret, &format!("{a},{secret}")] {
         let set = |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.to_owned());
         let mistakes = read_with("rtad.toml", "", set).unwrap_err().mistakes;
-        assert_eq!(mistakes, [format!("RTAD_STORE_PUBLIC_KEYS: has a value that is not one; {accepted}")]);
+        assert_eq!(
+            mistakes,
+            [format!("RTAD_STORE_PUBLIC_KEYS: has a value that is not one; {accepted}")]
+        );
     }
 
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +98,8 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
         if let Some(text) = text {
             std::fs::write(&keys, text).unwrap();
         }
-        let mistakes = read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap_err().mistakes;
+        let mistakes =
+            read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap_err().mistakes;
         let expected = format!(
             "{path}:3: store.public_keys_file is {:?}: {found}; accepted: ",
             keys.display().to_string()

@@ -17,7 +17,8 @@ use super::value::Value;
 pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
     let root = &reading.plan.root;
     let mut json = serde_json::Deserializer::from_slice(body);
-    json.deserialize_map(Object { node: root, is_in_list: false, reading }).map_err(|_| Malformed)?;
+    json.deserialize_map(Object { node: root, is_in_list: false, reading })
+        .map_err(|_| Malformed)?;
     json.end().map_err(|_| Malformed)?;
     reading.end(root)
 }
@@ -86,10 +87,18 @@ impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
                     map.next_value::<IgnoredAny>()?;
                 }
                 Some(What::Node(node)) => {
-                    map.next_value_seed(Object { node, is_in_list: false, reading: &mut *reading })?;
+                    map.next_value_seed(Object {
+                        node,
+                        is_in_list: false,
+                        reading: &mut *reading,
+                    })?;
                 }
                 Some(What::Leaf(leaf)) => {
-                    map.next_value_seed(Scalar { leaf, is_in_list: false, reading: &mut *reading })?;
+                    map.next_value_seed(Scalar {
+                        leaf,
+                        is_in_list: false,
+                        reading: &mut *reading,
+                    })?;
                 }
             }
         }
@@ -105,7 +114,10 @@ impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
             return Err(bad());
         }
         reading.begin(node);
-        while list.next_element_seed(Object { node, is_in_list: true, reading: &mut *reading })?.is_some() {}
+        while list
+            .next_element_seed(Object { node, is_in_list: true, reading: &mut *reading })?
+            .is_some()
+        {}
         Ok(())
     }
 }
@@ -167,7 +179,10 @@ impl<'de> Visitor<'de> for Scalar<'_, '_, 'de> {
         if is_in_list {
             return Err(bad());
         }
-        while list.next_element_seed(Scalar { leaf, is_in_list: true, reading: &mut *reading })?.is_some() {}
+        while list
+            .next_element_seed(Scalar { leaf, is_in_list: true, reading: &mut *reading })?
+            .is_some()
+        {}
         Ok(())
     }
 }

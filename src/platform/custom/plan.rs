@@ -76,7 +76,8 @@ impl List {
     /// There is a handful of them.
     #[inline]
     pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<usize> {
-        let listed = self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
+        let listed =
+            self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
         listed.map(|known| known.field)
     }
 }
@@ -111,15 +112,16 @@ impl Node {
     fn insert(&mut self, steps: &[Step], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
-        let index = self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
-            let what = match step.scalar {
-                Some(scalar) => What::Leaf(Leaf { scalar, slots: Vec::new() }),
-                None => What::Node(Self::default()),
-            };
-            let name = step.name.as_str().into();
-            self.fields.push(Field { number: step.number, name, is_list: step.is_list, what });
-            self.fields.len() - 1
-        });
+        let index =
+            self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
+                let what = match step.scalar {
+                    Some(scalar) => What::Leaf(Leaf { scalar, slots: Vec::new() }),
+                    None => What::Node(Self::default()),
+                };
+                let name = step.name.as_str().into();
+                self.fields.push(Field { number: step.number, name, is_list: step.is_list, what });
+                self.fields.len() - 1
+            });
         match (&mut self.fields[index].what, step.scalar) {
             (What::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
             (What::Node(node), None) => return node.insert(rest, slot),
@@ -137,7 +139,11 @@ pub(super) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(schema: &'a Schema, mapping: &RequestConfig, mistakes: &'a mut Vec<Mistake>) -> Self {
+    pub(super) fn new(
+        schema: &'a Schema,
+        mapping: &RequestConfig,
+        mistakes: &'a mut Vec<Mistake>,
+    ) -> Self {
         let plan = Plan {
             root: Node::default(),
             roles: Vec::new(),
@@ -148,7 +154,8 @@ impl<'a> Planner<'a> {
             ping: None,
         };
         let mut planner = Self { schema, plan, mistakes };
-        planner.plan.request_id = mapping.request_id.as_ref().and_then(|named| planner.single(named));
+        planner.plan.request_id =
+            mapping.request_id.as_ref().and_then(|named| planner.single(named));
         planner.plan.ping = mapping.ping.as_ref().and_then(|named| planner.ping(named));
         if let Some(named) = &mapping.strategies {
             planner.each(named, Role::Asked);
@@ -188,7 +195,8 @@ impl<'a> Planner<'a> {
 
     fn ping(&mut self, named: &Named) -> Option<usize> {
         let steps = self.resolve(named)?;
-        let checked = check_single(named, &steps).and_then(|()| check_number(named, self.schema, &steps));
+        let checked =
+            check_single(named, &steps).and_then(|()| check_number(named, self.schema, &steps));
         self.checked(checked)?;
         self.insert(named, &steps, Role::Single)
     }
@@ -260,9 +268,11 @@ impl<'a> Planner<'a> {
         let text = number.unwrap_or_else(|| text.to_owned());
         if step.scalar.is_some_and(Scalar::is_number) && text.parse::<i128>().is_err() {
             let accepted = match &step.names {
-                Some(names) => {
-                    names.values().map(|value| value.name().to_owned()).collect::<Vec<_>>().join(", ")
-                }
+                Some(names) => names
+                    .values()
+                    .map(|value| value.name().to_owned())
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 None => "a number".to_owned(),
             };
             self.mistake(named.mistake(&format!("{text:?} is no value of the field"), &accepted));
@@ -287,8 +297,8 @@ impl<'a> Planner<'a> {
             self.mistakes.push(named.mistake(why, "paths that do not end within each other"));
             return None;
         }
-        let is_zero =
-            matches!(role, Role::Single) && steps.last().is_some_and(|step| step.is_zero_when_absent);
+        let is_zero = matches!(role, Role::Single)
+            && steps.last().is_some_and(|step| step.is_zero_when_absent);
         self.plan.absent.push(if is_zero { Value::Uint(0) } else { Value::Absent });
         self.plan.roles.push(role);
         Some(slot)

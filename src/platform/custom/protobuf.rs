@@ -18,7 +18,11 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
     reading.end(root)
 }
 
-fn walk<'p, 'a>(mut body: &'a [u8], node: &'p Node, reading: &mut Reading<'p, 'a>) -> Result<(), Malformed> {
+fn walk<'p, 'a>(
+    mut body: &'a [u8],
+    node: &'p Node,
+    reading: &mut Reading<'p, 'a>,
+) -> Result<(), Malformed> {
     while !body.is_empty() {
         let (number, wire) = decode_key(&mut body).map_err(|_| Malformed)?;
         let Some(field) = node.numbered(number) else {
@@ -38,7 +42,9 @@ fn walk<'p, 'a>(mut body: &'a [u8], node: &'p Node, reading: &mut Reading<'p, 'a
             }
             What::Node(_) => return Err(Malformed),
             What::Leaf(leaf)
-                if field.is_list && wire == WireType::LengthDelimited && leaf.scalar.is_number() =>
+                if field.is_list
+                    && wire == WireType::LengthDelimited
+                    && leaf.scalar.is_number() =>
             {
                 let mut packed = delimited(&mut body)?;
                 while !packed.is_empty() {

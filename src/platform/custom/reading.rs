@@ -66,7 +66,12 @@ impl<'p, 'a> Reading<'p, 'a> {
 
     /// Takes a value that was read.
     #[inline]
-    pub(super) fn take(&mut self, leaf: &Leaf, is_in_list: bool, value: Value<'a>) -> Result<(), Malformed> {
+    pub(super) fn take(
+        &mut self,
+        leaf: &Leaf,
+        is_in_list: bool,
+        value: Value<'a>,
+    ) -> Result<(), Malformed> {
         let (last, others) = leaf.slots.split_last().expect("a leaf has a slot");
         for slot in others {
             self.fill(*slot, is_in_list, value.clone())?;

@@ -4,7 +4,9 @@
 
 use prost_reflect::MessageDescriptor;
 
-use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve, unfit_ids};
+use super::schema::{
+    End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve, unfit_ids,
+};
 use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
 
 /// A field of a response, of a message in it, or of a verdict.
@@ -77,11 +79,17 @@ impl Response {
         let fields = Vec::new();
         let mut compiler = Compiler { schema, fields, ids, mistakes };
         let message = schema.response();
-        compiler.add(message, mapping.request_id.as_ref(), |_, _, step| Ok(Item::RequestId(step.value())));
-        compiler.add(message, mapping.code.as_ref().map(|code| &code.field), |schema, named, step| {
-            let code = mapping.code.as_ref().expect("its field is being compiled");
-            code_item(schema, named, step, code)
+        compiler.add(message, mapping.request_id.as_ref(), |_, _, step| {
+            Ok(Item::RequestId(step.value()))
         });
+        compiler.add(
+            message,
+            mapping.code.as_ref().map(|code| &code.field),
+            |schema, named, step| {
+                let code = mapping.code.as_ref().expect("its field is being compiled");
+                code_item(schema, named, step, code)
+            },
+        );
         if let Some(verdicts) = &mapping.verdicts {
             compiler.verdicts(verdicts);
         }
@@ -104,11 +112,13 @@ impl Response {
         }
         if mapping.is_whole && !says_no(mapping) {
             let found = "has no way to say no".to_owned();
-            let accepted = "code with a no_bid that is not its bid, verdicts, or accepted".to_owned();
+            let accepted =
+                "code with a no_bid that is not its bid, verdicts, or accepted".to_owned();
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         let codes = mapping.code.as_ref();
-        let codes = codes.map(|code| Codes { bid: code.bid, no_bid: code.no_bid, error: code.error });
+        let codes =
+            codes.map(|code| Codes { bid: code.bid, no_bid: code.no_bid, error: code.error });
         Self { fields, codes, is_json: message.is_none(), strategies_are_numbers }
     }
 }
@@ -180,19 +190,21 @@ impl Compiler<'_> {
 
     fn accepted(&mut self, mapping: &ResponseConfig) {
         let Some(named) = &mapping.accepted else { return };
-        let Some(steps) = self.checked(resolve(self.schema.response(), named, End::Value)) else { return };
+        let Some(steps) = self.checked(resolve(self.schema.response(), named, End::Value)) else {
+            return;
+        };
         let (step, above) = steps.split_last().expect("a path has at least one name");
         let is_protobuf = self.schema.response().is_some();
-        let item = match &mapping.accepted_separator {
-            Some(_) if step.is_list || step.value() != Scalar::Text => {
-                Err(named.mistake("it is no single string", "a string for accepted_separator"))
-            }
-            Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
-            None if is_protobuf && !step.is_list => {
-                Err(named.mistake("it is not repeated", "a list, or a string and accepted_separator"))
-            }
-            None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
-        };
+        let item =
+            match &mapping.accepted_separator {
+                Some(_) if step.is_list || step.value() != Scalar::Text => {
+                    Err(named.mistake("it is no single string", "a string for accepted_separator"))
+                }
+                Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
+                None if is_protobuf && !step.is_list => Err(named
+                    .mistake("it is not repeated", "a list, or a string and accepted_separator")),
+                None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
+            };
         let inserted = check_single(named, above)
             .and(item)
             .and_then(|item| check_ids(named, step.value(), self.ids).map(|()| item))
@@ -205,7 +217,12 @@ impl Compiler<'_> {
     }
 }
 
-fn code_item(schema: &Schema, named: &Named, step: &Step, code: &CodeConfig) -> Result<Item, Mistake> {
+fn code_item(
+    schema: &Schema,
+    named: &Named,
+    step: &Step,
+    code: &CodeConfig,
+) -> Result<Item, Mistake> {
     check_number(named, schema, std::slice::from_ref(step))?;
     let scalar = step.value();
     let mut numbers = [Some(code.bid), Some(code.no_bid), code.error].into_iter().flatten();

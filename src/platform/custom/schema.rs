@@ -6,7 +6,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
-use prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{
+    Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
+};
 
 use super::value::canonical_integer_of;
 use crate::config::{Body, CustomConfig, Mistake, Named};
@@ -51,7 +53,9 @@ impl Scalar {
     /// The least and the greatest number that it holds; none if it holds text.
     pub(super) const fn range(self) -> Option<(i128, i128)> {
         Some(match self {
-            Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => (i32::MIN as i128, i32::MAX as i128),
+            Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => {
+                (i32::MIN as i128, i32::MAX as i128)
+            }
             Self::Int64 | Self::Sint64 | Self::Sfixed64 => (i64::MIN as i128, i64::MAX as i128),
             Self::Uint32 | Self::Fixed32 => (0, u32::MAX as i128),
             Self::Uint64 | Self::Fixed64 => (0, u64::MAX as i128),
@@ -99,24 +103,27 @@ pub(super) struct Step {
 ///
 /// The compiler's message, with file, line and column where it has them.
 pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| "is no file's name".to_owned())?;
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
         compiler.include_imports(true).open_file(folder.join(name))?;
         Ok(compiler.file_descriptor_set())
     });
-    let files = compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
-        true => "there is no such file".to_owned(),
-        false => format!("{error:?}").replace('\n', "; "),
-    })?;
+    let files =
+        compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
+            true => "there is no such file".to_owned(),
+            false => format!("{error:?}").replace('\n', "; "),
+        })?;
     // The compiler has a pool of its own, which was made before the options were read: no list is packed in it.
     DescriptorPool::from_file_descriptor_set(files).map_err(|error| error.to_string())
 }
 
 /// The full names of a pool's messages, but for Google's own.
 fn messages(pool: &DescriptorPool) -> Vec<String> {
-    let is_own =
-        |message: &MessageDescriptor| message.package_name() != "google.protobuf" && !message.is_map_entry();
+    let is_own = |message: &MessageDescriptor| {
+        message.package_name() != "google.protobuf" && !message.is_map_entry()
+    };
     pool.all_messages().filter(is_own).map(|message| message.full_name().to_owned()).collect()
 }
 
@@ -139,7 +146,8 @@ impl Schema {
             }
             message
         };
-        let (request, response) = (message(&config.request_message), message(&config.response_message));
+        let (request, response) =
+            (message(&config.request_message), message(&config.response_message));
         Some(Self::Protobuf { request: request?, response: response? })
     }
 
@@ -271,7 +279,9 @@ impl Step {
 pub(super) fn check_single(named: &Named, steps: &[Step]) -> Result<(), Mistake> {
     match steps.iter().find(|step| step.is_list) {
         None => Ok(()),
-        Some(step) => Err(named.mistake(&format!("{} is repeated", step.label), "a field that comes once")),
+        Some(step) => {
+            Err(named.mistake(&format!("{} is repeated", step.label), "a field that comes once"))
+        }
     }
 }
 
@@ -280,7 +290,8 @@ pub(super) fn check_number(named: &Named, schema: &Schema, steps: &[Step]) -> Re
     let is_number = steps.last().and_then(|step| step.scalar).is_some_and(Scalar::is_number);
     match (schema, steps.last()) {
         (Schema::Protobuf { .. }, Some(step)) if !is_number => {
-            Err(named.mistake(&format!("{} is no number", step.label), "an integer, an enum or a bool"))
+            Err(named
+                .mistake(&format!("{} is no number", step.label), "an integer, an enum or a bool"))
         }
         _ => Ok(()),
     }
@@ -296,12 +307,17 @@ pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<
 }
 
 /// The strategy ids that are no numbers of a range, or not as numbers are written, and what would do.
-pub(super) fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
-    let fits =
-        |id: &[u8]| canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number));
+pub(super) fn unfit_ids(
+    (least, greatest): (i128, i128),
+    ids: &[&[u8]],
+) -> Option<(String, String)> {
+    let fits = |id: &[u8]| {
+        canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number))
+    };
     let unfit = ids.iter().filter(|id| !fits(id));
     let unfit: Vec<String> = unfit.map(|id| format!("{:?}", String::from_utf8_lossy(id))).collect();
-    let accepted = format!("strategy ids from {least} to {greatest}, without a plus or leading zeros");
+    let accepted =
+        format!("strategy ids from {least} to {greatest}, without a plus or leading zeros");
     (!unfit.is_empty()).then(|| (format!("strategy {}", unfit.join(", ")), accepted))
 }
 

@@ -100,7 +100,9 @@ impl Signature {
         let (now, max_skew) = (now(), timestamp.max_skew);
         let (now, max_skew) = match timestamp.unit {
             TimestampUnit::Seconds => (i128::from(now.as_secs()), i128::from(max_skew.as_secs())),
-            TimestampUnit::Milliseconds => (as_signed(now.as_millis()), as_signed(max_skew.as_millis())),
+            TimestampUnit::Milliseconds => {
+                (as_signed(now.as_millis()), as_signed(max_skew.as_millis()))
+            }
         };
         if (now - time).abs() <= max_skew { Ok(()) } else { Err(Failure::BadTimestamp) }
     }
@@ -128,8 +130,8 @@ impl Signature {
             Algorithm::Sha1 => self.is_hex_of(&digest::<Sha1>(feed), signature),
             Algorithm::Sha256 => self.is_hex_of(&digest::<Sha256>(feed), signature),
             Algorithm::HmacSha256 => {
-                let mut mac =
-                    Hmac::<Sha256>::new_from_slice(secret.expose()).expect("a key may be of any length");
+                let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose())
+                    .expect("a key may be of any length");
                 feed(&mut |bytes| mac.update(bytes));
                 self.is_hex_of(&mac.finalize().into_bytes(), signature)
             }
@@ -149,7 +151,9 @@ impl Signature {
     }
 }
 
-fn digest<D: Digest>(feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> impl std::ops::Deref<Target = [u8]> {
+fn digest<D: Digest>(
+    feed: impl FnOnce(&mut dyn FnMut(&[u8])),
+) -> impl std::ops::Deref<Target = [u8]> {
     let mut digest = D::new();
     feed(&mut |bytes| digest.update(bytes));
     digest.finalize()

@@ -55,7 +55,8 @@ impl Source {
             return Some(Self::Query(name.to_owned()));
         }
         let path = named.text.strip_prefix("body:").unwrap_or(&named.text).to_owned();
-        let slot = planner.single(&Named { text: path.clone(), location: named.location.clone() })?;
+        let slot =
+            planner.single(&Named { text: path.clone(), location: named.location.clone() })?;
         Some(Self::Body { slot, path })
     }
 
@@ -166,13 +167,19 @@ pub(super) fn without_secret(template: &Named) -> Mistake {
 
 /// A mistake that does not show the template: somebody may have put the secret itself into it.
 fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
-    Mistake { location: template.location.clone(), found: found.to_owned(), accepted: accepted.to_owned() }
+    Mistake {
+        location: template.location.clone(),
+        found: found.to_owned(),
+        accepted: accepted.to_owned(),
+    }
 }
 
 /// Why a signature that stands there could never be right: it would be over itself.
 pub(super) fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static str> {
     parts.iter().find_map(|part| match part {
-        Part::Body if matches!(source, Source::Body { .. }) => Some("the template has {body}, and so it"),
+        Part::Body if matches!(source, Source::Body { .. }) => {
+            Some("the template has {body}, and so it")
+        }
         Part::Value(value) if value.is_same(source) => Some("the template has it, too"),
         _ => None,
     })

@@ -125,7 +125,11 @@ fn custom(assembly: &Assembly) -> Custom {
 }
 
 /// The answer, and what the decider was handed.
-fn asked(platform: &Platform, body: &[u8], decisions: &[Decision]) -> (Result<Bytes, Failure>, Script) {
+fn asked(
+    platform: &Platform,
+    body: &[u8],
+    decisions: &[Decision],
+) -> (Result<Bytes, Failure>, Script) {
     let mut script = Script::deciding(decisions);
     let headers = HeaderMap::new();
     let head = Head { headers: &headers, query: None };
@@ -140,7 +144,8 @@ fn what_is_asked_about_is_decided_once_and_echoed_as_often() {
     let (answer, script) = asked(&platform, b"\x10\x01\x10\x09\x10\x01\x10\x02", &[BID, NO_BID]);
     let verdicts =
         b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x09\x10\x00\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00";
-    let expected = [&b"\x08\x00"[..], verdicts, b"\x22\x01\x02", b"\x2a\x05\x0a\x03\x08\x90\x1c"].concat();
+    let expected =
+        [&b"\x08\x00"[..], verdicts, b"\x22\x01\x02", b"\x2a\x05\x0a\x03\x08\x90\x1c"].concat();
     assert_eq!(answer.unwrap(), expected);
     assert_eq!(script.asked, [0, 1]);
     assert_eq!(script.notes, ["strategy: 1", "strategy: 9", "strategy: 1", "strategy: 2"]);
@@ -180,7 +185,10 @@ fn what_cannot_be_read_is_an_error_with_every_strategys_own_answer() {
     let platform = platform(PROTO2, PROTOBUF);
     let (answer, script) = asked(&platform, b"\x0a\x05r", &[BID]);
     assert_eq!(answer, Err(Failure::BadBody));
-    assert!(script.ids.is_empty() && script.asked.is_empty(), "a body that breaks off has asked nothing");
+    assert!(
+        script.ids.is_empty() && script.asked.is_empty(),
+        "a body that breaks off has asked nothing"
+    );
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
@@ -211,7 +219,10 @@ fn the_work_for_one_request_has_its_bounds() {
 #[test]
 fn nothing_that_is_printed_shows_an_id() {
     let value = Value::Bytes(b"868049039501257");
-    assert_eq!(format!("{value:?} {:?}", Value::Uint(868_049_039_501_257)), "Value(hidden) Value(hidden)");
+    assert_eq!(
+        format!("{value:?} {:?}", Value::Uint(868_049_039_501_257)),
+        "Value(hidden) Value(hidden)"
+    );
 }
 
 #[test]

@@ -76,7 +76,8 @@ pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
 /// compared as text, so that another spelling would be another id.
 pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let is_canonical = text == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
+    let is_canonical =
+        text == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
     integer_of(text).filter(|_| is_canonical)
 }
 

@@ -77,12 +77,16 @@ impl Response {
             Item::Message(fields) => return self.object(fields, answer, verdict, out),
             Item::RequestId(_) => match answer.request_id {
                 Value::Absent => return false,
-                Value::Int(_) | Value::Uint(_) => out.extend(answer.request_id.text(&mut Digits::new())),
+                Value::Int(_) | Value::Uint(_) => {
+                    out.extend(answer.request_id.text(&mut Digits::new()))
+                }
                 text => string(text.text(&mut Digits::new()), out),
             },
             Item::Code(_) => number(answer.code.into(), out),
             Item::Verdicts(fields) => {
-                list(answer.verdicts, out, |verdict, out| self.object(fields, answer, Some(verdict), out));
+                list(answer.verdicts, out, |verdict, out| {
+                    self.object(fields, answer, Some(verdict), out)
+                });
             }
             Item::Strategy(_) => {
                 return verdict.is_some_and(|(strategy, _)| {
@@ -94,7 +98,9 @@ impl Response {
                 let is_accepted = verdict.is_some_and(|(_, is_accepted)| *is_accepted);
                 out.extend(if is_accepted { &b"true"[..] } else { b"false" });
             }
-            Item::Accepted { .. } => list(answer.accepted, out, |strategy, out| self.strategy(strategy, out)),
+            Item::Accepted { .. } => {
+                list(answer.accepted, out, |strategy, out| self.strategy(strategy, out))
+            }
             Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
             Item::Cache(_) => match answer.cache_seconds {
                 Some(seconds) => number(seconds.into(), out),
@@ -131,7 +137,8 @@ fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec
 }
 
 fn string(text: &[u8], out: &mut Vec<u8>) {
-    serde_json::to_writer(out, &String::from_utf8_lossy(text)).expect("a string can be written to memory");
+    serde_json::to_writer(out, &String::from_utf8_lossy(text))
+        .expect("a string can be written to memory");
 }
 
 fn number(number: i128, out: &mut Vec<u8>) {
@@ -139,7 +146,12 @@ fn number(number: i128, out: &mut Vec<u8>) {
 }
 
 /// False if it is a verdict whose strategy cannot be written.
-fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, out: &mut Vec<u8>) -> bool {
+fn message(
+    fields: &[Field],
+    answer: &Answer<'_, '_>,
+    verdict: Verdict<'_, '_>,
+    out: &mut Vec<u8>,
+) -> bool {
     for Field { number, is_required, item, .. } in fields {
         let (number, is_required) = (*number, *is_required);
         match item {
@@ -155,8 +167,8 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
                 }
             }
             Item::RequestId(scalar) => {
-                let is_written =
-                    !answer.request_id.is_absent() && value(number, *scalar, answer.request_id, out);
+                let is_written = !answer.request_id.is_absent()
+                    && value(number, *scalar, answer.request_id, out);
                 if !is_written && is_required {
                     nothing(number, *scalar, out);
                 }
@@ -167,7 +179,9 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
             Item::Verdicts(fields) => {
                 for verdict in answer.verdicts {
                     let before = out.len();
-                    if delimited(number, out, |out| message(fields, answer, Some(verdict), out)).is_none() {
+                    if delimited(number, out, |out| message(fields, answer, Some(verdict), out))
+                        .is_none()
+                    {
                         out.truncate(before);
                     }
                 }
@@ -184,7 +198,9 @@ fn message(fields: &[Field], answer: &Answer<'_, '_>, verdict: Verdict<'_, '_>, 
             Item::Accepted { scalar, is_packed: true } => {
                 if !answer.accepted.is_empty() {
                     delimited(number, out, |out| {
-                        for integer in answer.accepted.iter().filter_map(|id| canonical_integer_of(id)) {
+                        for integer in
+                            answer.accepted.iter().filter_map(|id| canonical_integer_of(id))
+                        {
                             if scalar.holds(integer) {
                                 bare_integer(*scalar, integer, out);
                             }
@@ -251,7 +267,11 @@ fn strategy(number: u32, scalar: Scalar, id: &Value<'_>, out: &mut Vec<u8>) -> b
 }
 
 /// Writes a field of a length that is known only when it is written, and returns where its content begins; `None` if `write` failed.
-fn delimited(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> Option<usize> {
+fn delimited(
+    number: u32,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> bool,
+) -> Option<usize> {
     encode_key(number, prost::encoding::WireType::LengthDelimited, out);
     let offset = out.len();
     // A byte is enough for most; a longer length pushes the content along.
@@ -274,7 +294,9 @@ fn delimited(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) ->
 /// Writes a value as a field's type wants it; false if it is a number's field and the value none.
 fn value(number: u32, scalar: Scalar, value: &Value<'_>, out: &mut Vec<u8>) -> bool {
     if scalar.is_number() {
-        return value.integer().is_some_and(|number_of_value| integer(number, scalar, number_of_value, out));
+        return value
+            .integer()
+            .is_some_and(|number_of_value| integer(number, scalar, number_of_value, out));
     }
     let mut digits = Digits::new();
     let text = value.text(&mut digits);
@@ -294,13 +316,19 @@ fn integer(number: u32, scalar: Scalar, integer: i128, out: &mut Vec<u8>) -> boo
 }
 
 /// Writes a number that the type holds.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the type holds the number")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the type holds the number"
+)]
 fn bare_integer(scalar: Scalar, integer: i128, out: &mut Vec<u8>) {
     let signed = integer as i64;
     match scalar {
         Scalar::Fixed32 | Scalar::Sfixed32 => out.put_u32_le(integer as u32),
         Scalar::Fixed64 | Scalar::Sfixed64 => out.put_u64_le(integer as u64),
-        Scalar::Sint32 | Scalar::Sint64 => encode_varint(((signed << 1) ^ (signed >> 63)) as u64, out),
+        Scalar::Sint32 | Scalar::Sint64 => {
+            encode_varint(((signed << 1) ^ (signed >> 63)) as u64, out)
+        }
         _ => encode_varint(integer as u64, out),
     }
 }

@@ -153,7 +153,8 @@ fn the_main_id_is_what_its_type_says_or_else_its_shape() {
         (99, -3, UUID, &["idfa", "oaid"]),
         (0, 4, "", &[]),
     ] {
-        let request = Req { platform, did_type, did: Bytes::from_static(did.as_bytes()), ..asking(&[10003]) };
+        let request =
+            Req { platform, did_type, did: Bytes::from_static(did.as_bytes()), ..asking(&[10003]) };
         let (_, script) = ask(&request, &[BID]);
         let expected: Vec<_> = expected.iter().map(|field| format!("did {field} {did}")).collect();
         assert_eq!(script.ids, expected, "{platform} {did_type} {did}");
@@ -163,7 +164,8 @@ fn the_main_id_is_what_its_type_says_or_else_its_shape() {
 #[test]
 fn what_is_not_known_is_skipped_and_the_last_of_two_counts() {
     // Ages, cities, a list of installed apps, encrypted ids of the device (fields 5 and 10), a group, a fixed64.
-    let unknown = "2001280132026265420361626342016a8a01062a0178520179a30608011001a406b9060102030405060708";
+    let unknown =
+        "2001280132026265420361626342016a8a01062a0178520179a30608011001a406b9060102030405060708";
     let body = format!("{unknown}{REQUEST}{unknown}62013162026162");
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
     let response = Rsp::decode(adapter().reply(bytes(&body), &mut script).unwrap()).unwrap();
@@ -175,7 +177,10 @@ fn what_is_not_known_is_skipped_and_the_last_of_two_counts() {
 fn without_a_request_to_go_by_it_is_an_error_with_all_verdicts() {
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let response = Rsp::decode(adapter().unavailable(&mut script)).unwrap();
-    assert_eq!((response.status_code, response.bid_type, response.cache_time_secs), (1, Some(0), 0));
+    assert_eq!(
+        (response.status_code, response.bid_type, response.cache_time_secs),
+        (1, Some(0), 0)
+    );
     assert_eq!(verdicts(&response), [(10003, true), (10004, false)]);
     let refused = Rsp::decode(adapter().refusal()).unwrap();
     assert_eq!((refused.status_code, refused.bid_type, refused.user_infos.len()), (1, Some(1), 0));
@@ -183,8 +188,15 @@ fn without_a_request_to_go_by_it_is_an_error_with_all_verdicts() {
 
 #[test]
 fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
-    for body in [&REQUEST[..REQUEST.len() - 2], "ff", "12", "1205616263", "8a0102120a", "7203934e94", "0a00"]
-    {
+    for body in [
+        &REQUEST[..REQUEST.len() - 2],
+        "ff",
+        "12",
+        "1205616263",
+        "8a0102120a",
+        "7203934e94",
+        "0a00",
+    ] {
         let mut script = Script::deciding(&[BID, BID]);
         assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());

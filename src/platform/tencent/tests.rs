@@ -18,7 +18,8 @@ fn adapter() -> Tencent {
 
 /// Without times for the platform's cache, as in the golden answers.
 fn plain(ids: &[(&'static str, usize)]) -> Tencent {
-    let strategies = ids.iter().map(|(id, place)| (Bytes::from_static(id.as_bytes()), *place)).collect();
+    let strategies =
+        ids.iter().map(|(id, place)| (Bytes::from_static(id.as_bytes()), *place)).collect();
     Tencent::new(StrategyIds::new(strategies), CacheTimes::default())
 }
 
@@ -60,7 +61,8 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
 #[test]
 fn the_minimal_answers_are_to_the_byte() {
     let adapter = plain(&[("new", 0)]);
-    let answer = |decision| hex(adapter.reply(Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
+    let answer =
+        |decision| hex(adapter.reply(Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
     assert_eq!(hex(adapter.refusal()), "1001");
@@ -74,7 +76,8 @@ fn a_ping_is_answered_at_once_and_touches_nothing() {
     assert!(script.asked.is_empty() && script.ids.is_empty());
     let without_id = adapter().reply(bytes("1001"), &mut script).unwrap();
     assert_eq!(hex(without_id), "1000");
-    let not_a_ping = adapter().reply(bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
+    let not_a_ping =
+        adapter().reply(bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
     assert_eq!(RtaResponse::decode(not_a_ping).unwrap().code, Some(1));
 }
 
@@ -99,7 +102,11 @@ fn strategies_that_bid_are_listed_and_the_cache_is_told_how_long() {
         ([NO_BID_UNAVAILABLE, NO_BID], 1, &[], None),
     ] {
         let (response, _) = ask(bytes(REQUEST), &decisions);
-        assert_eq!((response.code, response.response_cache_time), (Some(code), cache), "{decisions:?}");
+        assert_eq!(
+            (response.code, response.response_cache_time),
+            (Some(code), cache),
+            "{decisions:?}"
+        );
         assert_eq!(response.out_target_id, ids, "{decisions:?}");
     }
 }
@@ -155,7 +162,8 @@ fn every_id_is_read_from_its_field() {
     let dropped: [&[usize]; 7] = [&[0], &[1], &[2], &[3], &[4], &[5], &[6, 7, 8]];
     for (doubtful, dropped) in dropped.into_iter().enumerate() {
         let list = vec![doubtful as i32, 99, -1];
-        let (_, script) = ask_about(Device { doubtful_ids_list: list, ..device.clone() }, &[NO_BID, NO_BID]);
+        let (_, script) =
+            ask_about(Device { doubtful_ids_list: list, ..device.clone() }, &[NO_BID, NO_BID]);
         let expected: Vec<_> = dropped.iter().map(|place| all[*place]).collect();
         assert_eq!(script.doubtful, expected);
         assert_eq!(script.ids.len(), all.len() - dropped.len());
@@ -203,7 +211,9 @@ fn an_id_of_any_bytes_is_echoed_as_it_came() {
 fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
     let cut = &REQUEST[..REQUEST.len() - 2];
     let deep = "2b".repeat(200); // Groups in groups, none of them ended.
-    for body in [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep] {
+    for body in
+        [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep]
+    {
         let mut script = Script::deciding(&[BID, BID]);
         assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
@@ -237,8 +247,13 @@ fn a_second_request_keeps_the_ads_whose_strategy_bids() {
     assert_eq!((response.code, response.request_id.as_deref()), (Some(0), Some(&b"r2"[..])));
     let results: Vec<_> = response.ad_results.iter().map(|ad| (ad.adgroup_id, ad.ignore)).collect();
     let ignored = Some(true);
-    let expected =
-        [(Some(7), None), (Some(8), ignored), (Some(9), ignored), (Some(10), ignored), (None, ignored)];
+    let expected = [
+        (Some(7), None),
+        (Some(8), ignored),
+        (Some(9), ignored),
+        (Some(10), ignored),
+        (None, ignored),
+    ];
     assert_eq!(results, expected);
     assert!(response.out_target_id.is_empty() && response.response_cache_time.is_none());
     assert_eq!(script.asked, [0, 1]);
@@ -247,7 +262,8 @@ fn a_second_request_keeps_the_ads_whose_strategy_bids() {
 #[test]
 fn a_second_request_comes_away_empty_handed_in_the_platforms_words() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let answer = adapter().reply(second_request(&[(Some(1), Some("new")), (Some(300), None)]), &mut script);
+    let answer =
+        adapter().reply(second_request(&[(Some(1), Some("new")), (Some(300), None)]), &mut script);
     // request_id "r2", code 0, ad_results { 1, ignore } and { 300, ignore }.
     assert_eq!(hex(answer.unwrap()), "0a0272321000720408012001720508ac022001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);

@@ -40,7 +40,11 @@ impl Trouble {
         // A full disk fails every chunk.
         if !self.told.swap(true, Ordering::Relaxed) {
             let (path, error) = (path.display().to_string(), error.to_string());
-            tracing::warn!(path, error, "the cache fails; all else goes on, and this is not said again");
+            tracing::warn!(
+                path,
+                error,
+                "the cache fails; all else goes on, and this is not said again"
+            );
         }
     }
 
@@ -167,7 +171,11 @@ pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// What a reader makes of a chunk's file, which is verified as if it came from the store; deleted if it is not right.
-pub(super) fn verified<R: ChunkReader>(path: &Path, mut reader: R, trouble: &Trouble) -> Option<R::Verified> {
+pub(super) fn verified<R: ChunkReader>(
+    path: &Path,
+    mut reader: R,
+    trouble: &Trouble,
+) -> Option<R::Verified> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -203,10 +211,16 @@ pub(super) fn verified<R: ChunkReader>(path: &Path, mut reader: R, trouble: &Tro
 
 /// Removes what neither `served` needs nor a later generation that somebody is loading: the highest of those whose manifest
 /// is not old. Deltas that `current` does not name go when they are old.
-pub(super) fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust) -> io::Result<()> {
+pub(super) fn prune(
+    folder: &Path,
+    served: &Manifest,
+    current: &Current,
+    trust: &Trust,
+) -> io::Result<()> {
     let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
-    let named = || current.deltas.iter().chain(&current.tombstones).map(|entry| entry.sha256.to_string());
+    let named =
+        || current.deltas.iter().chain(&current.tombstones).map(|entry| entry.sha256.to_string());
     let deltas: HashSet<String> = named().collect();
     // All names first: a chunk that is among them has its manifest there already.
     for entry in std::fs::read_dir(folder)? {
@@ -220,11 +234,14 @@ pub(super) fn prune(folder: &Path, served: &Manifest, current: &Current, trust: 
             Some((delta, "minisig")) if delta.ends_with(".delta") => staged.push(path),
             Some((_, "tmp" | "delta")) => staged.push(path),
             Some((manifest, "minisig")) => {
-                let generation = manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
+                let generation =
+                    manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
                 signatures.extend(generation.map(|generation| (generation, path.clone())));
             }
             Some((generation, "json")) => {
-                manifests.extend(generation.parse::<u64>().ok().map(|generation| (generation, path.clone())));
+                manifests.extend(
+                    generation.parse::<u64>().ok().map(|generation| (generation, path.clone())),
+                );
             }
             _ => {}
         }
@@ -245,11 +262,13 @@ pub(super) fn prune(folder: &Path, served: &Manifest, current: &Current, trust: 
     let unneeded_signatures = signatures
         .into_iter()
         .filter(|(generation, path)| {
-            !kept.contains(&Some(*generation)) && (*generation <= served.generation() || is_abandoned(path))
+            !kept.contains(&Some(*generation))
+                && (*generation <= served.generation() || is_abandoned(path))
         })
         .map(|(_, path)| path);
     needed.extend(later.iter().flat_map(names_of));
-    let unneeded = chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
+    let unneeded =
+        chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
     let abandoned = staged.into_iter().filter(|path| is_abandoned(path));
     let unneeded = unneeded.chain(unneeded_signatures);
     for path in unneeded.chain(manifests.into_iter().map(|(_, path)| path)).chain(abandoned) {

@@ -15,9 +15,15 @@ pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Resu
 }
 
 /// Reads a file of at most `limit` bytes, and its signature if it must have one. Nothing is verified yet.
-pub(super) fn read_signed(folder: &Path, name: &str, limit: u64, trust: &Trust) -> io::Result<Signed> {
+pub(super) fn read_signed(
+    folder: &Path,
+    name: &str,
+    limit: u64,
+    trust: &Trust,
+) -> io::Result<Signed> {
     let bytes = read_at_most(&folder.join(name), limit)?;
     // One that cannot be read is as good as none.
-    let signature = || read_at_most(&folder.join(format!("{name}.minisig")), MAX_SIGNATURE_BYTES).ok();
+    let signature =
+        || read_at_most(&folder.join(format!("{name}.minisig")), MAX_SIGNATURE_BYTES).ok();
     Ok(Signed { bytes, signature: trust.is_required().then(signature).flatten() })
 }

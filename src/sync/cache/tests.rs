@@ -20,8 +20,11 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let (folder, telemetry) = (tempfile::tempdir().unwrap(), Arc::<Telemetry>::default());
-        let cache =
-            Cache::new(folder.path().join("made/when/needed"), Trust::default(), Arc::clone(&telemetry));
+        let cache = Cache::new(
+            folder.path().join("made/when/needed"),
+            Trust::default(),
+            Arc::clone(&telemetry),
+        );
         Self { folder, cache, telemetry }
     }
 
@@ -68,15 +71,22 @@ impl Built {
         keys.sort_unstable();
         let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.0001);
-        let built: Vec<_> = chunk_runs(&keys, 16_384).map(|run| BuiltChunk::build(&spec, run)).collect();
+        let built: Vec<_> =
+            chunk_runs(&keys, 16_384).map(|run| BuiltChunk::build(&spec, run)).collect();
         built.iter().for_each(|chunk| builder.add(chunk));
         let manifest = builder.finish(audience(), generation, 1, BuildReport::default());
         let current = Current::new(sequence, generation, &manifest.to_bytes(), None);
-        Self { manifest, current, chunks: built.into_iter().map(|chunk| chunk.bytes.to_vec()).collect() }
+        Self {
+            manifest,
+            current,
+            chunks: built.into_iter().map(|chunk| chunk.bytes.to_vec()).collect(),
+        }
     }
 
     async fn begin(&self, cache: &Cache) {
-        cache.begin(&self.manifest, Signed { bytes: self.manifest.to_bytes(), signature: None }).await;
+        cache
+            .begin(&self.manifest, Signed { bytes: self.manifest.to_bytes(), signature: None })
+            .await;
     }
 
     /// Writes the chunks as they come from a store, in pieces.
@@ -143,7 +153,9 @@ async fn a_copy_that_was_not_verified_leaves_nothing() {
 async fn a_damaged_file_is_deleted_and_counted() {
     let (place, built) = (Place::new(), Built::new(1, 1, "a"));
     built.put(&place.cache).await;
-    let path = |index: usize| place.folder().join(format!("{}.chunk", built.manifest.chunks()[index].digest));
+    let path = |index: usize| {
+        place.folder().join(format!("{}.chunk", built.manifest.chunks()[index].digest))
+    };
     let mut flipped = built.chunks[0].clone();
     *flipped.last_mut().unwrap() ^= 1;
     std::fs::write(path(0), &flipped).unwrap();
@@ -162,7 +174,8 @@ async fn a_damaged_file_is_deleted_and_counted() {
 #[tokio::test]
 async fn no_more_than_what_is_served_and_what_is_being_loaded_is_kept() {
     let place = Place::new();
-    let [first, second, third] = [(1, "a"), (2, "b"), (3, "c")].map(|(n, seed)| Built::new(n, n, seed));
+    let [first, second, third] =
+        [(1, "a"), (2, "b"), (3, "c")].map(|(n, seed)| Built::new(n, n, seed));
     first.put(&place.cache).await;
     second.put(&place.cache).await;
     assert_eq!((first.found(&place.cache).await, second.found(&place.cache).await), (0, 4));

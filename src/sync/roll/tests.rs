@@ -3,27 +3,36 @@ use rtad_core::device::DeviceKey;
 use testkit::store::{Spec, snapshot};
 
 /// A generation of equally many keys in each of these shards.
-fn generation(number: u64, seed: u64, shards: Range<u16>, shards_per_chunk: u32) -> (Manifest, Chunks) {
+fn generation(
+    number: u64,
+    seed: u64,
+    shards: Range<u16>,
+    shards_per_chunk: u32,
+) -> (Manifest, Chunks) {
     let key = |shard: u16, index: u64| {
         let mut key = [0; 16];
         key[..2].copy_from_slice(&shard.to_be_bytes());
-        key[2..10].copy_from_slice(&(seed << 32 | index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        key[2..10].copy_from_slice(
+            &(seed << 32 | index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes(),
+        );
         DeviceKey::from_bytes(key)
     };
-    let mut keys: Vec<_> = shards.flat_map(|shard| (0..100).map(move |index| key(shard, index))).collect();
+    let mut keys: Vec<_> =
+        shards.flat_map(|shard| (0..100).map(move |index| key(shard, index))).collect();
     keys.sort_unstable();
-    let snapshot = snapshot("old_users", number, &keys, &Spec { shards_per_chunk, ..Spec::small() });
+    let snapshot =
+        snapshot("old_users", number, &keys, &Spec { shards_per_chunk, ..Spec::small() });
     let chunks = snapshot.chunks().iter().map(|chunk| (*chunk.digest(), Arc::clone(chunk)));
     (snapshot.manifest().clone(), chunks.collect())
 }
 
-fn shards(way: &Way) -> Vec<Range<usize>> {
-    way.steps.iter().map(|step| step.shards.clone()).collect()
+fn shards(plan: &RollPlan) -> Vec<Range<usize>> {
+    plan.steps.iter().map(|step| step.shards.clone()).collect()
 }
 
 /// In chunks of sixteen shards, which are all of one size.
-fn chunks_at_peak(way: &Way, manifest: &Manifest) -> f64 {
-    way.peak_bytes as f64 / manifest.chunks()[0].filter_bytes() as f64
+fn chunks_at_peak(plan: &RollPlan, manifest: &Manifest) -> f64 {
+    plan.peak_bytes as f64 / manifest.chunks()[0].filter_bytes() as f64
 }
 
 #[test]
@@ -31,9 +40,9 @@ fn generations_of_one_size_and_cut_need_one_chunk_more() {
     let (old, chunks) = generation(1, 1, 0..128, 16);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
-    let way = Way::new(&served, &new);
-    assert_eq!(shards(&way), (0..8).map(|index| index * 16..(index + 1) * 16).collect::<Vec<_>>());
-    assert!((1.0..1.2).contains(&chunks_at_peak(&way, &new)), "{}", way.peak_bytes);
+    let plan = RollPlan::new(&served, &new);
+    assert_eq!(shards(&plan), (0..8).map(|index| index * 16..(index + 1) * 16).collect::<Vec<_>>());
+    assert!((1.0..1.2).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
 }
 
 #[test]
@@ -41,12 +50,12 @@ fn other_cuts_need_two_chunks_more_at_most() {
     let (old, chunks) = generation(1, 1, 0..128, 32);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
-    let way = Way::new(&served, &new);
-    assert!((1.9..2.2).contains(&chunks_at_peak(&way, &new)), "{}", way.peak_bytes);
+    let plan = RollPlan::new(&served, &new);
+    assert!((1.9..2.2).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
 
     let (coarse, _) = generation(2, 2, 0..128, 128);
-    let way = Way::new(&served, &coarse);
-    assert_eq!(way.peak_bytes, coarse.chunks()[0].filter_bytes(), "one chunk is all of it");
+    let plan = RollPlan::new(&served, &coarse);
+    assert_eq!(plan.peak_bytes, coarse.chunks()[0].filter_bytes(), "one chunk is all of it");
 }
 
 #[test]
@@ -54,27 +63,27 @@ fn a_generation_that_grew_needs_what_it_grew_by_and_a_chunk() {
     let (old, chunks) = generation(1, 1, 0..64, 16);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
-    let way = Way::new(&served, &new);
-    assert!((4.0..4.5).contains(&chunks_at_peak(&way, &new)), "{}", way.peak_bytes);
+    let plan = RollPlan::new(&served, &new);
+    assert!((4.0..4.5).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
     let (smaller, _) = generation(2, 2, 0..32, 16);
-    let way = Way::new(&served, &smaller);
-    assert!((1.0..1.2).contains(&chunks_at_peak(&way, &smaller)), "{}", way.peak_bytes);
+    let plan = RollPlan::new(&served, &smaller);
+    assert!((1.0..1.2).contains(&chunks_at_peak(&plan, &smaller)), "{}", plan.peak_bytes);
 }
 
 #[test]
 fn what_is_held_is_not_read_again_and_takes_no_step_of_its_own() {
     let (old, chunks) = generation(1, 1, 0..128, 16);
     let served = assemble(old.clone(), &chunks);
-    let way = Way::new(&served, &old);
-    assert!(way.steps.is_empty() && way.held.len() == 8 && way.peak_bytes == 0);
+    let plan = RollPlan::new(&served, &old);
+    assert!(plan.steps.is_empty() && plan.held.len() == 8 && plan.peak_bytes == 0);
 
     // Chunks 0 and 3 are new; 1 and 2 come with step 3, and those after it are there already.
     let (other, other_chunks) = generation(2, 2, 0..128, 16);
     let digest = |manifest: &Manifest, index: usize| manifest.chunks()[index].digest;
     let mixed = served.with_chunks(0..16, &[Arc::clone(&other_chunks[&digest(&other, 0)])]);
     let mixed = mixed.with_chunks(48..64, &[Arc::clone(&other_chunks[&digest(&other, 3)])]);
-    let way = Way::new(&mixed, &old);
-    assert_eq!(shards(&way), [0..16, 16..64]);
-    assert_eq!(way.steps[1].held.len(), 2);
-    assert_eq!(way.held.len(), 6);
+    let plan = RollPlan::new(&mixed, &old);
+    assert_eq!(shards(&plan), [0..16, 16..64]);
+    assert_eq!(plan.steps[1].held.len(), 2);
+    assert_eq!(plan.held.len(), 6);
 }

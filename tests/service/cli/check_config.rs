@@ -29,7 +29,8 @@ fn errors(output: &Outcome) -> Vec<String> {
 #[test]
 fn a_good_file_is_printed_whole_and_what_is_printed_is_a_good_file() {
     let store = TestStore::empty();
-    let first = check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
+    let first =
+        check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
     assert_eq!(first.status, Some(0), "{first:?}");
     assert!(first.stderr.is_empty());
     let text = first.stdout;
@@ -55,8 +56,10 @@ fn five_mistakes_are_five_lines_and_exit_code_two() {
     let store = TestStore::empty();
     let mistaken = "max_body = \"big\"\nworkers = -1\ncolour = \"red\"";
     let file = store.config_file("", "").with_file_name("bad.toml");
-    let text =
-        store.config("", "[[audience]]\nname = \"Old Users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"x\"]");
+    let text = store.config(
+        "",
+        "[[audience]]\nname = \"Old Users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"x\"]",
+    );
     std::fs::write(&file, text.replace("workers = 1\n", &format!("{mistaken}\n"))).unwrap();
     let errors = errors(&check(&file, &[]));
     assert_eq!(errors.len(), 5, "{errors:#?}");
@@ -68,8 +71,10 @@ fn five_mistakes_are_five_lines_and_exit_code_two() {
         ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),
         ("strategy[0].exclude has \"x\"", "a list of audiences of this file"),
     ] {
-        let line =
-            errors.iter().find(|line| line.contains(key)).unwrap_or_else(|| panic!("{key}: {errors:#?}"));
+        let line = errors
+            .iter()
+            .find(|line| line.contains(key))
+            .unwrap_or_else(|| panic!("{key}: {errors:#?}"));
         assert!(
             line.starts_with(&place) && line.contains("; accepted: ") && line.contains(accepted),
             "{line}"
@@ -93,11 +98,18 @@ fn a_file_that_cannot_be_read_is_one_error() {
 fn the_environment_stands_over_the_file_and_is_checked_like_it() {
     let store = TestStore::empty();
     let file = store.config_file("", RULES);
-    let set = [("RTAD_WORKERS", "7"), ("RTAD_STORE_POLL_INTERVAL", "3s"), ("RTAD_SERVICE_HOST", "10.0.0.1")];
+    let set = [
+        ("RTAD_WORKERS", "7"),
+        ("RTAD_STORE_POLL_INTERVAL", "3s"),
+        ("RTAD_SERVICE_HOST", "10.0.0.1"),
+    ];
     let output = check(&file, &set);
     let text = output.stdout;
     assert!(text.contains("workers = 7\n") && text.contains("poll_interval = \"3s\"\n"), "{text}");
     let errors = errors(&check(&file, &[("RTAD_WORKERS", "many"), ("RTAD_MAX_BODY", "")]));
     assert_eq!(errors.len(), 2, "{errors:?}");
-    assert!(errors.iter().any(|line| line.starts_with("RTAD_WORKERS: found \"many\"")), "{errors:?}");
+    assert!(
+        errors.iter().any(|line| line.starts_with("RTAD_WORKERS: found \"many\"")),
+        "{errors:?}"
+    );
 }

@@ -15,9 +15,16 @@ fn curl(line: &str) -> Value {
     let answer = match data {
         None => client.get(&path),
         Some(data) => {
-            let data =
-                data.strip_prefix('\'').and_then(|data| data.strip_suffix('\'')).expect("quoted for a shell");
-            client.request("POST", &path, "Content-Type: application/x-www-form-urlencoded\r\n", data)
+            let data = data
+                .strip_prefix('\'')
+                .and_then(|data| data.strip_suffix('\''))
+                .expect("quoted for a shell");
+            client.request(
+                "POST",
+                &path,
+                "Content-Type: application/x-www-form-urlencoded\r\n",
+                data,
+            )
         }
     };
     assert_eq!(answer.status, 200, "{line}");
@@ -26,12 +33,16 @@ fn curl(line: &str) -> Value {
 
 /// Does what a printed `printf … | curl …` line would, with the shell's own `printf`.
 fn piped(lines: &[String], comment: &str) -> Vec<u8> {
-    let at = lines.iter().position(|line| line == comment).unwrap_or_else(|| panic!("{comment}: {lines:?}"));
+    let at = lines
+        .iter()
+        .position(|line| line == comment)
+        .unwrap_or_else(|| panic!("{comment}: {lines:?}"));
     let (printf, curl) = lines[at + 1].split_once(" | ").unwrap();
     let body = std::process::Command::new("sh").args(["-c", printf]).output().unwrap().stdout;
     let url = curl.strip_prefix("curl -s http://").unwrap().split(' ').next().unwrap();
     let (address, path) = url.split_once('/').unwrap();
-    let answer = Client::connect(address.parse().unwrap()).request("POST", &format!("/{path}"), "", body);
+    let answer =
+        Client::connect(address.parse().unwrap()).request("POST", &format!("/{path}"), "", body);
     assert_eq!(answer.status, 200, "{comment}");
     answer.body
 }
@@ -42,7 +53,10 @@ fn the_printed_commands_answer_as_they_say() {
     let dir = dir.path().join("new").to_str().unwrap().to_owned();
     let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     for run in ["makes the snapshot", "finds it there"] {
-        let rtad = Rtad::spawn(&[&["demo", "--devices", "20000", "--dir", &dir][..], &ports].concat(), &[]);
+        let rtad = Rtad::spawn(
+            &[&["demo", "--devices", "20000", "--dir", &dir][..], &ports].concat(),
+            &[],
+        );
         let lines = rtad.stdout_until("Ctrl-C ends it.");
         let after = |comment: &str| {
             let at = lines

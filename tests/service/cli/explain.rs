@@ -36,8 +36,11 @@ fn json(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Value {
 
 fn without_ages(json: &[u8]) -> Value {
     let mut explained: Value = serde_json::from_slice(json).unwrap();
-    for snapshot in
-        explained["audiences"].as_array_mut().unwrap().iter_mut().filter_map(|one| one.get_mut("snapshot"))
+    for snapshot in explained["audiences"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .filter_map(|one| one.get_mut("snapshot"))
     {
         assert!(snapshot["age_seconds"].take().is_u64());
     }
@@ -72,7 +75,11 @@ fn base64(bytes: &[u8]) -> String {
 fn hex_base64_and_the_bytes_themselves_are_explained_alike() {
     let (store, config) = served();
     for (platform, request, answer) in [
-        ("tencent", TENCENT_REQUEST, "0a164a6f383235775f75456532784c6c4a55414677765351100052055431303032"),
+        (
+            "tencent",
+            TENCENT_REQUEST,
+            "0a164a6f383235775f75456532784c6c4a55414677765351100052055431303032",
+        ),
         ("ocean", OCEAN_REQUEST, "320e32303234303631366162636465663a0318934e3a0318944e4a020801"),
     ] {
         let bytes = const_hex::decode(request).unwrap();
@@ -82,7 +89,8 @@ fn hex_base64_and_the_bytes_themselves_are_explained_alike() {
         let spaced = request.to_uppercase().replace("2A", "\n2A ");
         let based = base64(&bytes);
         let url_safe = based.trim_end_matches('=').replace('+', "-").replace('/', "_");
-        for (read_as, text) in [("hex", request), ("hex", &spaced), ("base64", &based), ("base64", &url_safe)]
+        for (read_as, text) in
+            [("hex", request), ("hex", &spaced), ("base64", &based), ("base64", &url_safe)]
         {
             for more in [&[][..], &["--input", read_as]] {
                 let mut explained = json(&config, platform, more, text.as_bytes());
@@ -160,7 +168,10 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
 fn a_body_that_cannot_be_read_is_explained_too() {
     let (_store, config) = served();
     let bad = json(&config, "tencent", &[], br#"{"device":"868049039501257"}"#);
-    assert_eq!((&bad["failure"]["cause"], &bad["body"]["read_as"]), (&json!("bad_body"), &json!("binary")));
+    assert_eq!(
+        (&bad["failure"]["cause"], &bad["body"]["read_as"]),
+        (&json!("bad_body"), &json!("binary"))
+    );
     let reason = bad["failure"]["because"].as_str().unwrap();
     assert!(
         reason.contains("not a valid message of this protocol: ") && !reason.contains("868049"),
@@ -170,14 +181,22 @@ fn a_body_that_cannot_be_read_is_explained_too() {
     assert_eq!(bad["answer"]["text"], "code: 0 (accept)\nout_target_id: \"T1002\"");
     let text = text(&config, "ocean", &[], "00".repeat(1025).as_bytes());
     assert!(
-        text.contains("\nFailure  too_large: the body has 1025 bytes, and server.max_body is 1024\n"),
+        text.contains(
+            "\nFailure  too_large: the body has 1025 bytes, and server.max_body is 1024\n"
+        ),
         "{text}"
     );
     assert!(
-        text.ends_with("No bid for 10003, because the body has 1025 bytes, and server.max_body is 1024.\n"),
+        text.ends_with(
+            "No bid for 10003, because the body has 1025 bytes, and server.max_body is 1024.\n"
+        ),
         "{text}"
     );
-    assert_eq!(json(&config, "ocean", &[], b"")["failure"], Value::Null, "nothing is an empty message");
+    assert_eq!(
+        json(&config, "ocean", &[], b"")["failure"],
+        Value::Null,
+        "nothing is an empty message"
+    );
 }
 
 #[test]
@@ -206,13 +225,20 @@ fn only_what_the_platform_asks_is_loaded() {
     std::fs::create_dir(store.path().join("vip")).unwrap();
     std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());
-    let names: Vec<_> = explained["audiences"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    let names: Vec<_> =
+        explained["audiences"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["old_users"]);
     std::fs::write(store.path().join("old_users/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());
     let audience = &explained["audiences"][0];
-    assert_eq!((&audience["available"], &audience["answer"]), (&json!(false), &json!("unavailable")));
-    assert!(audience["unavailable_because"].as_str().unwrap().contains("old_users/CURRENT"), "{audience}");
+    assert_eq!(
+        (&audience["available"], &audience["answer"]),
+        (&json!(false), &json!("unavailable"))
+    );
+    assert!(
+        audience["unavailable_because"].as_str().unwrap().contains("old_users/CURRENT"),
+        "{audience}"
+    );
     assert_eq!(explained["strategies"][0]["reason"], "unavailable");
 }
 
@@ -246,7 +272,8 @@ fn mistakes_name_what_is_accepted() {
     );
     let error = usage_error(Path::new("/none.toml"), "tencent", &[], b"");
     assert!(error.starts_with("error: /none.toml: No such file"), "{error}");
-    let arguments = ["explain", "--config", config.to_str().unwrap(), "--platform", "ocean", "/none.bin"];
+    let arguments =
+        ["explain", "--config", config.to_str().unwrap(), "--platform", "ocean", "/none.bin"];
     let output = run(&mut command(&arguments, &[]), b"");
     assert_eq!(output.status, Some(2));
     assert!(output.stderr.starts_with("error: /none.bin: No such file"));

@@ -17,7 +17,9 @@ fn hold(rtad: &Rtad) -> Client {
     let mut held = rtad.connect();
     held.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{");
     let mut admin = rtad.connect_admin();
-    wait_until("rtad_in_flight is 1", || metric(&admin.get("/metrics").text(), "rtad_in_flight") == 1.0);
+    wait_until("rtad_in_flight is 1", || {
+        metric(&admin.get("/metrics").text(), "rtad_in_flight") == 1.0
+    });
     held
 }
 
@@ -27,7 +29,8 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
     let file = store.config_file("", RULES);
     let rtad = Rtad::serve(&file, &[]);
     let strategies = || rtad.connect_admin().get("/v1/status").ok()["strategies"].clone();
-    let only_one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
+    let only_one =
+        "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
     store.config_file("max_in_flight = 7", only_one);
     rtad.signal("HUP");
     assert_eq!(rtad.log("config reloaded", 1)["needs_restart"], "[\"server\"]");
@@ -37,7 +40,10 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
     rtad.signal("HUP");
     let message = "config not reloaded; the old one goes on";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("server.max_in_flight") && reason.contains("include has \"x\""), "{reason}");
+    assert!(
+        reason.contains("server.max_in_flight") && reason.contains("include has \"x\""),
+        "{reason}"
+    );
     assert_eq!(strategies(), json!(["no-vip"]));
     std::fs::remove_file(&file).unwrap();
     rtad.signal("HUP");
@@ -64,7 +70,11 @@ fn sigterm_is_heard_while_a_reload_waits_for_the_store() {
     hang(&store);
     rtad.signal("HUP");
     rtad.log("reloading the config", 1);
-    assert_eq!(rtad.connect_admin().get("/livez").text(), "ok\n", "probes do not wait for the store");
+    assert_eq!(
+        rtad.connect_admin().get("/livez").text(),
+        "ok\n",
+        "probes do not wait for the store"
+    );
     assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
     rtad.signal("TERM");
     let Outcome { status, stderr, .. } = rtad.wait();

@@ -28,14 +28,19 @@ fn bad_usage_is_two() {
     ] {
         assert!(!failure(arguments, &[], 2).is_empty(), "{arguments:?}");
     }
-    let stderr = failure(&["serve", "--listen", "nowhere", "--workers", "x", "--store", "ftp://x"], &[], 2);
-    for line in
-        ["error: --listen: found \"nowhere\"", "error: --workers: found \"x\"", "error: --store: found"]
-    {
+    let stderr =
+        failure(&["serve", "--listen", "nowhere", "--workers", "x", "--store", "ftp://x"], &[], 2);
+    for line in [
+        "error: --listen: found \"nowhere\"",
+        "error: --workers: found \"x\"",
+        "error: --store: found",
+    ] {
         assert!(stderr.contains(line), "{line}: {stderr}");
     }
     assert!(failure(&["serve"], &[], 2).contains("store.url is missing"));
-    assert!(failure(&["serve", "--config", "/none.toml"], &[], 2).contains("/none.toml: No such file"));
+    assert!(
+        failure(&["serve", "--config", "/none.toml"], &[], 2).contains("/none.toml: No such file")
+    );
     assert_eq!(run(&["--version"], &[]).status, Some(0));
 }
 
@@ -55,8 +60,10 @@ fn a_port_in_use_is_one_and_named() {
         ("--listen", "--admin-listen", "server.listen"),
         ("--admin-listen", "--listen", "server.admin_listen"),
     ] {
-        let stderr = failure(&["serve", "--store", url, flag, &address, other, "127.0.0.1:0"], &[], 1);
-        let expected = format!("error: could not listen on {key} = {address}: Address already in use");
+        let stderr =
+            failure(&["serve", "--store", url, flag, &address, other, "127.0.0.1:0"], &[], 1);
+        let expected =
+            format!("error: could not listen on {key} = {address}: Address already in use");
         assert!(stderr.lines().last().unwrap().starts_with(&expected), "{stderr}");
     }
 }
@@ -71,7 +78,8 @@ fn a_pod_is_ready_only_once_its_decision_port_is_open() {
         let [listen, admin] = [listen, admin].map(|free| free.local_addr().unwrap());
         let (listening, admin_listening) = (listen.to_string(), admin.to_string());
         let arguments = ["serve", "--store", url, "--workers", "200", "--listen", &listening];
-        let rtad = Rtad::spawn(&[&arguments[..], &["--admin-listen", &admin_listening]].concat(), &[]);
+        let rtad =
+            Rtad::spawn(&[&arguments[..], &["--admin-listen", &admin_listening]].concat(), &[]);
         wait_until("the admin port is open", || TcpStream::connect(admin).ok());
         let mut probe = Client::connect(admin);
         while probe.get("/readyz").status != 200 {}
@@ -100,7 +108,8 @@ fn an_empty_store_without_a_config_is_one_and_tells_the_way_out() {
 fn without_a_config_every_audience_of_the_store_is_served() {
     let store = TestStore::with_everything();
     let url = store.path().to_str().unwrap();
-    let ports = [("RTAD_LISTEN", "127.0.0.1:0"), ("RTAD_ADMIN_LISTEN", "127.0.0.1:0"), ("RTAD_STORE", url)];
+    let ports =
+        [("RTAD_LISTEN", "127.0.0.1:0"), ("RTAD_ADMIN_LISTEN", "127.0.0.1:0"), ("RTAD_STORE", url)];
     let rtad = Rtad::spawn(&["serve"], &ports);
     let answer = rtad.connect().get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1));
     assert_eq!(answer.text(), r#"{"member":true}"#);

@@ -70,7 +70,8 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
     rtad.log("config reloaded", 2);
     assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
 
-    let refused = || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
+    let refused =
+        || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
     let ask = |token: &str| {
         rtad.connect().request("POST", "/rta/tencent", &format!("X-Rta-Token: {token}\r\n"), "")
     };

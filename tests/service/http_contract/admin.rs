@@ -17,7 +17,8 @@ fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
     let server = FixtureServer::start(TestStore::empty(), "drain_timeout = \"1h\"", rules);
     let mut admin = server.connect_admin();
     let id = OLD_USERS[0].1;
-    let waiting = |names: &str| (503, format!("not ready: waiting for the first snapshot of {names}\n"));
+    let waiting =
+        |names: &str| (503, format!("not ready: waiting for the first snapshot of {names}\n"));
     assert_eq!(readyz(&mut admin), waiting("a, b"));
     server.connect().get(&format!("/v1/check/a/{id}")).problem(503, "not_loaded");
     server.store.publish("a", &[key("md5", id)]);
@@ -30,7 +31,11 @@ fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
 
     std::fs::write(server.store.path().join("a/CURRENT"), "nonsense").unwrap();
     server.look();
-    assert_eq!(readyz(&mut admin), (200, "ready\n".to_owned()), "a refresh that fails takes nothing away");
+    assert_eq!(
+        readyz(&mut admin),
+        (200, "ready\n".to_owned()),
+        "a refresh that fails takes nothing away"
+    );
     let (mut held, mut idle) = (server.connect(), server.connect());
     assert_eq!(idle.get(&format!("/v1/check/a/{id}")).text(), r#"{"member":true}"#);
     let status = admin.get("/v1/status").ok();
@@ -41,14 +46,19 @@ fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
     assert_eq!((&c["available"], &c["last_sync"]["result"]), (&json!(false), &json!("not_found")));
 
     held.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n");
-    wait_until("rtad_in_flight is 1", || metric(&admin.get("/metrics").text(), "rtad_in_flight") == 1.0);
+    wait_until("rtad_in_flight is 1", || {
+        metric(&admin.get("/metrics").text(), "rtad_in_flight") == 1.0
+    });
     let (drained, _store) = server.drain();
     wait_until("it drains", || readyz(&mut admin) == (503, "draining\n".to_owned()));
     assert_eq!(admin.get("/livez").status, 200, "alive as long as it drains");
     let status = admin.get("/v1/status").ok();
     assert_eq!((&status["ready"], &status["draining"]), (&json!(false), &json!(true)));
     let last = idle.get(&format!("/v1/check/a/{id}"));
-    assert_eq!((last.ok()["member"].as_bool(), last.header("connection")), (Some(true), Some("close")));
+    assert_eq!(
+        (last.ok()["member"].as_bool(), last.header("connection")),
+        (Some(true), Some("close"))
+    );
     idle.closes();
     held.send("{}");
     let last = held.next().unwrap();
@@ -72,7 +82,8 @@ fn the_status_says_what_is_served() {
         json!(["new-users", "vip-only", "new-vip", "needs-missing", "needs-fresh"])
     );
     let audiences = status["audiences"].as_array().unwrap();
-    let names: Vec<_> = audiences.iter().map(|audience| audience["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        audiences.iter().map(|audience| audience["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["old_users", "vip", "missing", "too_old"]);
     let [old_users, _, missing, too_old] = &audiences[..] else { unreachable!() };
     assert_eq!((&old_users["required"], &old_users["available"]), (&json!(true), &json!(true)));
@@ -86,11 +97,23 @@ fn the_status_says_what_is_served() {
     assert_eq!(old_users["last_sync"]["result"], "ok");
     assert!(old_users["last_sync"]["at_unix_seconds"].is_u64());
     assert_eq!((&missing["available"], missing.get("snapshot")), (&json!(false), None));
-    assert!(missing["last_sync"]["error"].as_str().unwrap().contains("rtad-loader build --audience missing"));
-    assert_eq!((&too_old["available"], &too_old["max_age_seconds"]), (&json!(false), &json!(172_800)));
+    assert!(
+        missing["last_sync"]["error"]
+            .as_str()
+            .unwrap()
+            .contains("rtad-loader build --audience missing")
+    );
+    assert_eq!(
+        (&too_old["available"], &too_old["max_age_seconds"]),
+        (&json!(false), &json!(172_800))
+    );
     assert!(too_old["snapshot"]["age_seconds"].as_u64().unwrap() >= 49 * 3600);
-    let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(fields(&status), "audiences draining platforms ready strategies uptime_seconds version");
+    let fields =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        fields(&status),
+        "audiences draining platforms ready strategies uptime_seconds version"
+    );
     assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
     let looks = &old_users["syncs"][0];
     assert_eq!(fields(looks), "at_unix_seconds count generation result seconds since_unix_seconds");
@@ -101,13 +124,20 @@ fn the_status_says_what_is_served() {
     server.look();
     server.look();
     let status = server.connect_admin().get("/v1/status").ok();
-    let [old_users, _, missing, _] = &status["audiences"].as_array().unwrap()[..] else { unreachable!() };
+    let [old_users, _, missing, _] = &status["audiences"].as_array().unwrap()[..] else {
+        unreachable!()
+    };
     let looks = |audience: &Value| {
-        let of =
-            |looks: &Value| (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap());
+        let of = |looks: &Value| {
+            (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap())
+        };
         audience["syncs"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
-    assert_eq!(looks(old_users), [("unchanged".to_owned(), 2), ("ok".to_owned(), 1)], "equal ones are one");
+    assert_eq!(
+        looks(old_users),
+        [("unchanged".to_owned(), 2), ("ok".to_owned(), 1)],
+        "equal ones are one"
+    );
     assert_eq!(looks(missing), [("not_found".to_owned(), 3)]);
     assert_eq!(missing["syncs"][0]["error"], missing["last_sync"]["error"]);
 }
@@ -124,7 +154,11 @@ fn the_probes_and_the_page_answer_get_and_head() {
     ] {
         for method in ["GET", "HEAD"] {
             let answer = admin.request(method, path, "", "");
-            assert_eq!((answer.status, answer.header("content-type")), (200, Some(kind)), "{method} {path}");
+            assert_eq!(
+                (answer.status, answer.header("content-type")),
+                (200, Some(kind)),
+                "{method} {path}"
+            );
         }
     }
     assert_eq!(admin.get("/livez").text(), "ok\n");

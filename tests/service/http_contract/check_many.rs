@@ -25,7 +25,10 @@ fn answers_come_in_order_with_null_for_what_is_no_id() {
         assert_eq!(answer.text(), r#"{"members":[true]}"#, "{kind}");
         let md5 = hex(&key(kind, id));
         let both = json!({ "ids": [md5, md5.to_uppercase(), null] });
-        assert_eq!(client.post(ROUTE, both.to_string()).ok(), json!({ "members": [true, true, null] }));
+        assert_eq!(
+            client.post(ROUTE, both.to_string()).ok(),
+            json!({ "members": [true, true, null] })
+        );
     }
 }
 
@@ -41,7 +44,10 @@ fn none_and_ten_thousand_ids_are_answered_and_one_more_is_not() {
     let mut md5s = vec![STRANGER.replace('-', ""); 9_999];
     md5s.push(OLD_USERS[0].1.to_owned());
     let members = client.post(ROUTE, json!({ "ids": md5s }).to_string()).ok();
-    assert_eq!((&members["members"][9_998], &members["members"][9_999]), (&json!(false), &json!(true)));
+    assert_eq!(
+        (&members["members"][9_998], &members["members"][9_999]),
+        (&json!(false), &json!(true))
+    );
     md5s.push(OLD_USERS[0].1.to_owned());
     let answer = client.post(ROUTE, json!({ "ids": md5s }).to_string());
     assert_eq!(answer.problem(413, "too_large"), "10001 ids; accepted: up to 10000");
@@ -59,9 +65,11 @@ fn json_is_read_as_it_may_be_written() {
     ] {
         assert_eq!(client.post(ROUTE, &body).text(), r#"{"members":[true]}"#, "{body}");
         // What the body is called makes no difference, unless it is called binary.
-        for headers in
-            ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"]
-        {
+        for headers in [
+            "",
+            "Content-Type: text/plain\r\n",
+            "Content-Type: application/x-www-form-urlencoded\r\n",
+        ] {
             assert_eq!(
                 client.request("POST", ROUTE, headers, &body).text(),
                 r#"{"members":[true]}"#,
@@ -104,10 +112,12 @@ fn bodies_that_are_not_understood_are_told_why_without_quoting_ids() {
         assert!(expected.split('|').any(|expected| detail.contains(expected)), "{body}: {detail}");
         assert!(!detail.contains(secret), "{detail}");
     }
-    let detail = client.post(ROUTE, b"{\"ids\":[\"\xff868049039501257\"]}").problem(400, "bad_body");
-    assert!(detail.contains("unicode") && !detail.contains(secret), "{detail}");
     let detail =
-        client.post(ROUTE, format!(r#"{{"ids":[],"kind":"{secret}"}}"#)).problem(404, "unknown_kind");
+        client.post(ROUTE, b"{\"ids\":[\"\xff868049039501257\"]}").problem(400, "bad_body");
+    assert!(detail.contains("unicode") && !detail.contains(secret), "{detail}");
+    let detail = client
+        .post(ROUTE, format!(r#"{{"ids":[],"kind":"{secret}"}}"#))
+        .problem(404, "unknown_kind");
     assert_eq!(detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid");
 }
 
@@ -152,12 +162,17 @@ fn binary_is_told_by_its_type_alone() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let member = binary(&[OLD_USERS[0].1]);
-    for kind in ["APPLICATION/Octet-Stream", "application/octet-stream; v=1", " application/octet-stream ;x"]
-    {
+    for kind in [
+        "APPLICATION/Octet-Stream",
+        "application/octet-stream; v=1",
+        " application/octet-stream ;x",
+    ] {
         let answer = client.request("POST", ROUTE, &format!("Content-Type: {kind}\r\n"), &member);
         assert_eq!((answer.status, answer.body), (200, vec![1]), "{kind}");
     }
     for kind in ["application/octet-streams", "application/octet", "x; application/octet-stream"] {
-        client.request("POST", ROUTE, &format!("Content-Type: {kind}\r\n"), &member).problem(400, "bad_body");
+        client
+            .request("POST", ROUTE, &format!("Content-Type: {kind}\r\n"), &member)
+            .problem(400, "bad_body");
     }
 }

@@ -23,7 +23,11 @@ fn every_kind_is_known_raw_and_hashed_in_either_case() {
         let md5 = hex(&key(kind, id));
         for md5 in [md5.to_uppercase(), md5] {
             assert_eq!(client.get(&format!("/v1/check/old_users/{md5}")).text(), MEMBER, "{kind}");
-            assert_eq!(client.get(&format!("/v1/check/old_users/{md5}?kind=md5")).text(), MEMBER, "{kind}");
+            assert_eq!(
+                client.get(&format!("/v1/check/old_users/{md5}?kind=md5")).text(),
+                MEMBER,
+                "{kind}"
+            );
             assert_eq!(client.get(&format!("/v1/check/vip/{md5}")).text(), STRANGE, "{kind}");
         }
     }
@@ -36,7 +40,8 @@ fn kinds_with_a_canonical_case_are_known_in_both_and_others_only_as_issued() {
     for (kind, id) in OLD_USERS {
         let is_either = matches!(kind, "md5" | "idfa" | "imei" | "gaid");
         for spelled in [id.to_lowercase(), id.to_uppercase()] {
-            let answer = client.get(&format!("/v1/check/old_users/{}?kind={kind}", encoded(&spelled)));
+            let answer =
+                client.get(&format!("/v1/check/old_users/{}?kind={kind}", encoded(&spelled)));
             let expected = if is_either || spelled == id { MEMBER } else { STRANGE };
             assert_eq!(answer.text(), expected, "{kind}");
         }
@@ -66,9 +71,18 @@ fn the_query_may_hold_more_and_the_last_kind_counts() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let imei = OLD_USERS[2].1;
-    for query in ["kind=imei", "a=b&kind=imei&c", "kind=mac&kind=imei", "&&kind=imei&", "kinds=mac&kind=imei"]
-    {
-        assert_eq!(client.get(&format!("/v1/check/old_users/{imei}?{query}")).text(), MEMBER, "{query}");
+    for query in [
+        "kind=imei",
+        "a=b&kind=imei&c",
+        "kind=mac&kind=imei",
+        "&&kind=imei&",
+        "kinds=mac&kind=imei",
+    ] {
+        assert_eq!(
+            client.get(&format!("/v1/check/old_users/{imei}?{query}")).text(),
+            MEMBER,
+            "{query}"
+        );
     }
     for query in ["", "kinds=imei", "Kind=imei"] {
         client.get(&format!("/v1/check/old_users/{imei}?{query}")).problem(400, "bad_id");

@@ -26,14 +26,21 @@ fn a_browser_gets_the_page_and_a_terminal_the_routes() {
     assert!(html.text().starts_with("<!doctype html>"));
     for headers in ["", "Accept: */*\r\n", "Accept: text/plain\r\n"] {
         let text = admin.request("GET", "/", headers, "");
-        assert_eq!((text.status, text.header("content-type")), (200, Some("text/plain; charset=utf-8")));
+        assert_eq!(
+            (text.status, text.header("content-type")),
+            (200, Some("text/plain; charset=utf-8"))
+        );
         assert!(
-            text.text().contains("\n/v1/status\n") && text.text().contains("POST /v1/explain/{platform}")
+            text.text().contains("\n/v1/status\n")
+                && text.text().contains("POST /v1/explain/{platform}")
         );
         assert_ne!(text.header("etag"), html.header("etag"));
         assert_eq!(text.header("vary"), Some("accept"));
     }
-    assert_eq!(admin.request("HEAD", "/", HTML, "").header("content-type"), html.header("content-type"));
+    assert_eq!(
+        admin.request("HEAD", "/", HTML, "").header("content-type"),
+        html.header("content-type")
+    );
     admin.request("POST", "/", HTML, "").problem(405, "method_not_allowed");
     server.connect().request("GET", "/", HTML, "").problem(404, "not_found");
 }
@@ -59,7 +66,10 @@ fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
         assert_eq!((part.status, part.header("content-type")), (200, Some(kind)), "{name}");
         let text = part.text().replace("http://www.w3.org/2000/svg", "");
         assert!(!text.contains("://") && !text.contains("@import"), "{name} names another place");
-        assert!(!text.contains("innerHTML") && !text.contains("eval("), "{name}: text is only ever text");
+        assert!(
+            !text.contains("innerHTML") && !text.contains("eval("),
+            "{name}: text is only ever text"
+        );
         wanted.extend(named(&text, &["from \""]));
     }
     assert_eq!(seen.len(), 13, "{seen:?}");
@@ -72,7 +82,9 @@ fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
 fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
-    for (target, headers) in [("/", HTML), ("/", ""), ("/console/main.js", ""), ("/console/icon.svg", "")] {
+    for (target, headers) in
+        [("/", HTML), ("/", ""), ("/console/main.js", ""), ("/console/icon.svg", "")]
+    {
         let first = admin.request("GET", target, headers, "");
         let policy = first.header("content-security-policy").unwrap();
         for part in [
@@ -92,7 +104,8 @@ fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
         );
         let tag = first.header("etag").unwrap();
         for held in [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
-            let again = admin.request("GET", target, &format!("{headers}If-None-Match: {held}\r\n"), "");
+            let again =
+                admin.request("GET", target, &format!("{headers}If-None-Match: {held}\r\n"), "");
             assert_eq!(
                 (again.status, again.body.len(), again.header("etag")),
                 (304, 0, Some(tag)),
@@ -124,10 +137,15 @@ fn a_page_of_another_site_cannot_make_the_port_do_anything() {
         assert_eq!(admin.request("GET", "/livez", headers, "").status, 200);
     }
     let answer = admin.get("/v1/status");
-    assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")), "{answer:?}");
-    for headers in
-        ["", "Sec-Fetch-Site: same-origin\r\nOrigin: http://elsewhere\r\n", "Origin: http://rtad\r\n"]
-    {
+    assert!(
+        answer.headers.iter().all(|(name, _)| !name.starts_with("access-control")),
+        "{answer:?}"
+    );
+    for headers in [
+        "",
+        "Sec-Fetch-Site: same-origin\r\nOrigin: http://elsewhere\r\n",
+        "Origin: http://rtad\r\n",
+    ] {
         admin.request("POST", "/v1/explain", headers, &id).ok();
         admin.request("POST", "/v1/reload", headers, "").ok();
     }
@@ -165,7 +183,8 @@ fn the_map_has_every_shard_and_is_sent_once_a_generation() {
     shards(&admin.get("/v1/audiences/too_old/shards"));
     admin.get("/v1/audiences/missing/shards").problem(503, "not_loaded");
     for name in ["nobody", "%ff", "old_users%2f", "OLD_USERS"] {
-        let detail = admin.get(&format!("/v1/audiences/{name}/shards")).problem(404, "unknown_audience");
+        let detail =
+            admin.get(&format!("/v1/audiences/{name}/shards")).problem(404, "unknown_audience");
         assert_eq!(detail, "accepted: old_users, vip, missing, too_old");
     }
     admin.get("/v1/audiences/old_users").problem(404, "not_found");

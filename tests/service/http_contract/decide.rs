@@ -15,7 +15,8 @@ fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<Strin
     assert_eq!(answer["request_id"], "r1");
     let decisions = answer["decisions"].as_array().unwrap();
     if !strategies.is_empty() {
-        let named: Vec<_> = decisions.iter().map(|decision| decision["strategy"].as_str().unwrap()).collect();
+        let named: Vec<_> =
+            decisions.iter().map(|decision| decision["strategy"].as_str().unwrap()).collect();
         assert_eq!(named, strategies, "answered in the order asked");
     }
     let sign = |bid: &Value| if bid.as_bool().unwrap() { '+' } else { '-' };
@@ -27,16 +28,17 @@ fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<Strin
 fn the_answer_is_to_the_byte_as_documented() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    let body = json!({ "request_id": "r1", "strategies": ["new-users"], "device": { "oaid": OLD_VIP } });
+    let body =
+        json!({ "request_id": "r1", "strategies": ["new-users"], "device": { "oaid": OLD_VIP } });
     let answer = client.post(ROUTE, body.to_string());
     answer.ok();
-    let expected =
-        r#"{"request_id":"r1","decisions":[{"strategy":"new-users","bid":false,"reason":"member"}]}"#;
+    let expected = r#"{"request_id":"r1","decisions":[{"strategy":"new-users","bid":false,"reason":"member"}]}"#;
     assert_eq!(answer.text(), expected);
     let anonymous = client.post(ROUTE, r#"{"strategies":["vip-only"]}"#);
     let expected = r#"{"decisions":[{"strategy":"vip-only","bid":true,"reason":"no_device"}]}"#;
     assert_eq!(anonymous.text(), expected);
-    let echoed = client.post(ROUTE, r#"{"request_id":"\"\u4e2d\n","strategies":["vip-only"]}"#).ok();
+    let echoed =
+        client.post(ROUTE, r#"{"request_id":"\"\u4e2d\n","strategies":["vip-only"]}"#).ok();
     assert_eq!(echoed["request_id"], "\"中\n");
 }
 
@@ -63,7 +65,10 @@ fn an_audience_that_is_missing_or_too_old_is_unavailable_to_those_that_need_it()
     let mut client = server.connect();
     let device = json!({ "oaid": OLD_USERS[3].1 });
     let expected = ["+unavailable", "-unavailable", "-member"];
-    assert_eq!(decide(&mut client, &["needs-missing", "needs-fresh", "new-users"], &device), expected);
+    assert_eq!(
+        decide(&mut client, &["needs-missing", "needs-fresh", "new-users"], &device),
+        expected
+    );
 }
 
 #[test]
@@ -77,7 +82,8 @@ fn strategies_are_answered_as_asked_or_all_in_the_order_of_the_config() {
     assert_eq!(twice, ["+not_member", "+member", "+not_member"]);
     for body in [r#"{"strategies":[]}"#, r#"{"strategies":null}"#, "{}"] {
         let all = client.post(ROUTE, body).ok();
-        let names: Vec<_> = all["decisions"].as_array().unwrap().iter().map(|one| &one["strategy"]).collect();
+        let names: Vec<_> =
+            all["decisions"].as_array().unwrap().iter().map(|one| &one["strategy"]).collect();
         assert_eq!(names, ["new-users", "vip-only", "new-vip", "needs-missing", "needs-fresh"]);
     }
 }
@@ -87,12 +93,12 @@ fn a_device_is_a_member_by_any_of_its_ids() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (kind, id) in OLD_USERS {
-        let mut device =
-            json!({ "caid": [STRANGER, "x"], "imei": null, "gaid": STRANGER, "mac": [], "md5": "broken" });
+        let mut device = json!({ "caid": [STRANGER, "x"], "imei": null, "gaid": STRANGER, "mac": [], "md5": "broken" });
         device[kind] = json!(["__MACRO__", null, id]);
         assert_eq!(decide(&mut client, &["new-users"], &device), ["-member"], "{kind}");
         if kind != "md5" {
-            let hashed = json!({ format!("{kind}_md5"): hex(&key(kind, id)).to_uppercase(), "md5": null });
+            let hashed =
+                json!({ format!("{kind}_md5"): hex(&key(kind, id)).to_uppercase(), "md5": null });
             assert_eq!(decide(&mut client, &["new-users"], &hashed), ["-member"], "{kind}");
         }
     }
@@ -110,7 +116,10 @@ fn blank_and_broken_ids_alone_are_no_device() {
         json!({ "md5": "d41d8cd98f00b204e9800998ecf8427e", "imei_md5": "5F93" }),
         json!({ "oaid": ["", " ", "null"], "openid": "has space" }),
     ] {
-        assert_eq!(decide(&mut client, &["new-users", "vip-only"], &device), ["-no_device", "+no_device"]);
+        assert_eq!(
+            decide(&mut client, &["new-users", "vip-only"], &device),
+            ["-no_device", "+no_device"]
+        );
     }
 }
 

@@ -9,7 +9,9 @@ fn an_audience_that_does_not_exist_is_told_which_do() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let known = "accepted: old_users, vip, missing, too_old";
-    for audience in ["new_users", "OLD_USERS", "old_user", "%ff", "..", "old_users%00", "old_users%2Fx", ID] {
+    for audience in
+        ["new_users", "OLD_USERS", "old_user", "%ff", "..", "old_users%00", "old_users%2Fx", ID]
+    {
         let one = client.get(&format!("/v1/check/{audience}/{ID}"));
         assert_eq!(one.problem(404, "unknown_audience"), known, "{audience}");
         let many = client.post(&format!("/v1/check/{audience}"), r#"{"ids":[]}"#);
@@ -22,9 +24,15 @@ fn an_audience_that_does_not_exist_is_told_which_do() {
 fn a_kind_that_does_not_exist_is_told_which_do() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    for query in ["kind=", "kind=MD5", "kind=udid", "kind=imei_md5", "kind=%00", "kind=imei&kind=x", "kind"] {
-        let detail = client.get(&format!("/v1/check/old_users/{ID}?{query}")).problem(404, "unknown_kind");
-        assert_eq!(detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid", "{query}");
+    for query in
+        ["kind=", "kind=MD5", "kind=udid", "kind=imei_md5", "kind=%00", "kind=imei&kind=x", "kind"]
+    {
+        let detail =
+            client.get(&format!("/v1/check/old_users/{ID}?{query}")).problem(404, "unknown_kind");
+        assert_eq!(
+            detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid",
+            "{query}"
+        );
     }
 }
 
@@ -44,9 +52,16 @@ fn other_paths_and_methods_are_refused_on_both_ports() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let id_path = format!("/v1/check/old_users/{ID}/");
-    for path in
-        ["/", "/v1", "/v1/check", "/v1/check/", "/v1/check/old_users/", "/v2/decide", "/v1/decide/", &id_path]
-    {
+    for path in [
+        "/",
+        "/v1",
+        "/v1/check",
+        "/v1/check/",
+        "/v1/check/old_users/",
+        "/v2/decide",
+        "/v1/decide/",
+        &id_path,
+    ] {
         let detail = client.get(path).problem(404, "not_found");
         assert!(detail.contains("/v1/check/{audience}/{id}") && !detail.contains(ID), "{detail}");
     }
@@ -55,7 +70,11 @@ fn other_paths_and_methods_are_refused_on_both_ports() {
     }
     let one = format!("/v1/check/old_users/{ID}");
     for (methods, path, allowed) in [
-        (&["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"][..], one.as_str(), "GET, HEAD"),
+        (
+            &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"][..],
+            one.as_str(),
+            "GET, HEAD",
+        ),
         (&["GET", "HEAD", "PUT", "DELETE"][..], "/v1/check/old_users", "POST"),
         (&["GET", "HEAD", "PUT", "OPTIONS"][..], "/v1/decide", "POST"),
     ] {
@@ -93,12 +112,17 @@ fn a_body_over_the_limit_is_refused_by_its_length_and_by_its_chunks() {
     for (route, limit) in limits {
         // Told before a byte of it is sent.
         let mut client = server.connect();
-        client.send(format!("POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", limit + 1));
+        client.send(format!(
+            "POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+            limit + 1
+        ));
         let answer = client.next().unwrap();
         assert_eq!(answer.problem(413, "too_large"), format!("the body is over {limit} bytes"));
 
         let mut client = server.connect();
-        client.send(format!("POST {route} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        client.send(format!(
+            "POST {route} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ));
         client.send(format!("{:x}\r\n{}\r\n", limit, " ".repeat(limit)));
         client.send("1\r\n \r\n");
         let answer = client.next().unwrap();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{FixtureServer, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, TestStore, key};
+use crate::fixture::{
+    FixtureServer, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, TestStore, key,
+};
 use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::hex;
 
@@ -22,7 +24,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// Bodies good and bad of both platforms.
 fn bodies() -> Vec<(&'static str, Vec<u8>)> {
-    let tencent = ["", "0a0270311001", "2a00", "42021002", "5a050802 2a0154", "ff", TENCENT_REQUEST];
+    let tencent =
+        ["", "0a0270311001", "2a00", "42021002", "5a050802 2a0154", "ff", TENCENT_REQUEST];
     let ocean = ["", "72029003", "ff", OCEAN_REQUEST];
     let of = |name, bodies: &[&'static str]| {
         bodies.iter().map(|body| (name, bytes(&body.replace(' ', "")))).collect::<Vec<_>>()
@@ -39,14 +42,21 @@ fn the_answer_explained_is_the_answer_given() {
         let given = server.connect().request("POST", &format!("/rta/{platform}"), TOKEN, &body);
         let route = format!("/v1/explain/{platform}");
         let explained = admin.post(&route, &body).ok();
-        assert_eq!(explained["answer"]["hex"], const_hex::encode(&given.body), "{platform} {body:?}");
+        assert_eq!(
+            explained["answer"]["hex"],
+            const_hex::encode(&given.body),
+            "{platform} {body:?}"
+        );
         assert_eq!(explained["answer"]["status"], given.status);
         assert_eq!(explained["answer"]["content_type"].as_str(), given.header("content-type"));
         assert_eq!(explained["body"], json!({ "read_as": "binary", "size_bytes": body.len() }));
         if !body.is_empty() {
             let in_hex = admin.post(&route, const_hex::encode(&body)).ok();
             assert_eq!(in_hex["body"], json!({ "read_as": "hex", "size_bytes": body.len() }));
-            assert_eq!((&in_hex["answer"], &in_hex["ids"]), (&explained["answer"], &explained["ids"]));
+            assert_eq!(
+                (&in_hex["answer"], &in_hex["ids"]),
+                (&explained["answer"], &explained["ids"])
+            );
         }
     }
 }
@@ -110,14 +120,22 @@ fn explaining_leaves_no_trace_in_the_metrics() {
     let counted = || {
         let metrics = server.metrics();
         let is_counter = |line: &&str| {
-            ["rtad_ids_total", "rtad_decisions_total", "rtad_platform_failures_total", "rtad_requests_total"]
-                .iter()
-                .any(|name| line.starts_with(name))
+            [
+                "rtad_ids_total",
+                "rtad_decisions_total",
+                "rtad_platform_failures_total",
+                "rtad_requests_total",
+            ]
+            .iter()
+            .any(|name| line.starts_with(name))
         };
         metrics.lines().filter(is_counter).map(str::to_owned).collect::<BTreeSet<_>>()
     };
     let before = counted();
-    assert!(before.iter().any(|line| line.contains("too_large") && line.ends_with(" 1")), "{before:#?}");
+    assert!(
+        before.iter().any(|line| line.contains("too_large") && line.ends_with(" 1")),
+        "{before:#?}"
+    );
     let mut admin = server.connect_admin();
     for (platform, body) in bodies() {
         for headers in ["", TOKEN, "X-Rta-Token: wrong\r\n"] {
@@ -137,18 +155,24 @@ fn what_cannot_be_explained_is_a_problem() {
     let server = server();
     let mut admin = server.connect_admin();
     for name in ["kuaishou", "%ff", "rta%2ftencent"] {
-        let detail = admin.post(&format!("/v1/explain/{name}"), "").problem(404, "unknown_platform");
+        let detail =
+            admin.post(&format!("/v1/explain/{name}"), "").problem(404, "unknown_platform");
         assert_eq!(detail, "accepted: tencent, ocean");
     }
-    let detail =
-        server.connect_admin().post("/v1/explain/tencent", vec![b'0'; 4096]).problem(413, "too_large");
+    let detail = server
+        .connect_admin()
+        .post("/v1/explain/tencent", vec![b'0'; 4096])
+        .problem(413, "too_large");
     assert_eq!(detail, "the body is over 3072 bytes");
     admin.get("/v1/explain/tencent").problem(405, "method_not_allowed");
     assert!(admin.get("/").text().contains("POST /v1/explain/{platform}"));
     admin.get("/v1/explain").problem(405, "method_not_allowed");
     assert!(admin.get("/v1/explain/").problem(404, "not_found").contains("/v1/explain/{platform}"));
     let none = FixtureServer::with_everything("").connect_admin().post("/v1/explain/tencent", "");
-    assert_eq!(none.problem(404, "unknown_platform"), "accepted: none, as the config has no [[platform]]");
+    assert_eq!(
+        none.problem(404, "unknown_platform"),
+        "accepted: none, as the config has no [[platform]]"
+    );
 }
 
 fn kinds(reading: &Value) -> Vec<&str> {
@@ -159,13 +183,18 @@ fn kinds(reading: &Value) -> Vec<&str> {
 fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
-    let mut explain = |body: Value| admin.post("/v1/explain", body.to_string()).ok()["readings"].clone();
+    let mut explain =
+        |body: Value| admin.post("/v1/explain", body.to_string()).ok()["readings"].clone();
     for (kind, id) in OLD_USERS {
         let told = explain(json!({ "id": id, "kind": kind }));
         assert_eq!(told.as_array().unwrap().len(), 1, "{kind}");
         let guessed = explain(json!({ "id": format!(" {id}\n") }));
-        let of_kind =
-            guessed.as_array().unwrap().iter().find(|reading| kinds(reading).contains(&kind)).unwrap();
+        let of_kind = guessed
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|reading| kinds(reading).contains(&kind))
+            .unwrap();
         for reading in [&told[0], of_kind] {
             assert_eq!(
                 (&reading["result"], &reading["md5"]),
@@ -182,14 +211,20 @@ fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
                 (&json!("new-users"), &json!(false), &json!("member"))
             );
         }
-        assert!(guessed.as_array().unwrap().iter().all(|reading| reading["result"] == "usable"), "{guessed}");
+        assert!(
+            guessed.as_array().unwrap().iter().all(|reading| reading["result"] == "usable"),
+            "{guessed}"
+        );
     }
     // A UUID in another case than the canonical one of either kind, and as issued of three more.
     let uuid = explain(json!({ "id": "38400A60-8cf0-11bd-b23e-10b96e40000d", "kind": null }));
     let readings: Vec<_> = uuid.as_array().unwrap().iter().map(kinds).collect();
     assert_eq!(readings, [vec!["idfa"], vec!["oaid", "caid", "openid"], vec!["gaid"]]);
     assert_eq!(uuid[2]["canonical"], "38400a60-8cf0-11bd-b23e-10b96e40000d");
-    assert_eq!((uuid[1].get("canonical"), &uuid[2]["audiences"][0]["answer"]), (None, &json!("member")));
+    assert_eq!(
+        (uuid[1].get("canonical"), &uuid[2]["audiences"][0]["answer"]),
+        (None, &json!("member"))
+    );
 }
 
 #[test]
@@ -197,13 +232,19 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let mut reading = |id: &str, kind: &str| {
-        admin.post("/v1/explain", json!({ "id": id, "kind": kind }).to_string()).ok()["readings"][0].clone()
+        admin.post("/v1/explain", json!({ "id": id, "kind": kind }).to_string()).ok()["readings"][0]
+            .clone()
     };
-    let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let fields =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let vip = reading(OLD_VIP, "oaid");
     assert_eq!(fields(&vip), "audiences kinds md5 result shard strategies");
-    let answers: Vec<_> =
-        vip["audiences"].as_array().unwrap().iter().map(|audience| audience["answer"].clone()).collect();
+    let answers: Vec<_> = vip["audiences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|audience| audience["answer"].clone())
+        .collect();
     assert_eq!(answers, ["member", "member", "unavailable", "unavailable"]);
     assert!(vip["audiences"][3]["unavailable_because"].as_str().unwrap().contains("max_age"));
     let of = |reading: &Value| {
@@ -229,9 +270,11 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
     let stranger = of(&reading(STRANGER, "oaid"));
     assert_eq!(
         stranger[..3],
-        expected([(yes, "not_member"), (no, "not_member"), (no, "not_member"), (no, ""), (no, "")])[..3]
+        expected([(yes, "not_member"), (no, "not_member"), (no, "not_member"), (no, ""), (no, "")])
+            [..3]
     );
-    for (id, kind, result) in [("null", "imei", "blank"), ("", "md5", "blank"), ("xyz", "imei", "malformed")]
+    for (id, kind, result) in
+        [("null", "imei", "blank"), ("", "md5", "blank"), ("xyz", "imei", "malformed")]
     {
         let reading = reading(id, kind);
         assert_eq!(
@@ -241,7 +284,11 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
         );
         assert!(reading["because"].as_str().is_some_and(|because| !because.is_empty()));
         assert_eq!(of(&reading)[0], (no, "no_device".to_owned()), "{id}");
-        assert_eq!((of(&reading)[1].0, &reading["audiences"][0]["answer"]), (yes, &Value::Null), "{id}");
+        assert_eq!(
+            (of(&reading)[1].0, &reading["audiences"][0]["answer"]),
+            (yes, &Value::Null),
+            "{id}"
+        );
     }
     let blank = admin.post("/v1/explain", r#"{"id":"00000000000000000000000000000000"}"#).ok();
     assert_eq!(
@@ -286,7 +333,9 @@ fn an_id_that_cannot_be_asked_about_is_a_problem_that_does_not_quote_it() {
     }
     let long = admin.post("/v1/explain", json!({ "id": "x".repeat(1100) }).to_string());
     assert_eq!(long.problem(413, "too_large"), "the body is over 1024 bytes");
-    let longest =
-        server.connect_admin().post("/v1/explain", json!({ "id": "xy".repeat(450) }).to_string()).ok();
+    let longest = server
+        .connect_admin()
+        .post("/v1/explain", json!({ "id": "xy".repeat(450) }).to_string())
+        .ok();
     assert_eq!(longest["readings"][0]["result"], "malformed");
 }

@@ -79,7 +79,8 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
     let answer = client.post("/v1/decide", &body).ok();
     assert_eq!(answer["request_id"], "r1");
     let decisions = answer["decisions"].as_array().unwrap();
-    let bids: Vec<_> = decisions.iter().map(|decision| decision["bid"].as_bool().unwrap()).collect();
+    let bids: Vec<_> =
+        decisions.iter().map(|decision| decision["bid"].as_bool().unwrap()).collect();
     assert_eq!(bids, [false, false, false, true, false], "each strategy's own answer");
     assert!(decisions.iter().all(|decision| decision["reason"] == "unavailable"), "{decisions:?}");
     // Errors stay errors, and a body that has yet to come is not waited for.
@@ -90,22 +91,28 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
     late.next().unwrap().problem(503, "overloaded");
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, "rtad_shed_total"), 6.0);
-    let shed =
-        r#"rtad_decisions_total{platform="api",strategy="new-users",decision="no_bid",reason="unavailable"}"#;
+    let shed = r#"rtad_decisions_total{platform="api",strategy="new-users",decision="no_bid",reason="unavailable"}"#;
     assert_eq!(metric(&metrics, shed), 1.0);
 
     held.send("{}");
     let answer = held.next().unwrap().ok();
-    assert_eq!(answer["decisions"][0]["reason"], "no_device", "the one in flight is answered as ever");
+    assert_eq!(
+        answer["decisions"][0]["reason"], "no_device",
+        "the one in flight is answered as ever"
+    );
     client.get(&target()).ok();
     let metrics = server.metrics();
-    assert_eq!((metric(&metrics, "rtad_shed_total"), metric(&metrics, "rtad_in_flight")), (6.0, 0.0));
+    assert_eq!(
+        (metric(&metrics, "rtad_shed_total"), metric(&metrics, "rtad_in_flight")),
+        (6.0, 0.0)
+    );
 }
 
 #[test]
 fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_impression_is_not() {
     let server = FixtureServer::with_everything("max_wait = \"1ms\"");
-    let ids = [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"].map(|id| format!("{id:?}")).join(",");
+    let ids =
+        [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"].map(|id| format!("{id:?}")).join(",");
     let body = format!(r#"{{"ids":[{ids},{}]}}"#, vec!["\"x\""; 1500].join(","));
     let request = format!(
         "POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
@@ -121,7 +128,10 @@ fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_im
         let answer = client.next().unwrap();
         if answer.status == 200 {
             let members = answer.ok()["members"].clone();
-            assert_eq!((&members[0], &members[1], &members[2]), (&true.into(), &false.into(), &().into()));
+            assert_eq!(
+                (&members[0], &members[1], &members[2]),
+                (&true.into(), &false.into(), &().into())
+            );
             answered += 1;
         } else {
             answer.problem(503, "overloaded");

@@ -55,7 +55,9 @@ fn ask_everything(server: &FixtureServer) -> usize {
         ("/v1/decide", format!(r#"{{"device":{{"imei_md5":"{id}","mac":"02:00:00:00:00:00"}}}}"#)),
         (
             "/v1/decide",
-            format!(r#"{{"strategies":["new-users","vip-only"],"device":{{"oaid":"{STRANGER}"}}}}"#),
+            format!(
+                r#"{{"strategies":["new-users","vip-only"],"device":{{"oaid":"{STRANGER}"}}}}"#
+            ),
         ),
         ("/v1/decide", r#"{"strategies":["vip-only"]}"#.to_owned()),
         ("/v1/decide", format!(r#"{{"strategies":["{id}"]}}"#)),
@@ -145,12 +147,15 @@ fn counters_add_up_with_the_requests_made() {
         ("decide", 200, 3.0),
         ("decide", 404, 1.0),
     ] {
-        let found = metric(&metrics, &format!(r#"rtad_requests_total{{route="{route}",code="{code}"}}"#));
+        let found =
+            metric(&metrics, &format!(r#"rtad_requests_total{{route="{route}",code="{code}"}}"#));
         assert_eq!(found, expected, "{route} {code}\n{metrics}");
         requests += found;
     }
     assert_eq!(requests, asked as f64);
-    for (route, expected) in [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)] {
+    for (route, expected) in
+        [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)]
+    {
         let series = format!(r#"rtad_request_duration_seconds_count{{route="{route}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{route}");
     }

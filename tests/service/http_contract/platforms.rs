@@ -48,7 +48,8 @@ pub(crate) fn server(lines: &str) -> FixtureServer {
 
 /// A request for a device with this OAID.
 fn tencent_request(oaid: &str) -> Vec<u8> {
-    let device = tencent::Device { oaid_md5sum: Some(hex(&key("oaid", oaid)).into()), ..Default::default() };
+    let device =
+        tencent::Device { oaid_md5sum: Some(hex(&key("oaid", oaid)).into()), ..Default::default() };
     RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() }.encode_to_vec()
 }
 
@@ -60,7 +61,8 @@ fn post(client: &mut Client, path: &str, body: impl AsRef<[u8]>) -> Answer {
 fn accepted(answer: &Answer) -> Option<Vec<String>> {
     assert_eq!(answer.status, 200, "{answer:?}");
     let response = RtaResponse::decode(&answer.body[..]).unwrap();
-    let names = response.out_target_id.iter().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
+    let names =
+        response.out_target_id.iter().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
     match response.code.expect("a code is always written") {
         0 => Some(names),
         _ => {
@@ -81,7 +83,8 @@ fn failures(server: &FixtureServer, platform: &str) -> Vec<(String, f64)> {
 }
 
 fn counted(server: &FixtureServer, platform: &str, expected: &[(&str, f64)]) {
-    let expected: Vec<_> = expected.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect();
+    let expected: Vec<_> =
+        expected.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect();
     assert_eq!(failures(server, platform), expected, "{platform}");
 }
 
@@ -96,11 +99,15 @@ fn members_and_strangers_are_told_apart() {
         (STRANGER, Some(&["new"])),
     ] {
         let answer = post(&mut client, "/rta/tencent", tencent_request(oaid));
-        let expected: Option<Vec<_>> = expected.map(|names| names.iter().map(ToString::to_string).collect());
+        let expected: Option<Vec<_>> =
+            expected.map(|names| names.iter().map(ToString::to_string).collect());
         assert_eq!(accepted(&answer), expected, "{oaid}");
         let response = RtaResponse::decode(&answer.body[..]).unwrap();
         assert_eq!(response.request_id.as_deref(), Some(&b"r1"[..]));
-        assert_eq!(response.response_cache_time, Some(if expected.is_some() { 3600 } else { 86_400 }));
+        assert_eq!(
+            response.response_cache_time,
+            Some(if expected.is_some() { 3600 } else { 86_400 })
+        );
 
         let device = ocean::Device { oaid: oaid.to_owned().into(), ..Default::default() };
         let request = ocean::Req {
@@ -112,7 +119,8 @@ fn members_and_strangers_are_told_apart() {
         let answer = post(&mut client, "/rta/ocean?x=y", request.encode_to_vec());
         assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));
         let response = Rsp::decode(&answer.body[..]).unwrap();
-        let bids = |name: &str| expected.as_ref().is_some_and(|names| names.iter().any(|one| one == name));
+        let bids =
+            |name: &str| expected.as_ref().is_some_and(|names| names.iter().any(|one| one == name));
         let verdicts: Vec<_> =
             response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
         assert_eq!(verdicts, [(10003, bids("new")), (10004, bids("vip")), (10005, false)]);
@@ -126,9 +134,14 @@ fn members_and_strangers_are_told_apart() {
         ("ocean", "vip-only", "no_bid", "not_member", 2.0),
         ("api", "new-users", "bid", "not_member", 0.0),
     ] {
-        let labels =
-            format!(r#"platform="{platform}",strategy="{strategy}",decision="{decision}",reason="{reason}""#);
-        assert_eq!(metric(&metrics, &format!("rtad_decisions_total{{{labels}}}")), expected, "{labels}");
+        let labels = format!(
+            r#"platform="{platform}",strategy="{strategy}",decision="{decision}",reason="{reason}""#
+        );
+        assert_eq!(
+            metric(&metrics, &format!("rtad_decisions_total{{{labels}}}")),
+            expected,
+            "{labels}"
+        );
     }
     assert_eq!(metric(&metrics, r#"rtad_requests_total{route="tencent",code="200"}"#), 4.0);
     assert_eq!(metric(&metrics, r#"rtad_request_duration_seconds_count{route="ocean"}"#), 4.0);
@@ -140,12 +153,13 @@ fn members_and_strangers_are_told_apart() {
 fn a_ping_and_a_distrusted_id_decide_nothing() {
     let server = server("");
     let mut client = server.connect();
-    assert_eq!(post(&mut client, "/rta/tencent", b"\x0a\x02p1\x10\x01").body, b"\x0a\x02p1\x10\x00");
-    assert!(
-        !server
-            .metrics()
-            .contains(r#"platform="tencent",strategy="new-users",decision="bid",reason="not_member"} 1"#)
+    assert_eq!(
+        post(&mut client, "/rta/tencent", b"\x0a\x02p1\x10\x01").body,
+        b"\x0a\x02p1\x10\x00"
     );
+    assert!(!server.metrics().contains(
+        r#"platform="tencent",strategy="new-users",decision="bid",reason="not_member"} 1"#
+    ));
     let mut request = RtaRequest::decode(&tencent_request(OLD_VIP)[..]).unwrap();
     request.device.as_mut().unwrap().doubtful_ids_list = vec![4];
     // Without an id left: new-users does not bid, vip-only does.
@@ -209,13 +223,17 @@ fn bodies_that_cannot_be_read_are_answered_by_the_strategies_own_word() {
     let answer = post(&mut server.connect(), "/rta/ocean", "\u{7f}");
     assert_eq!(answer.status, 200);
     let response = Rsp::decode(&answer.body[..]).unwrap();
-    assert_eq!((response.status_code, response.bid_type, response.user_infos.len()), (1, Some(1), 2));
+    assert_eq!(
+        (response.status_code, response.bid_type, response.user_infos.len()),
+        (1, Some(1), 2)
+    );
 }
 
 #[test]
 fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large() {
     let server = server("max_body = \"2KiB\"");
-    for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)] {
+    for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)]
+    {
         for (path, status) in [("/rta/bold", 200), ("/v1/decide", 413)] {
             let mut client = server.connect();
             client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n"));
@@ -257,8 +275,15 @@ fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
     assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(STRANGER))), None);
     let answer = post(&mut client, "/rta/bold", tencent_request(STRANGER));
     assert_eq!(accepted(&answer), Some(vec!["bold".to_owned()]));
-    assert_eq!(RtaResponse::decode(&answer.body[..]).unwrap().request_id.as_deref(), Some(&b"r1"[..]));
-    assert_eq!(post(&mut client, "/rta/bold", b"\x0a\x02p1\x10\x01").body, b"\x0a\x02p1\x10\x00", "a ping");
+    assert_eq!(
+        RtaResponse::decode(&answer.body[..]).unwrap().request_id.as_deref(),
+        Some(&b"r1"[..])
+    );
+    assert_eq!(
+        post(&mut client, "/rta/bold", b"\x0a\x02p1\x10\x01").body,
+        b"\x0a\x02p1\x10\x00",
+        "a ping"
+    );
     let mut late = server.connect();
     late.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -268,11 +293,18 @@ fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
     counted(&server, "tencent", &[("overload", 1.0)]);
     counted(&server, "bold", &[("overload", 3.0)]);
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 5.0);
-    let response = Rsp::decode(&post(&mut client, "/rta/ocean", b"\x72\x02\x93\x4e").body[..]).unwrap();
-    assert_eq!((response.status_code, response.bid_type, response.user_infos[0].rta_id), (0, Some(1), 10003));
+    let response =
+        Rsp::decode(&post(&mut client, "/rta/ocean", b"\x72\x02\x93\x4e").body[..]).unwrap();
+    assert_eq!(
+        (response.status_code, response.bid_type, response.user_infos[0].rta_id),
+        (0, Some(1), 10003)
+    );
     held.send("{}");
     held.next().unwrap().ok();
-    assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(NEW_VIP))).unwrap().len(), 2);
+    assert_eq!(
+        accepted(&post(&mut client, "/rta/tencent", tencent_request(NEW_VIP))).unwrap().len(),
+        2
+    );
 }
 
 #[test]
@@ -321,8 +353,9 @@ fn a_reload_brings_platforms_and_takes_them_away() {
     let server = server("");
     let mut client = server.connect();
     let body = tencent_request(STRANGER);
-    let other =
-        PLATFORMS.replace("/rta/tencent", "/rta/gdt").replace("new = \"new-users\"", "fresh = \"new-users\"");
+    let other = PLATFORMS
+        .replace("/rta/tencent", "/rta/gdt")
+        .replace("new = \"new-users\"", "fresh = \"new-users\"");
     server.write_config("", &format!("{RULES}{other}"));
     assert_eq!(server.connect_admin().post("/v1/reload", "").ok()["reloaded"], true);
     assert_eq!(accepted(&post(&mut client, "/rta/gdt", &body)), Some(vec!["fresh".to_owned()]));
@@ -384,7 +417,8 @@ fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without()
     use prost::encoding::{bytes, int64, string};
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
     let mut client = server.connect();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let request = |milliseconds: u128, secret: &str| {
         let sign = hex(&key("openid", &format!("r1{milliseconds}{secret}")));
         let (mut device, mut body) = (Vec::new(), Vec::new());

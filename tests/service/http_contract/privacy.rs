@@ -22,8 +22,9 @@ fn encoded(id: &str) -> String {
 
 /// Sends an id in every place that a request has; the problems that come back must not quote it.
 fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
-    let quotes =
-        |answer: &Answer| String::from_utf8_lossy(&answer.body).to_lowercase().contains(&id.to_lowercase());
+    let quotes = |answer: &Answer| {
+        String::from_utf8_lossy(&answer.body).to_lowercase().contains(&id.to_lowercase())
+    };
     let in_url = encoded(id);
     let mut client = rtad.connect();
     for target in [
@@ -79,15 +80,20 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
         text.clone(),
     ] {
         let answer = admin.request("POST", &format!("/v1/explain?{in_url}"), "", &body);
-        assert!(answer.status == 200 || !quotes(&answer), "only whoever sends an id is shown it: {kind}");
+        assert!(
+            answer.status == 200 || !quotes(&answer),
+            "only whoever sends an id is shown it: {kind}"
+        );
     }
     assert!(!quotes(&admin.get(&format!("/v1/audiences/{in_url}/shards"))));
     assert!(!quotes(&admin.get(&format!("/console/{in_url}"))));
     assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "whoever sends an id is shown it");
     assert!(!quotes(&admin.post(&format!("/v1/explain/{in_url}"), &did)));
-    for garbage in
-        [format!("{id}\r\n\r\n"), format!("GET /{id} HTTP/1.1\r\n{id}\r\n\r\n"), format!("GET /{in_url}")]
-    {
+    for garbage in [
+        format!("{id}\r\n\r\n"),
+        format!("GET /{id} HTTP/1.1\r\n{id}\r\n\r\n"),
+        format!("GET /{in_url}"),
+    ] {
         rtad.connect().send(&garbage);
         Rtad::connect_admin(rtad).send(&garbage);
     }

@@ -18,8 +18,10 @@ fn pipelined_requests_are_answered_in_order() {
     let old = check(OLD_USERS[3].1, "1.1", "Host: x\r\n");
     let new = check(STRANGER, "1.1", "Host: x\r\n");
     let body = r#"{"request_id":"in the middle","strategies":["new-users"]}"#;
-    let decide =
-        format!("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let decide = format!(
+        "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let unknown = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     client.send([old.as_str(), &new, &decide, unknown, &old, &old].concat());
     assert!(is_member(&mut client));
@@ -78,7 +80,9 @@ fn what_is_not_http_gets_400_and_the_connection_is_closed() {
         client.closes();
     }
     let mut client = server.connect();
-    client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n");
+    client.send(
+        "POST /v1/decide HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot hex\r\n",
+    );
     client.next().unwrap().problem(400, "bad_body");
     client.closes();
     let mut client = server.connect();
@@ -90,7 +94,9 @@ fn what_is_not_http_gets_400_and_the_connection_is_closed() {
 fn a_client_that_asks_first_is_told_to_continue() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    client.send(
+        "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+    );
     assert_eq!(client.next().unwrap().status, 100);
     client.send("{}");
     client.next().unwrap().ok();

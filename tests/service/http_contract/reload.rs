@@ -10,8 +10,7 @@ fn reload(admin: &mut Client) -> testkit::client::Answer {
     admin.request("POST", "/v1/reload", "", "")
 }
 
-const ONLY_VIP: &str =
-    "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]\nno_device = \"bid\"";
+const ONLY_VIP: &str = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]\nno_device = \"bid\"";
 
 #[test]
 fn a_good_config_is_served_from_one_request_to_the_next() {
@@ -20,7 +19,10 @@ fn a_good_config_is_served_from_one_request_to_the_next() {
     server.write_config("", ONLY_VIP);
     assert_eq!(reload(&mut admin).ok(), json!({ "reloaded": true, "needs_restart": [] }));
     let decisions = client.post("/v1/decide", "{}").ok();
-    assert_eq!(decisions["decisions"], json!([{ "strategy": "no-vip", "bid": true, "reason": "no_device" }]));
+    assert_eq!(
+        decisions["decisions"],
+        json!([{ "strategy": "no-vip", "bid": true, "reason": "no_device" }])
+    );
     client.get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).problem(404, "unknown_audience");
     server.write_config("", RULES);
     reload(&mut admin).ok();
@@ -36,18 +38,25 @@ fn a_bad_config_leaves_the_old_one_and_every_mistake_is_told() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let before = admin.get("/v1/status").ok();
-    let mistakes = format!("{ONLY_VIP}\nunavailable = \"maybe\"\ninclude = [\"nobody\"]\n[servers]\nx = 1");
+    let mistakes =
+        format!("{ONLY_VIP}\nunavailable = \"maybe\"\ninclude = [\"nobody\"]\n[servers]\nx = 1");
     server.write_config("max_body = \"large\"", &mistakes);
     let detail = reload(&mut admin).problem(422, "bad_config");
-    for mistake in
-        ["server.max_body", "unavailable is \"maybe\"", "include has \"nobody\"", "servers is not known"]
-    {
+    for mistake in [
+        "server.max_body",
+        "unavailable is \"maybe\"",
+        "include has \"nobody\"",
+        "servers is not known",
+    ] {
         assert!(detail.contains(mistake), "{mistake}: {detail}");
     }
     assert_eq!(detail.lines().count(), 4, "{detail}");
     assert!(detail.starts_with("nothing was changed: "));
     let after = admin.get("/v1/status").ok();
-    assert_eq!((&before["strategies"], &before["audiences"]), (&after["strategies"], &after["audiences"]));
+    assert_eq!(
+        (&before["strategies"], &before["audiences"]),
+        (&after["strategies"], &after["audiences"])
+    );
     server.write_config("", "not toml");
     assert_eq!(reload(&mut admin).problem(422, "bad_config").lines().count(), 1);
     let is_served = || metric(&server.metrics(), "rtad_config_last_reload_successful");
@@ -91,8 +100,7 @@ fn what_takes_a_restart_is_told_and_the_rest_is_served() {
     assert_eq!(reload(&mut admin).ok()["needs_restart"], json!([]), "compared with what runs");
 }
 
-const ONLY_A_PLATFORM: &str =
-    "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\nstrategies = { T1 = \"new-users\" }";
+const ONLY_A_PLATFORM: &str = "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\nstrategies = { T1 = \"new-users\" }";
 
 /// A request of an old user, and the answer that rejects it.
 fn old_user_is_rejected(client: &mut Client) {
@@ -105,7 +113,11 @@ fn a_platform_stays_with_the_strategy_that_its_config_names() {
     // The first strategy is another one, and would bid.
     let rules = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"bold\"\n\
                  include = [\"old_users\"]\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n";
-    let server = FixtureServer::start(TestStore::with_everything(), "", &format!("{rules}{ONLY_A_PLATFORM}"));
+    let server = FixtureServer::start(
+        TestStore::with_everything(),
+        "",
+        &format!("{rules}{ONLY_A_PLATFORM}"),
+    );
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     old_user_is_rejected(&mut client);
     // Now the config says nothing of audiences and strategies: all that the store holds, and the one default strategy.
@@ -120,8 +132,11 @@ fn a_platform_stays_with_the_strategy_that_its_config_names() {
 
 #[test]
 fn a_config_without_rules_serves_what_the_store_holds_by_then() {
-    let server =
-        FixtureServer::start(TestStore::with_everything(), "", "[[audience]]\nname = \"old_users\"\n");
+    let server = FixtureServer::start(
+        TestStore::with_everything(),
+        "",
+        "[[audience]]\nname = \"old_users\"\n",
+    );
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     server.write_config("", ONLY_A_PLATFORM);
     reload(&mut admin).ok();

@@ -17,7 +17,10 @@ fn a_cache_that_cannot_be_written_keeps_the_old_generation() {
     wait_until("it is noticed", || server.looks(AUDIENCE, "cache") >= 1);
     let (result, error) = server.last_sync(AUDIENCE);
     let words = "store.swap = \"rolling\" needs all chunks in the cache, and ";
-    assert!(result == "cache" && error.starts_with(words) && error.contains("Not a directory"), "{error}");
+    assert!(
+        result == "cache" && error.starts_with(words) && error.contains("Not a directory"),
+        "{error}"
+    );
     assert!(server.metric("rtad_cache_errors_total") >= 1);
     site.assert_serves(&mut server, 1);
 
@@ -41,11 +44,14 @@ fn a_disk_that_is_full_keeps_the_old_generation() {
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
     site.assert_answers(&mut pod.client, 1);
-    let left: Vec<_> =
-        std::fs::read_dir(site.cache().join(AUDIENCE)).unwrap().map(|file| file.unwrap().path()).collect();
+    let left: Vec<_> = std::fs::read_dir(site.cache().join(AUDIENCE))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     assert!(
         left.iter()
-            .all(|path| path.extension().is_some_and(|end| end == "json") || path.ends_with("CURRENT")),
+            .all(|path| path.extension().is_some_and(|end| end == "json")
+                || path.ends_with("CURRENT")),
         "{left:?}"
     );
     drop(pod);
@@ -81,21 +87,24 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "1000000000\n");
     put("sys/fs/cgroup/memory.current", "0\n");
-    let leave = |bytes: u64| put("sys/fs/cgroup/memory.current", &format!("{}\n", 1_000_000_000 - bytes));
+    let leave =
+        |bytes: u64| put("sys/fs/cgroup/memory.current", &format!("{}\n", 1_000_000_000 - bytes));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = |site: &Site, swap| {
         let shared = Shared::default();
-        let mut plan = crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN)).0.plan();
+        let mut plan =
+            crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN)).0.plan();
         plan.swap = swap;
         let store = Store::open(site.depot.url()).unwrap();
-        let sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+        let sync =
+            Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
         (sync.with_cache(Some(site.cache())), shared)
     };
     let mut syncs = [SwapMode::Whole, SwapMode::Rolling].map(|swap| start(&site, swap));
     let mut look = |leave_bytes: u64| {
         leave(leave_bytes);
         let results = syncs.each_mut().map(|(sync, shared)| {
-            runtime.block_on(sync.look_at_all());
+            runtime.block_on(sync.poll_all());
             shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
         });
         results.map(|last| (last.result, last.error.unwrap_or_default()))
@@ -104,7 +113,8 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     assert_eq!(look(500_000_000), [ok(), ok()]);
 
     let bytes = |site: &Site, generation| {
-        let chunks = site.snapshot(generation).manifest().chunks().iter().map(ChunkEntry::filter_bytes);
+        let chunks =
+            site.snapshot(generation).manifest().chunks().iter().map(ChunkEntry::filter_bytes);
         (chunks.clone().sum::<u64>(), chunks.max().unwrap())
     };
     let next = site.publish();

@@ -29,7 +29,11 @@ impl People {
 fn spec(generation: u64) -> Spec {
     // So many bits that no stranger is found among these few, and other cuts in each generation.
     let filter = FilterSpec::new(FilterKind::Block512, 10, 400_000).unwrap();
-    Spec { filter, shards_per_chunk: [1024, 3000, 2048, 5000][generation as usize % 4], ..Spec::small() }
+    Spec {
+        filter,
+        shards_per_chunk: [1024, 3000, 2048, 5000][generation as usize % 4],
+        ..Spec::small()
+    }
 }
 
 /// Asks until told to stop; counts its rounds.
@@ -43,7 +47,10 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
         };
         let [always, never, even, odd] =
             [&people.always, &people.never, &people.even, &people.odd].map(|from| pick(from));
-        assert!(client.members(AUDIENCE, &always).iter().all(|member| *member), "a member was not found");
+        assert!(
+            client.members(AUDIENCE, &always).iter().all(|member| *member),
+            "a member was not found"
+        );
         assert!(!client.members_binary(AUDIENCE, &never).contains(&true), "a stranger was found");
         // Whoever is a member in every other generation is answered by either; two ids of one device are asked in one look.
         let ids = [even[0], odd[0], always[0]];
@@ -85,7 +92,8 @@ fn rolls_are_unnoticed_by_requests() {
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = (0..3)
         .map(|seed| {
-            let (people, stop, rounds) = (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
+            let (people, stop, rounds) =
+                (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
             let address = server.address();
             std::thread::spawn(move || ask(address, &people, seed, &stop, &rounds))
         })

@@ -20,7 +20,8 @@ fn a_chunk_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
     let cuts = cuts.into_iter().chain((BODY..whole.len()).step_by(97)).chain([whole.len() - 1]);
     for cut in cuts {
         let words = format!("{AUDIENCE}/{path}{}", sizes(cut, whole.len()));
-        let damage = Damage::new(format!("cut at {cut}"), "truncated", words).file(&path, &whole[..cut]);
+        let damage =
+            Damage::new(format!("cut at {cut}"), "truncated", words).file(&path, &whole[..cut]);
         bench.refuses(&candidate, &damage);
     }
     bench.takes(&candidate, "cuts");
@@ -39,8 +40,10 @@ fn a_chunk_that_is_not_what_was_published_is_refused() {
         let length = format!(": has {} bytes or more, expected {}", whole.len() + 1, whole.len());
         let other = candidate.chunk_path(1);
         let mut damages = vec![
-            Damage::new("a byte too many", "truncated", length).file(&path, [&whole[..], b"x"].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist")).deleted(&path),
+            Damage::new("a byte too many", "truncated", length)
+                .file(&path, [&whole[..], b"x"].concat()),
+            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+                .deleted(&path),
             Damage::new("first bit of the body", "digest", &*digest).file(&path, flipped(BODY)),
             Damage::new("last bit", "digest", &*digest).file(&path, flipped(whole.len() - 1)),
             Damage::new("a count", "format", "sum of the shards' keys at byte 64 is ")

@@ -11,7 +11,8 @@ fn a_current_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
     let whole = candidate.sound["CURRENT"].clone();
     // Without its last byte, a line break, it is whole.
     for cut in 0..whole.len() - 1 {
-        let damage = Damage::new(format!("cut at {cut}"), "format", NOT_JSON).file("CURRENT", &whole[..cut]);
+        let damage =
+            Damage::new(format!("cut at {cut}"), "format", NOT_JSON).file("CURRENT", &whole[..cut]);
         bench.refuses(&candidate, &damage);
     }
     bench.takes(&candidate, "cuts");

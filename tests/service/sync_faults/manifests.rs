@@ -9,7 +9,8 @@ type Change = fn(&mut Value);
 fn a_manifest_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
-    let (path, whole) = (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
+    let (path, whole) =
+        (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
     for cut in (0..whole.len()).step_by(61).chain([1, whole.len() - 1]) {
         let words = format!("{AUDIENCE}/{path}: has {cut} bytes, expected {}", whole.len());
         bench.refuses(
@@ -29,20 +30,29 @@ fn a_manifest_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
 #[test]
 fn a_manifest_that_is_not_what_current_names_is_refused() {
     Bench::new().survives_each(|candidate| {
-        let (path, whole) = (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
-        let before = candidate.sound[&format!("manifests/{}.json", candidate.generation() - 1)].clone();
+        let (path, whole) =
+            (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
+        let before =
+            candidate.sound[&format!("manifests/{}.json", candidate.generation() - 1)].clone();
         let mut flipped = whole.clone();
         flipped[20] ^= 1;
         let sizes = format!(": has {} bytes, expected {}", whole.len() + 1, whole.len());
-        let other_generation =
-            format!("generation is {}, expected {}", candidate.generation() - 1, candidate.generation());
+        let other_generation = format!(
+            "generation is {}, expected {}",
+            candidate.generation() - 1,
+            candidate.generation()
+        );
         let large = vec![b' '; (4 << 20) + 1];
         vec![
-            Damage::new("a byte too many", "truncated", sizes).file(&path, [&whole[..], b" "].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist")).deleted(&path),
-            Damage::new("a bit", "digest", format!("{AUDIENCE}/{path}: digest is ")).file(&path, flipped),
+            Damage::new("a byte too many", "truncated", sizes)
+                .file(&path, [&whole[..], b" "].concat()),
+            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+                .deleted(&path),
+            Damage::new("a bit", "digest", format!("{AUDIENCE}/{path}: digest is "))
+                .file(&path, flipped),
             Damage::new("too large", "too_large", "the manifest is ").file(&path, large),
-            Damage::new("another generation's", "format", other_generation).manifest(candidate, before),
+            Damage::new("another generation's", "format", other_generation)
+                .manifest(candidate, before),
             Damage::new("not JSON", "format", "is not what version 1 of the format allows: ")
                 .manifest(candidate, b"<!DOCTYPE html>".to_vec()),
             Damage::new("a list", "format", "is not what version 1 of the format allows: ")
@@ -57,8 +67,16 @@ fn a_manifest_that_is_not_what_current_names_is_refused() {
 fn a_manifest_that_lies_is_refused_by_the_field() {
     let digest = "accepted are 64 lower-case hex digits";
     let changes: Vec<(&str, Change, &str)> = vec![
-        ("another audience", |m| m["audience"] = "other".into(), "audience is other, expected old_users"),
-        ("a path as audience", |m| m["audience"] = "../x".into(), "audience name \"../x\": accepted are"),
+        (
+            "another audience",
+            |m| m["audience"] = "other".into(),
+            "audience is other, expected old_users",
+        ),
+        (
+            "a path as audience",
+            |m| m["audience"] = "../x".into(),
+            "audience name \"../x\": accepted are",
+        ),
         (
             "format",
             |m| m["format"] = "rtad-current".into(),
@@ -80,7 +98,11 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
             "filter kind is \"ribbon\", this rtad knows classic and block512: upgrade rtad",
         ),
         ("hashes", |m| m["filter"]["hashes"] = 11.into(), ": filter: "),
-        ("millibits", |m| m["filter"]["millibits_per_key"] = 4_000_000_000_u32.into(), ": filter: "),
+        (
+            "millibits",
+            |m| m["filter"]["millibits_per_key"] = 4_000_000_000_u32.into(),
+            ": filter: ",
+        ),
         (
             "a rate",
             |m| m["filter"]["expected_fpr"] = 1.5.into(),
@@ -89,7 +111,11 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
         ("an unknown field", |m| m["new"] = 1.into(), "unknown field `new`"),
         ("a path up", |m| m["chunks"][0]["digest"] = "../../../../etc/passwd".into(), digest),
         ("an absolute path", |m| m["chunks"][0]["digest"] = "/etc/passwd".into(), digest),
-        ("a long path", |m| m["chunks"][0]["digest"] = format!("../{}", "a".repeat(61)).into(), digest),
+        (
+            "a long path",
+            |m| m["chunks"][0]["digest"] = format!("../{}", "a".repeat(61)).into(),
+            digest,
+        ),
         (
             "upper-case digest",
             |m| {
@@ -98,7 +124,11 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
             },
             digest,
         ),
-        ("keys of all", |m| m["keys"] = 1.into(), "keys is 1, expected 600, the sum over its chunks"),
+        (
+            "keys of all",
+            |m| m["keys"] = 1.into(),
+            "keys is 1, expected 600, the sum over its chunks",
+        ),
         (
             "bytes of all",
             |m| m["size_bytes"] = u64::MAX.into(),
@@ -128,7 +158,11 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
             |m| m["chunks"][0]["size_bytes"] = 64.into(),
             "chunks[0].size_bytes is 64, expected at least 136",
         ),
-        ("no keys", |m| m["chunks"][0]["keys"] = 0.into(), "chunks[0].keys is 0, expected at least 1"),
+        (
+            "no keys",
+            |m| m["chunks"][0]["keys"] = 0.into(),
+            "chunks[0].keys is 0, expected at least 1",
+        ),
         (
             "overlap",
             |m| m["chunks"][1]["first_shard"] = 5.into(),
@@ -177,10 +211,12 @@ fn sizes_that_no_file_has_cost_no_memory() {
             json["size_bytes"] = bytes.into();
             json.to_string().into_bytes()
         };
-        let limit = "the snapshot has 18446744073709551615 bytes, store.max_snapshot_size is 8589934592";
+        let limit =
+            "the snapshot has 18446744073709551615 bytes, store.max_snapshot_size is 8589934592";
         let real = candidate.chunk(0).len();
         vec![
-            Damage::new("all bytes there are", "too_large", limit).manifest(candidate, claim(u64::MAX)),
+            Damage::new("all bytes there are", "too_large", limit)
+                .manifest(candidate, claim(u64::MAX)),
             Damage::new("8 GiB", "truncated", format!(": has {real} bytes, expected 8589"))
                 .manifest(candidate, claim(8 << 30)),
         ]

@@ -67,7 +67,11 @@ impl Network {
         wait_until(&context, || self.server.looks(AUDIENCE, result) >= counted + 2);
         let (_, error) = self.server.last_sync(AUDIENCE);
         assert!(error.contains(words), "{context}: {error:?} says nothing of {words:?}");
-        assert!(error.len() < 600 && !error.contains('\n'), "{context}: {} bytes of error", error.len());
+        assert!(
+            error.len() < 600 && !error.contains('\n'),
+            "{context}: {} bytes of error",
+            error.len()
+        );
         self.assert_serves(served, &context);
         self.unruly.behave();
         self.recovers(served + 1, &context);
@@ -86,20 +90,40 @@ fn a_store_that_answers_nonsense_is_survived() {
     let forbidden = Fault::Status("403 Forbidden", "");
     for (fault, word, result, words) in [
         (Fault::Dead, "", "store", "could not read old_users/CURRENT"),
-        (Fault::Mute, "CURRENT", "store", "old_users/CURRENT came to a standstill: under 16384 bytes in 1 s"),
+        (
+            Fault::Mute,
+            "CURRENT",
+            "store",
+            "old_users/CURRENT came to a standstill: under 16384 bytes in 1 s",
+        ),
         (forbidden, "", "store", "403 Forbidden"),
         (forbidden, "chunks/", "store", "403 Forbidden"),
-        (Fault::Status("500 Internal Server Error", ""), "manifests/", "store", "500 Internal Server Error"),
+        (
+            Fault::Status("500 Internal Server Error", ""),
+            "manifests/",
+            "store",
+            "500 Internal Server Error",
+        ),
         (Fault::Status("404 Not Found", ""), "chunks/", "not_found", ".chunk does not exist"),
         (Fault::Html, "CURRENT", "format", "is not what version 1 of the format allows"),
         (Fault::Html, "manifests/", "truncated", "has 35 bytes, expected "),
         (Fault::Html, "chunks/", "truncated", "has 35 bytes, expected "),
-        (Fault::Status("500 Internal Server Error", ""), "CURRENT", "store", "500 Internal Server Error"),
+        (
+            Fault::Status("500 Internal Server Error", ""),
+            "CURRENT",
+            "store",
+            "500 Internal Server Error",
+        ),
         (Fault::EndlessChunked, "CURRENT", "store", "Content-Length"),
         (Fault::EndlessChunked, "chunks/", "store", "Content-"),
         (Fault::EndlessLength, "CURRENT", "too_large", "bytes, the limit is 4096"),
         (Fault::EndlessLength, "manifests/", "too_large", "bytes, the limit is 4194304"),
-        (Fault::EndlessLength, "chunks/", "truncated", "has 9000000000000 bytes or more, expected "),
+        (
+            Fault::EndlessLength,
+            "chunks/",
+            "truncated",
+            "has 9000000000000 bytes or more, expected ",
+        ),
         (Fault::EndlessError, "", "store", "403 Forbidden"),
     ] {
         network.survives(fault, word, result, words);
@@ -124,7 +148,9 @@ fn a_store_that_breaks_off_is_survived() {
 #[test]
 fn a_store_that_asks_to_be_left_alone_is_and_says_for_how_long() {
     leaves_alone("Retry-After: 3600\r\n");
-    leaves_alone("Date: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: Sat, 01 Jan 2000 01:00:00 GMT\r\n");
+    leaves_alone(
+        "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: Sat, 01 Jan 2000 01:00:00 GMT\r\n",
+    );
 }
 
 #[track_caller]
@@ -146,7 +172,12 @@ fn leaves_alone(fields: &'static str) {
     network.assert_serves(served + 1, "no longer busy");
 
     // What passes within two seconds is waited for.
-    network.survives(Fault::Status("503 Service Unavailable", "Retry-After: 0\r\n"), "", "store", "503");
+    network.survives(
+        Fault::Status("503 Service Unavailable", "Retry-After: 0\r\n"),
+        "",
+        "store",
+        "503",
+    );
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn what_has_expired_is_not_served_from_the_cache_either() {
     let site = Site::new();
     let cache = site.cache();
     let now = now_unix_seconds();
-    let spec = Spec { created_unix_seconds: now - 10, expires_unix_seconds: Some(now + 3), ..Spec::small() };
+    let spec = Spec {
+        created_unix_seconds: now - 10,
+        expires_unix_seconds: Some(now + 3),
+        ..Spec::small()
+    };
     site.depot.publish(AUDIENCE, &members(2), &spec);
     assert_serves(&mut site.start(Some(&cache)), 2, 2);
     wait_until("it has expired", || now_unix_seconds() > now + 3);
@@ -210,7 +214,8 @@ fn a_restart_reads_its_chunks_from_the_cache_and_damaged_ones_from_the_store() {
     assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read);
 
     let files = std::fs::read_dir(cache.join(AUDIENCE)).unwrap().map(|entry| entry.unwrap().path());
-    let chunk = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "chunk")).unwrap();
+    let chunk =
+        files.into_iter().find(|path| path.extension().is_some_and(|end| end == "chunk")).unwrap();
     let sound = std::fs::read(&chunk).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;
@@ -251,7 +256,8 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
     let shared = Shared::default();
     let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
     let store = Store::open(site.depot.url()).unwrap();
-    let mut sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+    let mut sync =
+        Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
     let serving = sync.serving();
     let generation = || {
         let catalog = serving.load();
@@ -260,7 +266,7 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut look = || {
-        runtime.block_on(sync.look_at_all());
+        runtime.block_on(sync.poll_all());
         shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
     };
     assert_eq!((look().result, generation()), ("ok", 1));

@@ -199,7 +199,9 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
     assert_eq!(start(&[&key]).generation(AUDIENCE), 1);
     let signature = std::fs::read(cached("1.json.minisig")).unwrap();
     assert_eq!((dead(&[&key]), dead(&[&Key::new()]), dead(&[])), (1, 0, 1));
-    for spoilt in [b"".to_vec(), b"<html>".to_vec(), vec![b'x'; 1 << 20], key.signature(b"else", "x")] {
+    for spoilt in
+        [b"".to_vec(), b"<html>".to_vec(), vec![b'x'; 1 << 20], key.signature(b"else", "x")]
+    {
         std::fs::write(cached("1.json.minisig"), spoilt).unwrap();
         assert_eq!(dead(&[&key]), 0);
     }
@@ -210,7 +212,8 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
     manifest = manifest.replace("\"tool\": \"test\"", "\"tool\": \"evil\"");
     let sound = std::fs::read(cached("CURRENT")).unwrap();
     std::fs::write(cached("1.json"), &manifest).unwrap();
-    std::fs::write(cached("CURRENT"), Current::new(9, 1, manifest.as_bytes(), None).to_bytes()).unwrap();
+    std::fs::write(cached("CURRENT"), Current::new(9, 1, manifest.as_bytes(), None).to_bytes())
+        .unwrap();
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));
 
     // The next generation takes the last one's signature with it.

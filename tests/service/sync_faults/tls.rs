@@ -40,9 +40,11 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let private = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
         let config =
-            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private);
+            config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private);
         Arc::new(config.unwrap())
     }
 }

@@ -1,4 +1,4 @@
-"""docs/distributed-build.md: the build with a shell, as it stands there, with four workers one
+"""docs/guides/distributed-build.md: the build with a shell, as it stands there, with four workers one
 after the other and one of them twice. The chunks must be those of `rtad-loader build`."""
 
 import json
@@ -15,7 +15,7 @@ WORKERS = range(4)
 
 def steps():
     """The page's commands: what comes before its first comment, and each step."""
-    page = (ROOT / "docs/distributed-build.md").read_text()
+    page = (ROOT / "docs/guides/distributed-build.md").read_text()
     part = page.partition("<!-- tests/suites/docs runs what follows. -->")[2]
     block = re.search(r"^```sh\n(.*?)^```$", part, re.M | re.S)[1]
     return re.split(r"^# .*\n", block, flags=re.M)

@@ -1,4 +1,4 @@
-"""docs/online-writes.md: its commands, as they stand there but for the ports, which are free ones,
+"""docs/guides/online-writes.md: its commands, as they stand there but for the ports, which are free ones,
 against the real programs. What is written is then asked of an rtad that polls the same store."""
 
 import shlex
@@ -22,7 +22,7 @@ exclude = ["old_users"]
 
 
 def test_every_command_is_answered_as_the_page_says(tmp_path):
-    started, *rest = blocks("docs/online-writes.md")[:3]
+    started, *rest = blocks("docs/guides/online-writes.md")[:3]
     make_token, serve = started.splitlines()
     define, *commands = "".join(rest).splitlines()
     assert len(commands) >= 14

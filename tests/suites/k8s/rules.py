@@ -23,7 +23,7 @@ ENDPOINT = {
 GROUP = {"name", "interval", "labels", "rules"}
 ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
 RECORD = {"record", "expr", "labels"}
-# Made by hand, as docs/kubernetes.md says: no secret is in the repository.
+# Made by hand, as docs/guides/kubernetes.md says: no secret is in the repository.
 SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys"}
 # Where a try has to fit beside others, and no pod has its CPUs for itself.
 SHARED = {"rtad-dev"}

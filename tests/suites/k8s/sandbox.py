@@ -159,7 +159,7 @@ class Sandbox:
 
     def effective_config(self):
         """What `rtad check-config` says is in effect in the container. The file is read from stdin,
-        as docs/kubernetes.md has it."""
+        as docs/guides/kubernetes.md has it."""
         _, words, environment, there = self.server()
         file = words[words.index("--config") + 1]
         with open(file) as stdin:

@@ -88,11 +88,11 @@ class TestOverlays:
                 ]
 
     def test_a_first_try_fits_a_node_of_two_cpus(self):
-        """Of which Kubernetes has one for itself; of memory it is what docs/kubernetes.md says."""
+        """Of which Kubernetes has one for itself; of memory it is what docs/guides/kubernetes.md says."""
         requests = [one["resources"]["requests"] for _, _, one in RENDERED["dev"].containers()]
         assert sum(quantity(one["cpu"]) for one in requests) < 0.5
         memory = sum(quantity(one["memory"]) for one in requests) / (1 << 30)
-        assert f"{memory:g} GiB of memory" in (ROOT / "docs/kubernetes.md").read_text()
+        assert f"{memory:g} GiB of memory" in (ROOT / "docs/guides/kubernetes.md").read_text()
 
 
 def server(overlay):

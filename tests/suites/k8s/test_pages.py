@@ -1,4 +1,4 @@
-"""docs/kubernetes.md: its table is what the formula beside it makes of measured figures, and what
+"""docs/guides/kubernetes.md: its table is what the formula beside it makes of measured figures, and what
 it names is there."""
 
 import math
@@ -8,8 +8,8 @@ from suites.k8s.rendered import render, seconds
 from suites.k8s.sizes import plan
 from suites.testkit.programs import ROOT
 
-PAGE = (ROOT / "docs/kubernetes.md").read_text()
-MEASURED = (ROOT / "docs/performance.md").read_text()
+PAGE = (ROOT / "docs/guides/kubernetes.md").read_text()
+MEASURED = (ROOT / "docs/explanation/performance.md").read_text()
 
 CPU_SECONDS = 10e-6
 CORES, BUSY, GROWTH, LEAST = 4, 0.6, 1.2, 3

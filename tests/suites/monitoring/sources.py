@@ -12,7 +12,7 @@ from suites.testkit.programs import ROOT
 MONITORING = ROOT / "k8s/components/monitoring"
 RULES = MONITORING / "prometheusrule.yaml"
 DASHBOARD = MONITORING / "rtad-dashboard.json"
-RUNBOOK = ROOT / "docs/runbook.md"
+RUNBOOK = ROOT / "docs/guides/runbook.md"
 TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
 
 # A selector: a name that is a metric's, and its matchers.
@@ -43,9 +43,9 @@ def queries():
 
 
 def metrics_of_pods():
-    """The table of docs/http-api.md: of each metric its labels, and of each label its values where
+    """The table of docs/reference/http-api.md: of each metric its labels, and of each label its values where
     the table has them all."""
-    text = (ROOT / "docs/http-api.md").read_text().split("\n## Metrics\n")[1]
+    text = (ROOT / "docs/reference/http-api.md").read_text().split("\n## Metrics\n")[1]
     metrics = {}
     for name, labels, words in re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", text, re.MULTILINE):
         of_label = {}
@@ -59,8 +59,8 @@ def metrics_of_pods():
 
 
 def metrics_of_writer():
-    """Those of `rtad-loader serve`, in docs/online-writes.md."""
-    text = (ROOT / "docs/online-writes.md").read_text().split("\n## Metrics\n")[1]
+    """Those of `rtad-loader serve`, in docs/guides/online-writes.md."""
+    text = (ROOT / "docs/guides/online-writes.md").read_text().split("\n## Metrics\n")[1]
     found = re.findall(r"`(rtad_\w+)(?:\{([^}]*)\})?`", text)
     return {name: {label: [] for label in labels.split(",") if label} for name, labels in found}
 

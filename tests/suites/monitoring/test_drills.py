@@ -1,4 +1,4 @@
-"""The drills of docs/runbook.md, as they stand there but for the ports, against real programs.
+"""The drills of docs/guides/runbook.md, as they stand there but for the ports, against real programs.
 
 A command with a comment must say what the comment says, within some seconds if need be: pods take
 their time. What has none is run.
@@ -39,7 +39,7 @@ def test_each_drill_goes_as_it_stands_there(tmp_path):
     port, admin = free_ports(2)
     listen, admin_listen = f"{HOST}:{port}", f"{HOST}:{admin}"
     script, expected = [EXPECT], 0
-    for line in "".join(blocks("docs/runbook.md", "## Drills")).splitlines():
+    for line in "".join(blocks("docs/guides/runbook.md", "## Drills")).splitlines():
         line = line.replace("127.0.0.1:8080", listen).replace("127.0.0.1:9090", admin_listen)
         command, comment, answer = line.partition("  # ")
         if comment:

@@ -1,1 +1,1 @@
-"""docs/openapi.yaml, held against a running rtad by schemathesis."""
+"""docs/reference/openapi.yaml, held against a running rtad by schemathesis."""

@@ -1,4 +1,4 @@
-"""schemathesis asks both ports what docs/openapi.yaml allows and what it forbids, and fails on any
+"""schemathesis asks both ports what docs/reference/openapi.yaml allows and what it forbids, and fails on any
 answer that the file does not describe."""
 
 import os
@@ -11,7 +11,7 @@ import pytest
 from suites.testkit.process import Process
 from suites.testkit.programs import ROOT, RTAD
 
-SPEC = Path(os.environ.get("OPENAPI", ROOT / "docs/openapi.yaml")).resolve()
+SPEC = Path(os.environ.get("OPENAPI", ROOT / "docs/reference/openapi.yaml")).resolve()
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 

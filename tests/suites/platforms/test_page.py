@@ -1,4 +1,4 @@
-"""The commands of docs/platforms.md, but for the address, the path and protoc's own."""
+"""The commands of docs/reference/platforms.md, but for the address, the path and protoc's own."""
 
 import re
 import sys
@@ -17,8 +17,8 @@ def commands(served):
         block = block.replace("POD:8080/rta/tencent", served.decisions + path)
         return re.sub(r"\bprotoc\b", protoc, block)
 
-    heading = re.search(r"^## Integrating.*$", (pages.ROOT / "docs/platforms.md").read_text(), re.M)
-    return [with_address(block) for block in pages.blocks("docs/platforms.md", heading[0])]
+    heading = re.search(r"^## Integrating.*$", (pages.ROOT / "docs/reference/platforms.md").read_text(), re.M)
+    return [with_address(block) for block in pages.blocks("docs/reference/platforms.md", heading[0])]
 
 
 def test_the_ping_is_answered_as_the_page_says(commands):

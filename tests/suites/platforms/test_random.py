@@ -1,7 +1,7 @@
 """Thousands of requests of random fields, encoded by Google's encoder: each is answered as a model
 of the rules says.
 
-The model is written from docs/platforms.md, with Python's sets and hashlib, and knows nothing of
+The model is written from docs/reference/platforms.md, with Python's sets and hashlib, and knows nothing of
 filters or of the service's code.
 """
 

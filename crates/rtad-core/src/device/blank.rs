@@ -154,7 +154,8 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
 /// Whether all characters are the same once `-` and `:` are taken away, in either case; also true of nothing at all.
 #[inline]
 pub(super) fn is_run_of_one(id: &[u8]) -> bool {
-    let mut characters = id.iter().filter(|byte| !matches!(byte, b'-' | b':')).map(u8::to_ascii_lowercase);
+    let mut characters =
+        id.iter().filter(|byte| !matches!(byte, b'-' | b':')).map(u8::to_ascii_lowercase);
     match characters.next() {
         Some(first) => characters.all(|byte| byte == first),
         None => true,

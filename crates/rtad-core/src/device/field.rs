@@ -99,7 +99,10 @@ mod tests {
             assert_eq!(IdField::ALL[kind as usize].kind, kind);
             assert_eq!(IdField::named(kind.as_str()), Some(kind as usize));
         }
-        assert_eq!(IdField::named("imei_md5").map(|field| IdField::ALL[field].kind), Some(IdKind::Md5));
+        assert_eq!(
+            IdField::named("imei_md5").map(|field| IdField::ALL[field].kind),
+            Some(IdKind::Md5)
+        );
         assert_eq!(IdField::named("IMEI"), None);
         assert_eq!(Some(HASHED_OAID), IdField::named("oaid_md5"));
     }

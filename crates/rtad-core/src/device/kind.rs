@@ -76,7 +76,9 @@ impl IdKind {
         match self {
             Self::Idfa => Case::Upper,
             Self::Imei | Self::Gaid => Case::Lower,
-            Self::Md5 | Self::Oaid | Self::AndroidId | Self::Mac | Self::Caid | Self::Openid => Case::AsIs,
+            Self::Md5 | Self::Oaid | Self::AndroidId | Self::Mac | Self::Caid | Self::Openid => {
+                Case::AsIs
+            }
         }
     }
 
@@ -124,7 +126,9 @@ impl fmt::Display for IdKind {
 
 /// The name of an id kind that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid")]
+#[error(
+    "unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid"
+)]
 #[non_exhaustive]
 pub struct ParseKindError;
 

@@ -36,7 +36,10 @@ fn an_oaid_keeps_its_case() {
 #[test]
 fn a_meid_is_lowered() {
     let keys = KeyMaker::default();
-    assert_eq!(keys.key(IdKind::Imei, b"A0000049F1B23C"), keys.key(IdKind::Imei, b"a0000049f1b23c"));
+    assert_eq!(
+        keys.key(IdKind::Imei, b"A0000049F1B23C"),
+        keys.key(IdKind::Imei, b"a0000049f1b23c")
+    );
 }
 
 #[test]
@@ -55,7 +58,11 @@ fn the_published_blank_md5s_are_in_the_set() {
         "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
     ] {
         assert_eq!(keys.key(IdKind::Md5, md5.as_bytes()), Err(Unusable::Blank), "{md5}");
-        assert_eq!(keys.key(IdKind::Md5, md5.to_uppercase().as_bytes()), Err(Unusable::Blank), "{md5}");
+        assert_eq!(
+            keys.key(IdKind::Md5, md5.to_uppercase().as_bytes()),
+            Err(Unusable::Blank),
+            "{md5}"
+        );
     }
 }
 

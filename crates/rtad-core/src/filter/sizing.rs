@@ -138,7 +138,7 @@ impl FilterSpec {
     /// How many keys an audience must have for its filters to keep `fpr`; 0 if any number will do.
     ///
     /// Double hashing knows fewer patterns the fewer bits a classic filter has: two keys whose h1 and h2 agree in their
-    /// leading bits share one. That adds a rate of 0.01 to 0.03 / keys per shard (measured, see `docs/performance.md`): a third
+    /// leading bits share one. That adds a rate of 0.01 to 0.03 / keys per shard (measured, see `docs/explanation/performance.md`): a third
     /// of 1e-4 at 300 keys per shard. This many keys hold it at about a twentieth of `fpr` or less.
     pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
         match kind {

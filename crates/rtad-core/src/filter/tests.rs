@@ -38,7 +38,10 @@ fn sizes_agree_with_the_textbook() {
     for fpr in [0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7] {
         let classic = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
         let block = FilterSpec::for_fpr(FilterKind::Block512, fpr).unwrap();
-        assert!(block.millibits_per_key() > classic.millibits_per_key(), "a block costs bits, at {fpr} too");
+        assert!(
+            block.millibits_per_key() > classic.millibits_per_key(),
+            "a block costs bits, at {fpr} too"
+        );
     }
 }
 
@@ -58,7 +61,10 @@ fn the_rate_must_make_sense() {
         FilterSpec::new(FilterKind::Classic, 0, 20_000),
         Err(SizingError::HashesOutOfRange { .. })
     ));
-    assert!(matches!(FilterSpec::new(FilterKind::Classic, 3, 999), Err(SizingError::BitsOutOfRange { .. })));
+    assert!(matches!(
+        FilterSpec::new(FilterKind::Classic, 3, 999),
+        Err(SizingError::BitsOutOfRange { .. })
+    ));
 }
 
 #[test]
@@ -97,8 +103,9 @@ fn the_probes_are_the_frozen_ones() {
     assert_eq!(bits, expected);
     assert_eq!(bits, [31, 5400, 2769]);
     let block = FilterSpec::new(FilterKind::Block512, 10, 19_000).unwrap();
-    let bits: Vec<usize> =
-        block_probes(&block, &key).map(|(byte, mask)| byte * 8 + mask.trailing_zeros() as usize).collect();
+    let bits: Vec<usize> = block_probes(&block, &key)
+        .map(|(byte, mask)| byte * 8 + mask.trailing_zeros() as usize)
+        .collect();
     let expected: Vec<usize> = (0..10u32)
         .map(|i| {
             let word: u64 = if i < 5 {

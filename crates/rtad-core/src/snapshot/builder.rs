@@ -112,8 +112,9 @@ impl<'s> ChunkBuilder<'s> {
     /// A chunk without shards. `body_bytes` is what its filters are expected to take, or more: memory that is not filled is not
     /// touched.
     pub fn new(spec: &'s FilterSpec, body_bytes: u64) -> Self {
-        let body =
-            Vec::with_capacity(usize::try_from(body_bytes).expect("a chunk fits memory") + PREFIX_ROOM);
+        let body = Vec::with_capacity(
+            usize::try_from(body_bytes).expect("a chunk fits memory") + PREFIX_ROOM,
+        );
         Self { spec, first_shard: 0, shard_keys: Vec::new(), body, stats: FillStats::NONE }
     }
 
@@ -185,7 +186,8 @@ pub fn shards_of<'a>(
     entry: &ChunkEntry,
     file: &'a [u8],
 ) -> impl Iterator<Item = (u32, &'a [u8])> {
-    let counts = file[HEADER_BYTES..].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count));
+    let counts =
+        file[HEADER_BYTES..].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count));
     let mut body = &file[file_prefix_bytes(entry.shard_count) as usize..];
     counts.take(entry.shard_count as usize).map(move |count| {
         let (filter, rest) = body.split_at(spec.filter_bytes(count) as usize);
@@ -203,12 +205,18 @@ impl BuiltChunk {
     /// # Panics
     ///
     /// If `keys` are not sorted and distinct, or there is neither a file nor a key.
-    pub fn grown(spec: &FilterSpec, chunk: Option<(&ChunkEntry, &[u8])>, keys: &[DeviceKey]) -> (Self, u64) {
+    pub fn grown(
+        spec: &FilterSpec,
+        chunk: Option<(&ChunkEntry, &[u8])>,
+        keys: &[DeviceKey],
+    ) -> (Self, u64) {
         assert!(keys.is_sorted_by(|a, b| a < b), "keys are sorted and distinct");
         let old = chunk.map(|(entry, _)| entry.first_shard..entry.first_shard + entry.shard_count);
         let old = old.unwrap_or(0..0);
-        let bounds = [keys.first(), keys.last()].into_iter().flatten().map(|key| u32::from(key.shard()));
-        let bounds = bounds.chain((!old.is_empty()).then(|| [old.start, old.end - 1]).into_iter().flatten());
+        let bounds =
+            [keys.first(), keys.last()].into_iter().flatten().map(|key| u32::from(key.shard()));
+        let bounds =
+            bounds.chain((!old.is_empty()).then(|| [old.start, old.end - 1]).into_iter().flatten());
         let (first, last) =
             bounds.fold((u32::MAX, 0), |(low, high), shard| (low.min(shard), high.max(shard)));
         assert!(first <= last, "a chunk has keys");
@@ -310,7 +318,9 @@ impl ManifestBuilder {
         }
         let fill_ratio = match stats.shards {
             0 => FillRatio { min: 0.0, mean: 0.0, max: 0.0 },
-            shards => FillRatio { min: stats.min, mean: stats.sum / f64::from(shards), max: stats.max },
+            shards => {
+                FillRatio { min: stats.min, mean: stats.sum / f64::from(shards), max: stats.max }
+            }
         };
         let description = Description {
             audience,
@@ -322,6 +332,9 @@ impl ManifestBuilder {
             fill_ratio,
             build,
         };
-        Manifest::from_parts(description, self.chunks.into_iter().map(|chunk| chunk.entry).collect())
+        Manifest::from_parts(
+            description,
+            self.chunks.into_iter().map(|chunk| chunk.entry).collect(),
+        )
     }
 }

@@ -67,7 +67,9 @@ pub enum ChunkError {
         found: u32,
     },
     /// A field contradicts the manifest or another field.
-    #[error("{field} at byte {offset} is {found}, expected {expected}: rebuild with `rtad-loader build`")]
+    #[error(
+        "{field} at byte {offset} is {found}, expected {expected}: rebuild with `rtad-loader build`"
+    )]
     Field {
         /// The field's name.
         field: &'static str,
@@ -156,14 +158,24 @@ const fn kind_number(kind: FilterKind) -> u32 {
 }
 
 /// Writes a chunk file up to its body. `shard_keys` are the key counts of its shards.
-pub(super) fn encode_prefix(spec: &FilterSpec, first_shard: u32, shard_keys: &[u32], file: &mut Vec<u8>) {
+pub(super) fn encode_prefix(
+    spec: &FilterSpec,
+    first_shard: u32,
+    shard_keys: &[u32],
+    file: &mut Vec<u8>,
+) {
     let shard_count = u32::try_from(shard_keys.len()).expect("at most 65,536 shards");
     let keys: u64 = shard_keys.iter().map(|keys| u64::from(*keys)).sum();
     let body_bytes: u64 = shard_keys.iter().map(|keys| spec.filter_bytes(*keys)).sum();
     file.extend_from_slice(&MAGIC);
-    for field in
-        [VERSION, kind_number(spec.kind()), spec.hashes(), spec.millibits_per_key(), first_shard, shard_count]
-    {
+    for field in [
+        VERSION,
+        kind_number(spec.kind()),
+        spec.hashes(),
+        spec.millibits_per_key(),
+        first_shard,
+        shard_count,
+    ] {
         file.extend_from_slice(&field.to_le_bytes());
     }
     for field in [keys, body_bytes, 0, 0] {
@@ -237,7 +249,8 @@ impl Chunk {
 
     /// Each shard with the place of its filter.
     pub fn shards(&self) -> impl Iterator<Item = (u16, Range<usize>)> {
-        let first_shard = u16::try_from(self.first_shard).expect("a checked manifest's shards fit 16 bits");
+        let first_shard =
+            u16::try_from(self.first_shard).expect("a checked manifest's shards fit 16 bits");
         (first_shard..=u16::MAX)
             .zip(self.starts.windows(2).map(|ends| ends[0] as usize * 8..ends[1] as usize * 8))
     }

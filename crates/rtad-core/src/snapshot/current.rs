@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::delta::{DeltaEntry, MAX_DELTAS};
 use super::json::{
-    MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json,
-    objects, some_object, to_json,
+    MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope,
+    from_json, objects, some_object, to_json,
 };
 use super::name::Digest;
 
@@ -90,7 +90,12 @@ impl State {
 
 impl Current {
     /// Points at a manifest's bytes.
-    pub fn new(sequence: u64, generation: u64, manifest: &[u8], rolled_back_from: Option<u64>) -> Self {
+    pub fn new(
+        sequence: u64,
+        generation: u64,
+        manifest: &[u8],
+        rolled_back_from: Option<u64>,
+    ) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -125,10 +130,16 @@ impl Current {
                 return Err(ManifestError::field(field, 0, "at least 1"));
             }
         }
-        if current.published_sequence.is_some_and(|published| published == 0 || published > current.sequence)
+        if current
+            .published_sequence
+            .is_some_and(|published| published == 0 || published > current.sequence)
         {
             let accepted = format!("1 to {}", current.sequence);
-            return Err(ManifestError::field("published_sequence", current.published_sequence(), accepted));
+            return Err(ManifestError::field(
+                "published_sequence",
+                current.published_sequence(),
+                accepted,
+            ));
         }
         if let Some(from) = current.rolled_back_from
             && from <= current.generation
@@ -145,7 +156,11 @@ impl Current {
 
     fn check_deltas(&self) -> Result<(), ManifestError> {
         if self.deltas.len() > MAX_DELTAS {
-            return Err(ManifestError::field("deltas", self.deltas.len(), format!("at most {MAX_DELTAS}")));
+            return Err(ManifestError::field(
+                "deltas",
+                self.deltas.len(),
+                format!("at most {MAX_DELTAS}"),
+            ));
         }
         check_in_order(&self.deltas, "deltas", self.sequence)?;
         let Some(tombstones) = &self.tombstones else { return Ok(()) };
@@ -201,7 +216,11 @@ impl Current {
 }
 
 /// That deltas can be, and stand from the oldest to the newest.
-pub(super) fn check_in_order(deltas: &[DeltaEntry], field: &str, newest: u64) -> Result<(), ManifestError> {
+pub(super) fn check_in_order(
+    deltas: &[DeltaEntry],
+    field: &str,
+    newest: u64,
+) -> Result<(), ManifestError> {
     let mut oldest = 0;
     for (index, delta) in deltas.iter().enumerate() {
         let field = format!("{field}[{index}]");

@@ -144,7 +144,11 @@ impl DeltaEntry {
             return wrong("last", self.last, format!("at most {newest}"));
         }
         if self.keys() == 0 || self.keys() > MAX_DELTA_KEYS {
-            return wrong("added", self.added, format!("1 to {MAX_DELTA_KEYS} keys, with the removed"));
+            return wrong(
+                "added",
+                self.added,
+                format!("1 to {MAX_DELTA_KEYS} keys, with the removed"),
+            );
         }
         Ok(())
     }
@@ -185,10 +189,12 @@ impl Delta {
             return Err(DeltaError::Digest { found, expected });
         }
         let (header, body) = bytes.split_at(HEADER_BYTES as usize);
-        let u32_at =
-            |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
-        let u64_at =
-            |offset: usize| u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"));
+        let u32_at = |offset: usize| {
+            u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
+        };
+        let u64_at = |offset: usize| {
+            u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"))
+        };
         if header[..8] != MAGIC {
             return Err(DeltaError::Magic);
         }
@@ -274,7 +280,12 @@ impl BuiltDelta {
     /// # Panics
     ///
     /// If a key is in both lists: what is meant is then not known.
-    pub fn new(first: u64, last: u64, added: Vec<DeviceKey>, removed: Vec<DeviceKey>) -> Option<Self> {
+    pub fn new(
+        first: u64,
+        last: u64,
+        added: Vec<DeviceKey>,
+        removed: Vec<DeviceKey>,
+    ) -> Option<Self> {
         let (added, removed) = (SortedKeys::sort(added), SortedKeys::sort(removed));
         assert!(!removed.iter().any(|key| added.contains(key)), "a key is either added or removed");
         if added.is_empty() && removed.is_empty() {

@@ -111,7 +111,11 @@ impl ManifestError {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Self {
-        Self::Field { field: field.into(), found: found.to_string(), expected: expected.to_string() }
+        Self::Field {
+            field: field.into(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
     }
 }
 
@@ -175,7 +179,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// For a field: `#[serde(deserialize_with = "object")]`.
-pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Object::deserialize(deserializer).map(|Object(value)| value)
 }
 

@@ -8,8 +8,8 @@ use super::chunk::{ChunkEntry, file_prefix_bytes};
 use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
-    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, object, objects,
-    some_object, to_json,
+    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, object,
+    objects, some_object, to_json,
 };
 use super::name::{AudienceName, Digest};
 use crate::device::SHARDS;
@@ -173,7 +173,11 @@ impl Manifest {
     /// # Errors
     ///
     /// [`ManifestError`] names the fault.
-    pub fn parse(bytes: &[u8], audience: &AudienceName, generation: u64) -> Result<Self, ManifestError> {
+    pub fn parse(
+        bytes: &[u8],
+        audience: &AudienceName,
+        generation: u64,
+    ) -> Result<Self, ManifestError> {
         at_most("the manifest", bytes.len() as u64, MAX_MANIFEST_BYTES)?;
         check_envelope(bytes, FORMAT)?;
         let fields: ManifestFields = from_json(bytes)?;
@@ -185,9 +189,11 @@ impl Manifest {
         }
         let FilterFields { kind, hashes, millibits_per_key, target_fpr, expected_fpr, fill_ratio } =
             &fields.filter;
-        let known: FilterKind =
-            kind.parse().map_err(|_| ManifestError::FilterKind { found: kind.chars().take(40).collect() })?;
-        let filter = FilterSpec::new(known, *hashes, *millibits_per_key).map_err(ManifestError::Filter)?;
+        let known: FilterKind = kind
+            .parse()
+            .map_err(|_| ManifestError::FilterKind { found: kind.chars().take(40).collect() })?;
+        let filter =
+            FilterSpec::new(known, *hashes, *millibits_per_key).map_err(ManifestError::Filter)?;
         let FillRatio { min, mean, max } = fill_ratio;
         for (name, value) in [
             ("target_fpr", target_fpr),
@@ -203,13 +209,17 @@ impl Manifest {
         if let Some(expires) = fields.expires_unix_seconds
             && expires <= fields.created_unix_seconds
         {
-            let expected = format!("more than created_unix_seconds, {}", fields.created_unix_seconds);
+            let expected =
+                format!("more than created_unix_seconds, {}", fields.created_unix_seconds);
             return Err(ManifestError::field("expires_unix_seconds", expires, expected));
         }
         check_chunks(&fields)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
-            folded.residual.iter().try_for_each(|residual| residual.check("folded.residual", u64::MAX))?;
+            folded
+                .residual
+                .iter()
+                .try_for_each(|residual| residual.check("folded.residual", u64::MAX))?;
         }
         Ok(Self { fields, filter })
     }
@@ -356,7 +366,11 @@ fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
         [("keys", fields.keys, keys), ("size_bytes", fields.size_bytes, size_bytes)]
     {
         if u128::from(found) != expected {
-            return Err(ManifestError::field(field, found, format!("{expected}, the sum over its chunks")));
+            return Err(ManifestError::field(
+                field,
+                found,
+                format!("{expected}, the sum over its chunks"),
+            ));
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Chunk, Holders, Snapshot};
+use super::{Chunk, ShardIndex, Snapshot};
 
 impl Snapshot {
     /// Whether some of its shards are of another generation than its manifest's.
@@ -53,7 +53,8 @@ impl Snapshot {
             }
         }
         // Numbered anew, in shard order: only what is still used is kept.
-        let (mut kept, mut numbers, mut holders) = (Vec::new(), HashMap::new(), Holders::nobody());
+        let (mut kept, mut numbers, mut holders) =
+            (Vec::new(), HashMap::new(), ShardIndex::empty());
         for (holder, chunk) in holders.iter_mut().zip(holding) {
             *holder = chunk.map(|chunk| {
                 *numbers.entry(Arc::as_ptr(chunk)).or_insert_with(|| {
@@ -63,6 +64,6 @@ impl Snapshot {
             });
         }
         let (manifest, overlay) = (self.manifest.clone(), self.overlay.clone());
-        Self { manifest, chunks: kept, holders: Holders::new(&holders), overlay, is_mixed: true }
+        Self { manifest, chunks: kept, holders: ShardIndex::new(&holders), overlay, is_mixed: true }
     }
 }

@@ -12,7 +12,9 @@ pub struct AudienceName(String);
 
 /// A string that cannot name an audience.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("audience name {0:?}: accepted are 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit")]
+#[error(
+    "audience name {0:?}: accepted are 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit"
+)]
 pub struct NameError(String);
 
 impl AudienceName {

@@ -140,7 +140,8 @@ impl Overlay {
 
     /// Keys added, removed, and of devices with tombstones; a key that several deltas name counts for each.
     pub fn keys(&self) -> [u64; 3] {
-        let sum = |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();
+        let sum =
+            |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();
         let tombstones = self.tombstones().map_or(0, |tombstones| tombstones.entry().removed);
         [sum(|entry| entry.added), sum(|entry| entry.removed), tombstones]
     }

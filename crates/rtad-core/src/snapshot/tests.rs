@@ -126,7 +126,12 @@ fn describe<E: Error + ?Sized>(error: &E) -> (String, String) {
 
 /// Refused, by this variant, with a message that starts as stated.
 #[track_caller]
-fn assert_refused<T, E: Error + ?Sized>(read: Result<T, Box<E>>, case: &str, variant: &str, message: &str) {
+fn assert_refused<T, E: Error + ?Sized>(
+    read: Result<T, Box<E>>,
+    case: &str,
+    variant: &str,
+    message: &str,
+) {
     let Err(error) = read else { panic!("{case}: accepted") };
     let found = describe(error.as_ref());
     assert!(
@@ -174,6 +179,7 @@ fn a_snapshot_is_not_assembled_from_the_chunks_of_another() {
     let (old, old_files) = build(&spec(FilterKind::Block512), 1, &keys("old", 100));
     let (new, _) = build(&spec(FilterKind::Block512), 2, &keys("new", 100));
     let chunks = old.chunks().iter().zip(&old_files);
-    let chunks = chunks.map(|(entry, file)| decode(&old, entry, file, file.len()).unwrap().into()).collect();
+    let chunks =
+        chunks.map(|(entry, file)| decode(&old, entry, file, file.len()).unwrap().into()).collect();
     let _ = Snapshot::assemble(new, chunks);
 }

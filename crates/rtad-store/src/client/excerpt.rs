@@ -11,7 +11,8 @@ const TOKEN_CHARS: usize = 25;
 
 /// The line; empty if nothing is left.
 pub(super) fn of(body: &str) -> String {
-    let said: Vec<&str> = ["Code", "Message"].into_iter().filter_map(|name| element(body, name)).collect();
+    let said: Vec<&str> =
+        ["Code", "Message"].into_iter().filter_map(|name| element(body, name)).collect();
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
     let said = if is_xml || !said.is_empty() { said.join(": ") } else { body.to_owned() };
     let words: Vec<String> =
@@ -55,7 +56,10 @@ mod tests {
         let body = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>The request signature we\n \
             calculated does not match.</Message><AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC\
             </StringToSign><CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
-        assert_eq!(of(body), "SignatureDoesNotMatch: The request signature we calculated does not match.");
+        assert_eq!(
+            of(body),
+            "SignatureDoesNotMatch: The request signature we calculated does not match."
+        );
         assert_eq!(of("<?xml version=\"1.0\"?><Error><Secret>abc</Secret></Error>"), "");
         assert_eq!(of("<Error><Code>SlowDown</Code><Message>Please red"), "SlowDown: Please red");
     }
@@ -70,7 +74,10 @@ mod tests {
                 "AuthorizationHeaderMalformedByTheProxyInBetween",
                 "AuthorizationHeaderMalformedByTheProxyInBetween",
             ),
-            ("<html>\r\n<body>502\u{1b}[31m Bad Gateway</body>", "<html> <body>502[31m Bad Gateway</body>"),
+            (
+                "<html>\r\n<body>502\u{1b}[31m Bad Gateway</body>",
+                "<html> <body>502[31m Bad Gateway</body>",
+            ),
             ("", ""),
         ] {
             assert_eq!(of(body), line);

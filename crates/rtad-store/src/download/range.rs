@@ -82,7 +82,12 @@ pub(crate) struct RangeReader {
 
 impl RangeReader {
     /// A reader of an object from its first byte to its last.
-    pub(crate) fn new(objects: Arc<dyn ObjectStore>, path: Path, size: u64, stall_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        size: u64,
+        stall_timeout: Duration,
+    ) -> Self {
         Self {
             objects,
             path,
@@ -164,7 +169,8 @@ impl RangeReader {
     /// Appends the next bytes of the current answer to `block`, or requests the next answer.
     async fn read_into(&mut self, block: &mut Vec<u8>) -> Result<(), Failure> {
         let Some(body) = &mut self.body else { return self.request(block).await };
-        let next = self.stall.wait(&self.path, body.stream.next()).await.map_err(Failure::transient)?;
+        let next =
+            self.stall.wait(&self.path, body.stream.next()).await.map_err(Failure::transient)?;
         let Some(next) = next else {
             let (found, expected) = (body.offset, body.end);
             return Err(Failure::transient(self.wrong_length(found, expected)));
@@ -207,13 +213,18 @@ impl RangeReader {
         let answer = self.stall.wait(&self.path, self.objects.get_opts(&self.path, options)).await;
         let answer = match answer.map_err(Failure::transient)? {
             Ok(answer) => answer,
-            Err(error) if self.supports_ranges && client::find::<RangeIgnored>(&error).is_some() => {
+            Err(error)
+                if self.supports_ranges && client::find::<RangeIgnored>(&error).is_some() =>
+            {
                 return self.without_ranges().map_err(Failure::lasting);
             }
             Err(object_store::Error::Precondition { .. }) => return Err(self.replaced()),
             Err(error) => {
                 let is_transient = is_transient(&error);
-                return Err(Failure { error: StoreError::backend("read", &self.path, error), is_transient });
+                return Err(Failure {
+                    error: StoreError::backend("read", &self.path, error),
+                    is_transient,
+                });
             }
         };
         if answer.meta.size != self.size {
@@ -227,9 +238,10 @@ impl RangeReader {
             self.body = Some(Body { stream: answer.into_stream(), offset: start, end });
             return Ok(());
         }
-        let bytes = self.stall.wait(&self.path, answer.bytes()).await.map_err(Failure::transient)?;
         let bytes =
-            bytes.map_err(|error| Failure::lasting(StoreError::backend("read", &self.path, error)))?;
+            self.stall.wait(&self.path, answer.bytes()).await.map_err(Failure::transient)?;
+        let bytes = bytes
+            .map_err(|error| Failure::lasting(StoreError::backend("read", &self.path, error)))?;
         if bytes.is_empty() {
             return Err(Failure::lasting(self.wrong_length(self.offset, self.size)));
         }
@@ -254,7 +266,10 @@ impl RangeReader {
     }
 
     fn wrong_length(&self, found: u64, expected: u64) -> StoreError {
-        StoreError::Chunk { path: self.path.to_string(), source: ChunkError::Length { found, expected } }
+        StoreError::Chunk {
+            path: self.path.to_string(),
+            source: ChunkError::Length { found, expected },
+        }
     }
 
     fn replaced(&self) -> Failure {
@@ -266,6 +281,7 @@ impl RangeReader {
 /// and refused nothing.
 fn is_transient(error: &object_store::Error) -> bool {
     use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
-    client::find(error)
-        .is_some_and(|error: &HttpError| matches!(error.kind(), Connect | Request | Timeout | Interrupted))
+    client::find(error).is_some_and(|error: &HttpError| {
+        matches!(error.kind(), Connect | Request | Timeout | Interrupted)
+    })
 }

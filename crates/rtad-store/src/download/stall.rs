@@ -47,7 +47,11 @@ impl StallTimer {
             self.left = self.timeout;
             if std::mem::take(&mut self.progress) < STALL_BYTES {
                 let path = path.to_string();
-                return Err(StoreError::Stalled { path, bytes: STALL_BYTES, timeout: self.timeout });
+                return Err(StoreError::Stalled {
+                    path,
+                    bytes: STALL_BYTES,
+                    timeout: self.timeout,
+                });
             }
         }
     }

@@ -52,7 +52,11 @@ impl Store {
     /// # Errors
     ///
     /// As of [`Store::chunk`].
-    pub async fn chunk_file(&self, manifest: &Manifest, entry: &ChunkEntry) -> Result<Vec<u8>, StoreError> {
+    pub async fn chunk_file(
+        &self,
+        manifest: &Manifest,
+        entry: &ChunkEntry,
+    ) -> Result<Vec<u8>, StoreError> {
         let decoder = ChunkDecoder::new(manifest.filter(), entry);
         Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
     }
@@ -73,7 +77,8 @@ impl Store {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path)?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
-        let mut file = RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
+        let mut file =
+            RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, sink);
         while let Some(block) = file.next_block().await? {
             work = blocking(move || {
@@ -92,7 +97,11 @@ impl Store {
     /// # Errors
     ///
     /// The store's own.
-    pub async fn chunk_size(&self, audience: &AudienceName, entry: &ChunkEntry) -> Result<u64, StoreError> {
+    pub async fn chunk_size(
+        &self,
+        audience: &AudienceName,
+        entry: &ChunkEntry,
+    ) -> Result<u64, StoreError> {
         let path = chunk_path(audience, entry);
         let meta = self.objects(&path)?.head(&path).await;
         Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)

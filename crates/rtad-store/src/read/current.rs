@@ -46,11 +46,20 @@ impl Store {
         let last = last.filter(|_| self.is_remote());
         let if_none_match = last.and_then(|live| live.version.e_tag.clone());
         let options = GetOptions { if_none_match, ..GetOptions::default() };
-        let read =
-            read_small_by(&*objects, &path, MAX_CURRENT_BYTES, "CURRENT", options, self.stall_timeout).await;
+        let read = read_small_by(
+            &*objects,
+            &path,
+            MAX_CURRENT_BYTES,
+            "CURRENT",
+            options,
+            self.stall_timeout,
+        )
+        .await;
         let (bytes, version) = match read {
             Err(StoreError::NotFound { .. }) => return Ok(None),
-            Err(error) => return if is_not_modified(&error) { Ok(last.cloned()) } else { Err(error) },
+            Err(error) => {
+                return if is_not_modified(&error) { Ok(last.cloned()) } else { Err(error) };
+            }
             Ok(read) => read,
         };
         let current = Current::parse(&bytes)

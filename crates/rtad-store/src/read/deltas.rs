@@ -16,7 +16,11 @@ impl Store {
     /// # Errors
     ///
     /// The store's own, or a delta that is refused.
-    pub async fn delta(&self, audience: &AudienceName, entry: &DeltaEntry) -> Result<Delta, StoreError> {
+    pub async fn delta(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+    ) -> Result<Delta, StoreError> {
         Ok(self.delta_and_file(audience, entry).await?.0)
     }
 
@@ -32,7 +36,8 @@ impl Store {
     ) -> Result<(Delta, Signed), StoreError> {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path)?;
-        let mut reader = RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
+        let mut reader =
+            RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
         // Not allocated at once: only `CURRENT` vouches for the size.
         let mut bytes = Vec::new();
         while let Some(block) = reader.next_block().await? {

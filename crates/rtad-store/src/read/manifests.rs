@@ -12,7 +12,11 @@ impl Store {
     /// # Errors
     ///
     /// The store's own, or a manifest that is refused.
-    pub async fn manifest(&self, audience: &AudienceName, current: &Current) -> Result<Manifest, StoreError> {
+    pub async fn manifest(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+    ) -> Result<Manifest, StoreError> {
         Ok(self.manifest_named(audience, current).await?.0)
     }
 
@@ -45,7 +49,8 @@ impl Store {
         generation: u64,
     ) -> Result<(Manifest, Vec<u8>), StoreError> {
         let path = manifest_path(audience, generation);
-        let Signed { bytes, .. } = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
+        let Signed { bytes, .. } =
+            self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
         let manifest = Manifest::parse(&bytes, audience, generation)
             .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
         Ok((manifest, bytes))

@@ -24,7 +24,8 @@ impl Store {
     ) -> Result<Signed, StoreError> {
         let objects = self.objects(path)?;
         let options = GetOptions::default();
-        let bytes = read_small_by(&*objects, path, limit, what, options, self.stall_timeout).await?.0;
+        let bytes =
+            read_small_by(&*objects, path, limit, what, options, self.stall_timeout).await?.0;
         self.with_signature(path, bytes).await
     }
 
@@ -33,7 +34,11 @@ impl Store {
     /// # Errors
     ///
     /// The store's own, [`StoreError::Signature`].
-    pub(crate) async fn with_signature(&self, path: &Path, bytes: Vec<u8>) -> Result<Signed, StoreError> {
+    pub(crate) async fn with_signature(
+        &self,
+        path: &Path,
+        bytes: Vec<u8>,
+    ) -> Result<Signed, StoreError> {
         if !self.trust.is_required() {
             return Ok(Signed { bytes, signature: None });
         }
@@ -41,11 +46,15 @@ impl Store {
         let refuse = |source| StoreError::Signature { path: path.to_string(), source };
         let (at, options) = (signature_path(path), GetOptions::default());
         let limit = MAX_SIGNATURE_BYTES;
-        let read = read_small_by(&*objects, &at, limit, "the signature", options, self.stall_timeout).await;
+        let read =
+            read_small_by(&*objects, &at, limit, "the signature", options, self.stall_timeout)
+                .await;
         let signature = match read {
             Ok((signature, _)) => Some(signature),
             Err(StoreError::NotFound { .. }) => None,
-            Err(StoreError::Manifest { .. }) => return Err(refuse(SignatureError::TooLarge { limit })),
+            Err(StoreError::Manifest { .. }) => {
+                return Err(refuse(SignatureError::TooLarge { limit }));
+            }
             Err(error) => return Err(error),
         };
         self.trust.check(path, &bytes, signature.as_deref()).map_err(refuse)?;

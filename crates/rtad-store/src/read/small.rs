@@ -31,7 +31,8 @@ pub(super) async fn read_small_by(
     let failed = |source| StoreError::backend("read", path, source);
     let mut stall = StallTimer::new(stall_timeout);
     let object = stall.wait(path, objects.get_opts(path, options)).await?.map_err(failed)?;
-    let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let version =
+        UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
     let mut bytes = Vec::new();
     let mut body = object.into_stream();
     while let Some(part) = stall.wait(path, body.next()).await? {

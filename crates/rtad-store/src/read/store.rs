@@ -120,8 +120,9 @@ impl Store {
     ) -> Result<ListedManifests, StoreError> {
         let listed = self.backend.list(&manifests_path(audience)).await?;
         let of = |suffix| {
-            let number =
-                |object: ObjectMeta| Some((generation_of(object.location.filename()?, suffix)?, object));
+            let number = |object: ObjectMeta| {
+                Some((generation_of(object.location.filename()?, suffix)?, object))
+            };
             let mut numbered: Vec<_> = listed.iter().cloned().filter_map(number).collect();
             numbered.sort_unstable_by_key(|(generation, _)| *generation);
             numbered
@@ -144,7 +145,8 @@ pub(crate) struct ListedManifests {
 impl ListedManifests {
     /// The highest number that is taken, if only by a signature.
     pub(crate) fn highest(&self) -> u64 {
-        let last = |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);
+        let last =
+            |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);
         last(&self.manifests).max(last(&self.signatures))
     }
 }

@@ -26,7 +26,10 @@ async fn what_was_put_ahead_is_published_later() {
         let written = put_ahead(&place, &chunks).await;
         assert_eq!(written.len(), 32);
         assert!(written.iter().filter(|written| **written).count() >= 16, "{written:?}");
-        assert!(place.store().live(&audience()).await.unwrap().is_none(), "nothing is live by that");
+        assert!(
+            place.store().live(&audience()).await.unwrap().is_none(),
+            "nothing is live by that"
+        );
 
         // By what another process has noted.
         let base = Base::noted(audience(), base.current().cloned());
@@ -56,7 +59,10 @@ async fn what_a_gc_has_removed_is_missed() {
         assert_eq!((collected.removed_chunks, collected.young_chunks), (0, 16));
 
         let at_once = Retention { keep: 1, min_age: Duration::ZERO };
-        assert_eq!(place.writer.collect(&audience(), at_once, false).await.unwrap().removed_chunks, 16);
+        assert_eq!(
+            place.writer.collect(&audience(), at_once, false).await.unwrap().removed_chunks,
+            16
+        );
         let publication = place.writer.publish(base).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 16);

@@ -22,13 +22,18 @@ async fn an_append_is_one_small_file_and_one_write_of_current() {
         assert_eq!((appended.added, appended.generation, appended.sequence), (1000, 1, 2));
         assert_eq!((appended.deltas, appended.delta_keys), (1, 1000));
         assert_eq!(appended.written_bytes, 64 + 16 * 1000);
-        let changed: Vec<_> = after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
+        let changed: Vec<_> =
+            after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
         assert_eq!(changed.len(), 2, "{}", place.name());
         assert!(
-            keys("new", 1000).iter().all(|key| after.len() == before.len() + 1 && key.shard() < u16::MAX)
+            keys("new", 1000)
+                .iter()
+                .all(|key| after.len() == before.len() + 1 && key.shard() < u16::MAX)
         );
         let snapshot = place.read().await.unwrap();
-        assert!(keys("new", 1000).iter().chain(&keys("member", 300)).all(|key| snapshot.contains(key)));
+        assert!(
+            keys("new", 1000).iter().chain(&keys("member", 300)).all(|key| snapshot.contains(key))
+        );
 
         // What changes nothing writes nothing.
         let nothing = append(&place, &Change::default()).await.unwrap();
@@ -52,7 +57,9 @@ async fn deltas_stay_few_and_current_small_however_many_are_appended() {
     assert!(written < 10 * once, "{written} bytes for {once} bytes of keys");
     let snapshot = place.read().await.unwrap();
     assert!(
-        (0..300).all(|batch| keys(&format!("batch {batch}"), 10).iter().all(|key| snapshot.contains(key)))
+        (0..300).all(|batch| keys(&format!("batch {batch}"), 10)
+            .iter()
+            .all(|key| snapshot.contains(key)))
     );
 }
 
@@ -69,9 +76,16 @@ async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() 
         assert_eq!(place.current().await.deltas.len(), 2);
         assert_eq!(compact(&place).await, Some(2));
         for generation in [1, 2, 1] {
-            place.roll_back(generation).await.unwrap_or_else(|error| panic!("{generation}: {error:?}"));
+            place
+                .roll_back(generation)
+                .await
+                .unwrap_or_else(|error| panic!("{generation}: {error:?}"));
             let snapshot = place.read().await.unwrap();
-            assert!(snapshot.contains(&keys("new", 1)[0]), "generation {generation}, {}", place.name());
+            assert!(
+                snapshot.contains(&keys("new", 1)[0]),
+                "generation {generation}, {}",
+                place.name()
+            );
             assert!(members[100..].iter().all(|key| snapshot.contains(key)));
             assert!(!members[..100].iter().any(|key| snapshot.contains(key)));
         }
@@ -138,7 +152,11 @@ async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
         ledger.set(rtad_core::snapshot::State::Live, None).await.unwrap();
         ledger.append(adding(keys("newer", 10))).await.unwrap();
         let snapshot = place.read().await.unwrap();
-        assert!(["new", "newer"].iter().all(|seed| keys(seed, 10).iter().all(|key| snapshot.contains(key))));
+        assert!(
+            ["new", "newer"]
+                .iter()
+                .all(|seed| keys(seed, 10).iter().all(|key| snapshot.contains(key)))
+        );
     }
 }
 
@@ -162,7 +180,11 @@ async fn a_publish_that_is_long_under_way_loses_no_delta() {
         let snapshot = place.read().await.unwrap();
         assert_eq!(snapshot.manifest().generation(), 2);
         for (seed, count) in [("new", 50), ("before", 10), ("meanwhile", 10), ("at last", 10)] {
-            assert!(keys(seed, count).iter().all(|key| snapshot.contains(key)), "{seed}, {}", place.name());
+            assert!(
+                keys(seed, count).iter().all(|key| snapshot.contains(key)),
+                "{seed}, {}",
+                place.name()
+            );
         }
         // The next build takes up the rest, and then nothing is left to apply.
         build_over(&place, &members).await.unwrap();
@@ -262,16 +284,25 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
         };
         {
             let _clock = runtime.enter();
-            interleave(seed, ["x", "build", "gc", "y", "rollback"].iter().map(|side| run(side)).collect());
+            interleave(
+                seed,
+                ["x", "build", "gc", "y", "rollback"].iter().map(|side| run(side)).collect(),
+            );
         }
         won.into_inner().unwrap().into_iter().for_each(|side| *wins.entry(side).or_default() += 1);
         runtime.block_on(async {
-            let snapshot = place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            let snapshot =
+                place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             // Generation 3 is built over what had taken "before" up already: its input is the truth of that.
             let is_due = |name: &&str| *name != "before" || snapshot.manifest().generation() < 3;
             for name in acknowledged.into_inner().unwrap().into_iter().filter(is_due) {
                 let found = keys(name, 3).iter().filter(|key| snapshot.contains(key)).count();
-                assert_eq!(found, 3, "seed {seed}: {name}, generation {}", snapshot.manifest().generation());
+                assert_eq!(
+                    found,
+                    3,
+                    "seed {seed}: {name}, generation {}",
+                    snapshot.manifest().generation()
+                );
             }
         });
     }

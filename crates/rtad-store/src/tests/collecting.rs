@@ -48,8 +48,9 @@ async fn what_no_kept_generation_needs_goes() {
         );
         let after = place.files().await;
         let mut expected = chunk_names(&["c", "d"]);
-        expected
-            .extend(["CURRENT", "manifests/4.json", "manifests/5.json"].map(|p| format!("old_users/{p}")));
+        expected.extend(
+            ["CURRENT", "manifests/4.json", "manifests/5.json"].map(|p| format!("old_users/{p}")),
+        );
         assert_eq!(after.keys().cloned().collect::<BTreeSet<_>>(), expected);
         assert!(after.iter().all(|(path, bytes)| before[path] == *bytes));
         let gone: usize = before
@@ -78,15 +79,22 @@ async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
         publish_all(&place, &["a", "b", "c", "d"]).await;
         place.roll_back(2).await.unwrap();
         let collected = collect(&place, 1, HOUR).await.unwrap();
-        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![1, 2, 3, 4], vec![]));
+        assert_eq!(
+            (collected.kept_generations, collected.removed_generations),
+            (vec![1, 2, 3, 4], vec![])
+        );
         let collected = collect(&place, 1, NOBODY_ELSE).await.unwrap();
-        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![2, 3, 4], vec![1]));
+        assert_eq!(
+            (collected.kept_generations, collected.removed_generations),
+            (vec![2, 3, 4], vec![1])
+        );
         place.assert_serves(2, &keys("b", 4)).await;
         place.roll_back(4).await.unwrap();
         place.assert_serves(4, &keys("d", 4)).await;
 
         // A loader that was killed leaves chunks that nothing names: they go when they are old.
-        let orphan = chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
+        let orphan =
+            chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
         place.write(&orphan, vec![1]).await;
         assert_eq!(collect(&place, 9, HOUR).await.unwrap().young_chunks, 1);
         assert_eq!(collect(&place, 9, NOBODY_ELSE).await.unwrap().removed_bytes, 1);
@@ -102,9 +110,13 @@ async fn it_removes_nothing_that_it_does_not_understand() {
         assert!(place.files().await.is_empty());
 
         publish_all(&place, &["a", "b"]).await;
-        for name in
-            ["chunks/readme", "chunks/00.chunk", "manifests/notes.txt", "deltas/1", "chunks/x/y.chunk"]
-        {
+        for name in [
+            "chunks/readme",
+            "chunks/00.chunk",
+            "manifests/notes.txt",
+            "deltas/1",
+            "chunks/x/y.chunk",
+        ] {
             place.write(&format!("old_users/{name}"), vec![1]).await;
         }
         let before = place.files().await;
@@ -118,8 +130,12 @@ async fn it_removes_nothing_that_it_does_not_understand() {
 
         collect(&place, 1, NOBODY_ELSE).await.unwrap();
         let after = place.files().await;
-        let others = |name: &&String| !name.ends_with("1.json") && !chunk_names(&["a"]).contains(*name);
-        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().filter(others).collect::<Vec<_>>());
+        let others =
+            |name: &&String| !name.ends_with("1.json") && !chunk_names(&["a"]).contains(*name);
+        assert_eq!(
+            after.keys().collect::<Vec<_>>(),
+            before.keys().filter(others).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -190,7 +206,10 @@ fn race<'a>(
             let live = snapshot.manifest();
             // Whoever comes after gc and all is served as ever.
             assert_eq!(live.generation(), place.current().await.generation);
-            place.publish(&keys("c", 4)).await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            place
+                .publish(&keys("c", 4))
+                .await
+                .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         });
     }
@@ -252,11 +271,13 @@ async fn a_gc_that_was_killed_holds_up_only_who_needs_what_it_was_removing() {
         let again = place.publish(&keys("a", 4)).await;
         assert_eq!(again.is_err(), is_marked, "after {requests}: {again:?}");
         if is_marked {
-            let why =
-                "a gc is removing what this generation needs, or was killed at it; run gc again, then this";
+            let why = "a gc is removing what this generation needs, or was killed at it; run gc again, then this";
             assert!(again.unwrap_err().to_string().contains(why));
             let busy = collect(&place, 1, HOUR).await.unwrap_err();
-            assert!(busy.to_string().contains("another gc is at work, or was killed less than"), "{busy}");
+            assert!(
+                busy.to_string().contains("another gc is at work, or was killed less than"),
+                "{busy}"
+            );
             meddled.age().await;
             collect(&place, 1, HOUR).await.unwrap();
             assert!(!place.files().await.contains_key("old_users/GC"));

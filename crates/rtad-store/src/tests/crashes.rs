@@ -31,15 +31,18 @@ const STEPS: [Killed; 8] = [
 /// be.
 async fn publish_until(place: &Place, keys: &[DeviceKey], killed: Killed) {
     let folder = place.audience_folder();
-    let stage =
-        |path: String, bytes: &[u8]| std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap();
+    let stage = |path: String, bytes: &[u8]| {
+        std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap()
+    };
     let base = place.writer.base(&audience()).await.unwrap();
     let sequence = base.current().unwrap().sequence + 1;
     let publication = place.writer.publish(base).await.unwrap();
     let generation = publication.generation();
     let (manifest, chunks) = build(generation, keys);
     for (index, chunk) in chunks.into_iter().enumerate() {
-        if (killed == Killed::InAChunk && index == 0) || (killed == Killed::AfterSomeChunks && index == 5) {
+        if (killed == Killed::InAChunk && index == 0)
+            || (killed == Killed::AfterSomeChunks && index == 5)
+        {
             stage(format!("chunks/{}.chunk#1", chunk.entry.digest), &chunk.bytes);
         }
         if killed > Killed::AfterSomeChunks || (killed == Killed::AfterSomeChunks && index < 5) {

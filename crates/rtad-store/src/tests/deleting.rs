@@ -53,11 +53,15 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         assert_eq!(deletion.removed.removed_deltas, 1);
         let current = place.current().await;
         assert_eq!(current.state, State::Deleted);
-        assert_eq!((current.sequence, deletion.sequence), (before.sequence + 1, before.sequence + 1));
+        assert_eq!(
+            (current.sequence, deletion.sequence),
+            (before.sequence + 1, before.sequence + 1)
+        );
         assert_eq!((current.generation, current.deltas.len()), (2, 0));
         assert_eq!((&current.tombstones, current.tombstones.is_some()), (&before.tombstones, true));
         let left = place.files().await;
-        let left: Vec<_> = names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
+        let left: Vec<_> =
+            names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
         assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
         assert_eq!(place.files().await.len(), 3, "and the tombstones");
         assert_eq!(place.store().audiences().await.unwrap(), [audience(), other]);
@@ -117,7 +121,10 @@ async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
         }
         // What is young may be of one who publishes it again.
         let young = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-        assert_eq!(place.writer.collect(&audience(), young, false).await.unwrap().removed_chunks, 0);
+        assert_eq!(
+            place.writer.collect(&audience(), young, false).await.unwrap().removed_chunks,
+            0
+        );
         assert_eq!(place.files().await.len(), files.len());
         let collected = place.writer.collect(&audience(), NOTHING, true).await.unwrap();
         assert_eq!((collected.removed_generations.len(), collected.removed_deltas), (2, 1));
@@ -226,14 +233,21 @@ fn whoever_is_at_work_at_once_the_audience_is_deleted_or_whole() {
             let _clock = runtime.enter();
             interleave(
                 seed,
-                ["delete", "publish", "gc", "append", "another"].iter().map(|side| run(side)).collect(),
+                ["delete", "publish", "gc", "append", "another"]
+                    .iter()
+                    .map(|side| run(side))
+                    .collect(),
             );
         }
         runtime.block_on(async {
             let state = place.current().await.state;
             if state == State::Live {
-                let snapshot = place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
-                assert!(keys("member", 100).iter().all(|key| snapshot.contains(key)), "seed {seed}");
+                let snapshot =
+                    place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                assert!(
+                    keys("member", 100).iter().all(|key| snapshot.contains(key)),
+                    "seed {seed}"
+                );
             }
             *ends.entry(state.as_str()).or_default() += 1;
         });

@@ -46,7 +46,8 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
     let chunk = chunk_path(&audience(), &chunks[3].entry).to_string();
     let chunk_size = chunks[3].bytes.len();
     let manifest_size = manifest.to_bytes().len();
-    let (manifest, current) = ("old_users/manifests/1.json".to_owned(), "old_users/CURRENT".to_owned());
+    let (manifest, current) =
+        ("old_users/manifests/1.json".to_owned(), "old_users/CURRENT".to_owned());
     let sizes = |found: usize, expected: usize| format!(": has {found} bytes, expected {expected}");
     let too_long = format!(": has {} bytes or more, expected {chunk_size}", chunk_size + 1);
     let cases: Vec<(&String, Spoil, &str, String)> = vec![
@@ -62,8 +63,18 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
         (&manifest, last_bit_flipped, "digest", ": digest is ".to_owned()),
         (&manifest, large, "too_large", ": the manifest is ".to_owned()),
         (&manifest, deleted, "not_found", " does not exist".to_owned()),
-        (&current, emptied, "format", ": is not what version 1 of the format allows: EOF".to_owned()),
-        (&current, first_bit_flipped, "format", ": is not what version 1 of the format allows".to_owned()),
+        (
+            &current,
+            emptied,
+            "format",
+            ": is not what version 1 of the format allows: EOF".to_owned(),
+        ),
+        (
+            &current,
+            first_bit_flipped,
+            "format",
+            ": is not what version 1 of the format allows".to_owned(),
+        ),
         (&current, large, "too_large", ": CURRENT is ".to_owned()),
     ];
     for place in Place::all() {
@@ -77,7 +88,11 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
             let error = place.read().await.unwrap_err();
             let text = chain(&error);
             assert_eq!(error.cause(), *cause, "{}: {text}", place.name());
-            assert!(text.starts_with(&format!("{path}{message}")), "{}: {text}, not {message}", place.name());
+            assert!(
+                text.starts_with(&format!("{path}{message}")),
+                "{}: {text}, not {message}",
+                place.name()
+            );
             place.write(path, sound[*path].clone()).await;
         }
         place.assert_serves(1, &members).await;

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use object_store::{
-    CopyOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions, PutOptions, PutResult, Result,
+    CopyOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions, PutOptions,
+    PutResult, Result,
 };
 
 use super::*;
@@ -81,7 +82,12 @@ async fn turn() {
 
 #[async_trait::async_trait]
 impl ObjectStore for Meddled {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         turn().await;
         let put = self.inner.put_opts(path, payload, options).await?;
         self.aged.lock().unwrap().remove(path);
@@ -90,7 +96,9 @@ impl ObjectStore for Meddled {
         match lost {
             None => Ok(put),
             Some((_, Lost::Retried)) => Err(object_store::Error::Precondition { path, source }),
-            Some((_, Lost::Broken)) => Err(object_store::Error::Generic { store: "Meddled", source }),
+            Some((_, Lost::Broken)) => {
+                Err(object_store::Error::Generic { store: "Meddled", source })
+            }
         }
     }
 
@@ -109,7 +117,10 @@ impl ObjectStore for Meddled {
         Ok(got)
     }
 
-    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         let inner = self.inner.clone();
         paths
             .and_then(move |path| {

@@ -22,7 +22,10 @@ async fn what_is_published_is_read_and_each_publish_is_a_generation() {
         place.assert_serves(3, &[]).await;
 
         assert_eq!(place.store().generations(&audience()).await.unwrap(), [1, 2, 3]);
-        assert_eq!((place.current().await.sequence, place.current().await.rolled_back_from), (3, None));
+        assert_eq!(
+            (place.current().await.sequence, place.current().await.rolled_back_from),
+            (3, None)
+        );
         let (manifest, bytes) = place.store().manifest_of(&audience(), 1).await.unwrap();
         assert_eq!((manifest.keys(), bytes), (300, manifest.to_bytes()));
     }
@@ -33,7 +36,11 @@ async fn chunks_that_did_not_change_are_not_written_again() {
     for place in Place::all() {
         let members = keys("member", 300);
         place.publish(&members).await.unwrap();
-        assert_eq!(place.publish(&members).await.unwrap(), (2, 0), "the same keys are the same chunks");
+        assert_eq!(
+            place.publish(&members).await.unwrap(),
+            (2, 0),
+            "the same keys are the same chunks"
+        );
         let fewer = &members[1..];
         assert_eq!(place.publish(fewer).await.unwrap(), (3, 1), "one key less is one other chunk");
         place.assert_serves(3, fewer).await;
@@ -48,7 +55,9 @@ async fn chunks_that_did_not_change_are_not_written_again() {
         if !place.store().backend.is_directory() {
             continue;
         }
-        place.write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize]).await;
+        place
+            .write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize])
+            .await;
         assert_eq!(place.publish(&members).await.unwrap(), (5, 1));
         place.assert_serves(5, &members).await;
     }
@@ -62,7 +71,10 @@ async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
         place.publish(&first).await.unwrap();
         let before = place.files().await;
         let refused = place.writer.publish(late).await;
-        assert_conflict(refused, "generation 1 was published since this work began at generation 0");
+        assert_conflict(
+            refused,
+            "generation 1 was published since this work began at generation 0",
+        );
 
         // Not even when what is live has the same number as before.
         place.publish(&second).await.unwrap();
@@ -70,9 +82,17 @@ async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
         place.roll_back(1).await.unwrap();
         place.roll_back(2).await.unwrap();
         let refused = place.writer.publish(late).await;
-        assert_conflict(refused, "generation 2 was published since this work began at generation 2");
+        assert_conflict(
+            refused,
+            "generation 2 was published since this work began at generation 2",
+        );
         let after = place.files().await;
-        assert!(before.iter().filter(|(path, _)| !path.ends_with("CURRENT")).all(|(p, b)| after[p] == *b));
+        assert!(
+            before
+                .iter()
+                .filter(|(path, _)| !path.ends_with("CURRENT"))
+                .all(|(p, b)| after[p] == *b)
+        );
         place.assert_serves(2, &second).await;
     }
 }
@@ -83,10 +103,16 @@ async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
     let base = place.writer.base(&audience()).await.unwrap();
     let publication = place.writer.publish(base.clone()).await.unwrap();
     let before = place.files().await;
-    assert_conflict(place.writer.publish(base.clone()).await, "another loader is publishing this audience");
+    assert_conflict(
+        place.writer.publish(base.clone()).await,
+        "another loader is publishing this audience",
+    );
     // From another process it would be the same: the lock belongs to the open file, not to the store's value.
     let other = StoreWriter::open(place.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
-    assert_conflict(other.publish(base.clone()).await, "another loader is publishing this audience");
+    assert_conflict(
+        other.publish(base.clone()).await,
+        "another loader is publishing this audience",
+    );
     assert_eq!(place.files().await, before);
 
     drop(publication);
@@ -149,7 +175,10 @@ async fn rolling_back_serves_the_old_and_the_next_publish_is_above_all() {
         place.roll_back(1).await.unwrap();
         place.assert_serves(1, &members[0]).await;
         let current = place.current().await;
-        assert_eq!((current.sequence, current.generation, current.rolled_back_from), (4, 1, Some(3)));
+        assert_eq!(
+            (current.sequence, current.generation, current.rolled_back_from),
+            (4, 1, Some(3))
+        );
 
         assert_eq!(place.publish(&members[3]).await.unwrap().0, 4);
         place.assert_serves(4, &members[3]).await;
@@ -166,10 +195,14 @@ async fn a_rollback_is_told_from_a_stale_copy_until_what_was_live_is_live_again(
         }
         // A reader that was away since generation 3 must accept each of these; without the mark it would take
         // all but the last for stale.
-        for (generation, rolled_back_from) in [(1, Some(3)), (1, Some(3)), (2, Some(3)), (3, None)] {
+        for (generation, rolled_back_from) in [(1, Some(3)), (1, Some(3)), (2, Some(3)), (3, None)]
+        {
             place.roll_back(generation).await.unwrap();
             let current = place.current().await;
-            assert_eq!((current.generation, current.rolled_back_from), (generation, rolled_back_from));
+            assert_eq!(
+                (current.generation, current.rolled_back_from),
+                (generation, rolled_back_from)
+            );
         }
     }
 }

@@ -113,7 +113,10 @@ async fn whatever_was_changed_or_moved_is_refused() {
             (signature[..signature.len() / 2].to_vec(), SignatureError::Malformed),
             (vec![b'x'; 4096], SignatureError::Malformed),
             (vec![b'x'; 4097], SignatureError::TooLarge { limit: 4096 }),
-            ([signature.as_slice(), &[b'\n'; 1 << 20]].concat(), SignatureError::TooLarge { limit: 4096 }),
+            (
+                [signature.as_slice(), &[b'\n'; 1 << 20]].concat(),
+                SignatureError::TooLarge { limit: 4096 },
+            ),
         ] {
             place.write(&signature_of(SECOND), bytes).await;
             refused(expected).await;
@@ -158,7 +161,10 @@ async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
         // Once a later generation is live nobody can be about to write that manifest.
         let retention = Retention { keep: 5, min_age: Duration::ZERO };
         let collected = place.writer.collect(&audience(), retention, false).await.unwrap();
-        assert_eq!((collected.kept_generations, collected.removed_generations), (vec![1, 3], vec![]));
+        assert_eq!(
+            (collected.kept_generations, collected.removed_generations),
+            (vec![1, 3], vec![])
+        );
         let files = place.files().await;
         assert!(!files.contains_key(&signature_of(SECOND)), "{}", place.name());
         assert!(files.contains_key(&signature_of(FIRST)));
@@ -183,7 +189,10 @@ async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publis
         }
         let files = place.files().await;
         let left: Vec<_> = files.keys().filter(|path| path.contains("/manifests/")).collect();
-        assert_eq!(left, ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", under_way]);
+        assert_eq!(
+            left,
+            ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", under_way]
+        );
         place.read_by(&[&key]).await.unwrap();
     }
 }
@@ -242,8 +251,10 @@ async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
     };
     let (first, first_base) = open(&ours).await;
     let (second, second_base) = open(&theirs).await;
-    let (first, second) =
-        (first.writer.publish(first_base).await.unwrap(), second.writer.publish(second_base).await.unwrap());
+    let (first, second) = (
+        first.writer.publish(first_base).await.unwrap(),
+        second.writer.publish(second_base).await.unwrap(),
+    );
     assert_eq!((first.generation(), second.generation()), (1, 1));
     put_chunks(&first, &members).await.unwrap();
     put_chunks(&second, &members).await.unwrap();
@@ -283,7 +294,10 @@ fn no_secret_is_shown() {
     let key = Key::new();
     let place = Place::memory().with_key(&key);
     assert_eq!(format!("{:?}", place.store()), "Store { backend: memory }");
-    assert_eq!(format!("{:?}", place.writer), "StoreWriter { store: Store { backend: memory }, .. }");
+    assert_eq!(
+        format!("{:?}", place.writer),
+        "StoreWriter { store: Store { backend: memory }, .. }"
+    );
 }
 
 fn changing(seed: &str, say: impl Fn(&mut Change, DeviceKey)) -> Change {
@@ -302,7 +316,8 @@ async fn deltas_are_signed_and_verified_like_manifests() {
         ledger.append(changing("new", Change::add)).await.unwrap();
         place.read_by(&[&key]).await.unwrap();
         let files = place.files().await;
-        let signature = files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
+        let signature =
+            files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
         let mut changed = files[signature].clone();
         changed[100] ^= 1;
         place.write(signature, changed).await;
@@ -321,7 +336,10 @@ async fn deltas_are_signed_and_verified_like_manifests() {
         let unsigned = place.writer.clone().with_signer(None);
         let mut ledger = unsigned.ledger(&audience()).await.unwrap();
         let error = ledger.append(changing("newer", Change::add)).await.unwrap_err();
-        assert!(matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }), "{error:?}");
+        assert!(
+            matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }),
+            "{error:?}"
+        );
         assert_eq!(place.files().await, before);
     }
 }

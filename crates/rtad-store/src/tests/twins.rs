@@ -13,7 +13,8 @@ async fn of_two_who_append_the_same_one_has_lost() {
             keys(&format!("round {round}"), 10).into_iter().for_each(|key| change.add(key));
             let mut first = place.writer.ledger(&audience()).await.unwrap();
             let mut second = place.writer.ledger(&audience()).await.unwrap();
-            let appended = tokio::join!(first.append(change.clone()), second.append(change.clone()));
+            let appended =
+                tokio::join!(first.append(change.clone()), second.append(change.clone()));
             let (won, lost) = match appended {
                 (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
                 both => panic!("{}: {both:?}", place.name()),

@@ -31,14 +31,19 @@ impl PublicKey {
     /// must not mean that nothing needs to be signed.
     pub fn all_of(text: &str) -> Result<Vec<Self>, PublicKeyError> {
         let lines = text.lines().map(str::trim);
-        let is_comment =
-            |line: &str| line.is_empty() || line.starts_with('#') || line.starts_with("untrusted comment:");
+        let is_comment = |line: &str| {
+            line.is_empty() || line.starts_with('#') || line.starts_with("untrusted comment:")
+        };
         let keys: Vec<Self> =
             lines.filter(|line| !is_comment(line)).map(str::parse).collect::<Result<_, _>>()?;
         if keys.is_empty() { Err(PublicKeyError) } else { Ok(keys) }
     }
 
-    pub(super) fn verify(&self, bytes: &[u8], signature: &Signature) -> Result<(), minisign_verify::Error> {
+    pub(super) fn verify(
+        &self,
+        bytes: &[u8],
+        signature: &Signature,
+    ) -> Result<(), minisign_verify::Error> {
         self.key.verify(bytes, signature, false)
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::testing::Key;
 use crate::write::Sign as _;
 
-const MANIFEST: &[u8] = include_bytes!("../../../../tests/golden/v1/block512/golden/manifests/1.json");
+const MANIFEST: &[u8] =
+    include_bytes!("../../../../tests/golden/v1/block512/golden/manifests/1.json");
 const SIGNATURE: &str = include_str!("../../../../tests/minisign/1.json.minisig");
 const LEGACY: &str = include_str!("../../../../tests/minisign/legacy.minisig");
 const ELSEWHERE: &str = include_str!("../../../../tests/minisign/elsewhere.minisig");
@@ -75,7 +76,10 @@ fn a_signature_is_for_one_place() {
     assert_eq!(trust.check_manifest(&audience, 7, &file), Ok(()));
     for (audience, generation) in [("a", 8), ("a", 70), ("b", 7), ("aa", 7)] {
         let checked = trust.check_manifest(&audience.parse().unwrap(), generation, &file);
-        assert!(matches!(checked, Err(SignatureError::Place { .. })), "{audience} {generation}: {checked:?}");
+        assert!(
+            matches!(checked, Err(SignatureError::Place { .. })),
+            "{audience} {generation}: {checked:?}"
+        );
     }
 }
 
@@ -106,13 +110,17 @@ fn no_change_of_a_byte_is_accepted_but_in_what_is_not_signed() {
 fn keys_are_read_alone_and_from_files_and_never_none() {
     let alone = A.lines().nth(1).unwrap();
     let key: PublicKey = alone.parse().unwrap();
-    assert_eq!((key.to_string(), format!("{key:?}")), (alone.to_owned(), format!("PublicKey({alone})")));
+    assert_eq!(
+        (key.to_string(), format!("{key:?}")),
+        (alone.to_owned(), format!("PublicKey({alone})"))
+    );
     let text = format!("# the first\n{A}\n\n  {}  \n", B.lines().nth(1).unwrap());
     assert_eq!(PublicKey::all_of(&text).unwrap().len(), 2);
     let empty = "untrusted comment: minisign public key\n# nothing\n";
     let cut = &alone[..55];
     let spoilt = alone.replace("RW", "RX");
-    for text in ["", empty, SECRET, SIGNATURE, "/etc/rtad/key.pub", cut, &spoilt, &format!("{A}x")] {
+    for text in ["", empty, SECRET, SIGNATURE, "/etc/rtad/key.pub", cut, &spoilt, &format!("{A}x")]
+    {
         let error = PublicKey::all_of(text).unwrap_err();
         assert_eq!(error, PublicKeyError, "{text:?}");
         assert!(!SECRET.contains(&error.to_string()));

@@ -33,8 +33,8 @@ use crate::layout::current_path;
 use crate::read::Live;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
-    AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
-    State,
+    AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS,
+    SortedKeys, State,
 };
 
 /// A delta is merged into a new one that is larger than its fourth part.
@@ -182,7 +182,10 @@ impl Ledger {
     pub async fn append(&mut self, change: Change) -> Result<Appended, StoreError> {
         let current = self.live.current.clone();
         if current.state != State::Live {
-            return Err(StoreError::NotLive { audience: self.audience.clone(), state: current.state });
+            return Err(StoreError::NotLive {
+                audience: self.audience.clone(),
+                state: current.state,
+            });
         }
         let (entomb, lift) = last_by_key(change.tombstones);
         let (mut add, remove) = last_by_key(change.members);
@@ -243,7 +246,11 @@ impl Ledger {
     /// # Errors
     ///
     /// As of [`Ledger::append`], but for the state.
-    pub async fn set(&mut self, state: State, expires_unix_seconds: Option<u64>) -> Result<(), StoreError> {
+    pub async fn set(
+        &mut self,
+        state: State,
+        expires_unix_seconds: Option<u64>,
+    ) -> Result<(), StoreError> {
         let mut next = self.live.current.next();
         (next.state, next.expires_unix_seconds) = (state, expires_unix_seconds);
         self.publish(&next, Vec::new()).await
@@ -258,7 +265,9 @@ impl Ledger {
         remove: Vec<DeviceKey>,
         deltas: &mut Vec<DeltaEntry>,
     ) -> Result<Option<BuiltDelta>, StoreError> {
-        let Some(mut built) = blocking(move || BuiltDelta::new(sequence, sequence, add, remove)).await else {
+        let Some(mut built) =
+            blocking(move || BuiltDelta::new(sequence, sequence, add, remove)).await
+        else {
             return Ok(None);
         };
         let keys = built.delta.entry().keys();
@@ -297,7 +306,11 @@ impl Ledger {
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
                 let reason = "another loader wrote meanwhile".to_owned();
-                return Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false });
+                return Err(StoreError::Conflict {
+                    audience: self.audience.clone(),
+                    reason,
+                    passes: false,
+                });
             }
         }
         for built in &files {
@@ -307,7 +320,8 @@ impl Ledger {
         // After a conflict the content of `CURRENT` decides: another writer's must not equal ours.
         let mut next = next.clone();
         next.owner = Some(random_owner());
-        self.live = replace_current(self.writer.backend(), &self.audience, Some(&self.live), &next).await?;
+        self.live =
+            replace_current(self.writer.backend(), &self.audience, Some(&self.live), &next).await?;
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
         }

@@ -42,7 +42,8 @@ impl Base {
         }
         let now = live.map_or(0, |current| current.generation);
         let then = self.current().map_or(0, |current| current.generation);
-        let reason = format!("generation {now} was published since this work began at generation {then}");
+        let reason =
+            format!("generation {now} was published since this work began at generation {then}");
         Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
     }
 }

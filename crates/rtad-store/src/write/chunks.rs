@@ -38,7 +38,8 @@ impl StoreWriter {
     ) -> Result<bool, StoreError> {
         // The exclusive holder sweeps half-written files.
         let _lock = lock_shared(self.backend(), audience).await?;
-        let live = if self.backend().is_directory() { None } else { self.store().live(audience).await? };
+        let live =
+            if self.backend().is_directory() { None } else { self.store().live(audience).await? };
         let safe_chunks = safe_chunks(self.store(), audience, live.as_ref()).await?;
         put_unless_held(self.backend(), audience, chunk, &safe_chunks).await
     }
@@ -67,9 +68,11 @@ async fn live_chunks(
 ) -> Result<HashSet<Digest>, StoreError> {
     match store.manifest(audience, current).await {
         Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
-        Err(StoreError::NotFound { .. } | StoreError::Manifest { .. } | StoreError::Signature { .. }) => {
-            Ok(HashSet::new())
-        }
+        Err(
+            StoreError::NotFound { .. }
+            | StoreError::Manifest { .. }
+            | StoreError::Signature { .. },
+        ) => Ok(HashSet::new()),
         Err(error) => Err(error),
     }
 }

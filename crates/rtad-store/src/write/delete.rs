@@ -52,7 +52,8 @@ impl StoreWriter {
         if self.store().live(audience).await?.is_none() {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
-        let _locks = (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
+        let _locks =
+            (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
         let sequence = mark_deleted(self, audience).await?;
         let nothing = Retention { keep: 0, min_age: Duration::ZERO };
         let removed = collect_locked(self.store(), audience, nothing, MARK_AGE).await?;
@@ -64,11 +65,14 @@ impl StoreWriter {
 async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u64, StoreError> {
     for tries in 0.. {
         let live = writer.store().live(audience).await?;
-        let live = live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
+        let live =
+            live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
         if live.current.state == State::Deleted {
             return Ok(live.current.sequence);
         }
-        match replace_current(writer.backend(), audience, Some(&live), &live.current.deleted()).await {
+        match replace_current(writer.backend(), audience, Some(&live), &live.current.deleted())
+            .await
+        {
             // Replaced by an append, whose changes go too.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}
             done => return Ok(done?.current.sequence),

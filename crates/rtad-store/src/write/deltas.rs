@@ -51,7 +51,8 @@ async fn merged(
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);
     }
-    let built = blocking(move || BuiltDelta::merged(last, &deltas)).await.expect("deltas have keys");
+    let built =
+        blocking(move || BuiltDelta::merged(last, &deltas)).await.expect("deltas have keys");
     let entry = built.delta.entry().clone();
     if entry.keys() > MAX_DELTA_KEYS {
         return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
@@ -94,7 +95,10 @@ pub(super) async fn put_delta_file(
 }
 
 /// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.
-pub(super) async fn highest_sequence(store: &Store, audience: &AudienceName) -> Result<u64, StoreError> {
+pub(super) async fn highest_sequence(
+    store: &Store,
+    audience: &AudienceName,
+) -> Result<u64, StoreError> {
     let listed = store.backend.list(&deltas_path(audience)).await?;
     let names = listed.iter().filter_map(|object| object.location.filename());
     let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);

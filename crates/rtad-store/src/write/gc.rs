@@ -67,13 +67,16 @@ impl StoreWriter {
     ) -> Result<Collected, StoreError> {
         let store = self.store();
         if dry_run {
-            return Ok(GcPlan::read(store, audience, retention, SystemTime::now()).await?.collected());
+            return Ok(GcPlan::read(store, audience, retention, SystemTime::now())
+                .await?
+                .collected());
         }
         // Before the lock, which makes the folder.
         if store.live(audience).await?.is_none() {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
-        let _locks = (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
+        let _locks =
+            (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
         collect_locked(store, audience, retention, retention.min_age).await
     }
 }

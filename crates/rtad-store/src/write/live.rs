@@ -50,7 +50,8 @@ impl RetainedDeltas {
     /// All deltas over the generation, in groups that may be merged, given the live ones.
     fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
         let newer = live.iter().filter(|delta| delta.last > self.through);
-        let mut newer: Vec<_> = newer.filter(|delta| !self.left_out.contains(delta)).cloned().collect();
+        let mut newer: Vec<_> =
+            newer.filter(|delta| !self.left_out.contains(delta)).cloned().collect();
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);
         let later = newer.split_off(unmerged);
         [&self.older[..], &[newer, later]].concat()
@@ -108,7 +109,8 @@ async fn next(
     let sequence = sequence.saturating_add(1);
     let mut current = Current::new(sequence, *generation, manifest, *rolled_back_from);
     if let Some(was) = was {
-        current.deltas = joined(writer, base.audience(), sequence, &deltas.groups(&was.deltas)).await?;
+        current.deltas =
+            joined(writer, base.audience(), sequence, &deltas.groups(&was.deltas)).await?;
         current.no_merge_through = deltas.no_merge_through;
         current.tombstones.clone_from(&was.tombstones);
         current.appended_unix_seconds = was.appended_unix_seconds;

@@ -24,10 +24,13 @@ struct LockRetry {
 
 impl LockRetry {
     /// A chunk is written in less, unless its disk is very slow.
-    const EXCLUSIVE: Self = Self { interval: Duration::from_millis(20), timeout: Duration::from_secs(2) };
-    const SHARED: Self = Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(30) };
+    const EXCLUSIVE: Self =
+        Self { interval: Duration::from_millis(20), timeout: Duration::from_secs(2) };
+    const SHARED: Self =
+        Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(30) };
     /// To replace `CURRENT` takes milliseconds.
-    const CURRENT: Self = Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
+    const CURRENT: Self =
+        Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
 }
 
 /// The outcome of one try to take a lock.
@@ -45,7 +48,10 @@ enum Try {
 /// # Errors
 ///
 /// [`StoreError::Conflict`] if it is held.
-pub(super) async fn lock(backend: &Backend, audience: &AudienceName) -> Result<Option<File>, StoreError> {
+pub(super) async fn lock(
+    backend: &Backend,
+    audience: &AudienceName,
+) -> Result<Option<File>, StoreError> {
     let reason = "another loader is publishing this audience";
     retry(backend, audience, LockRetry::EXCLUSIVE, reason, lock_and_sweep).await
 }
@@ -93,10 +99,16 @@ async fn retry(
         let folder = root.join(audience.as_str());
         match blocking(move || take(&folder)).await {
             Ok(Try::Taken(lock)) => return Ok(Some(lock)),
-            Ok(Try::Busy) if begun.elapsed() < retry.timeout => tokio::time::sleep(retry.interval).await,
+            Ok(Try::Busy) if begun.elapsed() < retry.timeout => {
+                tokio::time::sleep(retry.interval).await
+            }
             Ok(Try::Busy | Try::Held) => {
                 let reason = reason.to_owned();
-                return Err(StoreError::Conflict { audience: audience.clone(), reason, passes: true });
+                return Err(StoreError::Conflict {
+                    audience: audience.clone(),
+                    reason,
+                    passes: true,
+                });
             }
             Err(error) => {
                 let (path, source) = (audience.to_string(), error.into());
@@ -123,7 +135,8 @@ fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
 fn make_folder(folder: &FilePath) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // object_store syncs the files and folders that it makes below this one, but not this one.
-    for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
+    for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty())
+    {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
@@ -133,8 +146,12 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
 fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
     // Opened for reading too: some network file systems share a lock of such a file only.
-    let lock =
-        OpenOptions::new().create(true).read(true).write(true).truncate(false).open(folder.join("LOCK"))?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .write(true)
+        .truncate(false)
+        .open(folder.join("LOCK"))?;
     match lock.try_lock_shared() {
         Ok(()) => Ok(Try::Taken(lock)),
         Err(TryLockError::WouldBlock) => Ok(Try::Busy),
@@ -145,7 +162,8 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
 /// Takes a lock, and removes the half-written files in these folders of a killed writer that held
 /// it.
 fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Try> {
-    let lock = OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
+    let lock =
+        OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(Try::Busy),
@@ -179,7 +197,9 @@ mod tests {
         let Try::Taken(alone) = tried() else { panic!("nobody holds it") };
         assert!(matches!(tried(), Try::Held));
         drop(alone);
-        let Try::Taken(shared) = try_lock_shared(folder.path()).unwrap() else { panic!("nobody holds it") };
+        let Try::Taken(shared) = try_lock_shared(folder.path()).unwrap() else {
+            panic!("nobody holds it")
+        };
         assert!(matches!(tried(), Try::Busy));
         drop(shared);
         assert!(matches!(tried(), Try::Taken(_)));

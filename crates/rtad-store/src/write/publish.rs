@@ -29,7 +29,9 @@ use super::lock::{lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{chunk_name, chunks_path, manifest_path, signature_path};
-use rtad_core::snapshot::{AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest};
+use rtad_core::snapshot::{
+    AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
+};
 
 /// A publish under way. Dropping it changes nothing for readers.
 #[derive(Debug)]
@@ -103,10 +105,15 @@ impl Publication<'_> {
     /// # Errors
     ///
     /// The store's own.
-    pub async fn missing<'a>(&self, entries: &'a [ChunkEntry]) -> Result<Vec<&'a ChunkEntry>, StoreError> {
+    pub async fn missing<'a>(
+        &self,
+        entries: &'a [ChunkEntry],
+    ) -> Result<Vec<&'a ChunkEntry>, StoreError> {
         let listed = self.writer.backend().list(&chunks_path(self.audience())).await?;
-        let held: HashSet<(&str, u64)> =
-            listed.iter().filter_map(|object| Some((object.location.filename()?, object.size))).collect();
+        let held: HashSet<(&str, u64)> = listed
+            .iter()
+            .filter_map(|object| Some((object.location.filename()?, object.size)))
+            .collect();
         let is_missing =
             |entry: &&ChunkEntry| !held.contains(&(chunk_name(entry).as_str(), entry.size_bytes));
         Ok(entries.iter().filter(is_missing).collect())
@@ -135,8 +142,16 @@ impl Publication<'_> {
     /// If the manifest is not of this publication's audience and generation.
     pub async fn commit(self, manifest: &Manifest) -> Result<u64, StoreError> {
         let generation = self.generation;
-        assert_eq!(manifest.audience(), self.audience(), "the manifest is of the publication's audience");
-        assert_eq!(manifest.generation(), generation, "the manifest is of the publication's generation");
+        assert_eq!(
+            manifest.audience(),
+            self.audience(),
+            "the manifest is of the publication's audience"
+        );
+        assert_eq!(
+            manifest.generation(),
+            generation,
+            "the manifest is of the publication's generation"
+        );
         let manifest = &self.with_taken_up(manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(self.audience(), generation);
@@ -146,7 +161,8 @@ impl Publication<'_> {
             self.sign_retained_deltas().await?;
             guard::check_manifest(self.writer.backend(), manifest).await?;
             let deltas = RetainedDeltas::over(manifest);
-            let candidate = Candidate { generation, manifest: &bytes, rolled_back_from: None, deltas };
+            let candidate =
+                Candidate { generation, manifest: &bytes, rolled_back_from: None, deltas };
             go_live(self.writer, &self.base, &candidate).await
         };
         match done.await {
@@ -162,7 +178,9 @@ impl Publication<'_> {
 
     /// Signs the unsigned deltas that `CURRENT` will still name: they are older than the key.
     async fn sign_retained_deltas(&self) -> Result<(), StoreError> {
-        let Some(current) = self.base.current().filter(|_| self.writer.signs()) else { return Ok(()) };
+        let Some(current) = self.base.current().filter(|_| self.writer.signs()) else {
+            return Ok(());
+        };
         let unsigned = self.writer.store().clone().with_public_keys(Vec::new());
         let audience = self.audience();
         for entry in current.deltas.iter().chain(&current.tombstones) {

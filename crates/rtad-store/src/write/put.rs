@@ -52,7 +52,11 @@ pub(super) async fn put_if(
 }
 
 /// Whether an object of the same length has these bytes. Takes little memory besides.
-pub(super) async fn holds_bytes(backend: &Backend, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+pub(super) async fn holds_bytes(
+    backend: &Backend,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<bool, StoreError> {
     let objects = backend.objects(path)?;
     for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         let start = (index * PIECE_BYTES) as u64;
@@ -72,7 +76,8 @@ async fn version_of(
 ) -> Result<Option<UpdateVersion>, StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
     let object = backend.objects(path)?.get(path).await.map_err(failed)?;
-    let version = UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let version =
+        UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
     let held = object.bytes().await.map_err(failed)?;
     Ok((held == bytes).then_some(version))
 }
@@ -93,8 +98,10 @@ pub(super) async fn replace_current(
     };
     let bytes = current.to_bytes();
     // Validate before writing: an unreadable `CURRENT` would block every later write.
-    Current::parse(&bytes)
-        .map_err(|source| StoreError::Manifest { path: current_path(audience).to_string(), source })?;
+    Current::parse(&bytes).map_err(|source| StoreError::Manifest {
+        path: current_path(audience).to_string(),
+        source,
+    })?;
     let version = put_if(backend, audience, &current_path(audience), bytes, mode).await?;
     Ok(Live { current: current.clone(), version })
 }

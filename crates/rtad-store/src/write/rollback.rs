@@ -41,9 +41,12 @@ impl Publication<'_> {
     }
 
     async fn roll_back_to(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
-        let (store, audience, current) = (self.writer.store(), self.audience(), self.base.current());
+        let (store, audience, current) =
+            (self.writer.store(), self.audience(), self.base.current());
         // The files of a deleted audience are going, if they are not gone.
-        if let Some(state) = current.map(|current| current.state).filter(|state| *state == State::Deleted) {
+        if let Some(state) =
+            current.map(|current| current.state).filter(|state| *state == State::Deleted)
+        {
             return Err(StoreError::NotLive { audience: audience.clone(), state });
         }
         let (manifest, bytes) = store.manifest_of(audience, generation).await?;
@@ -102,13 +105,18 @@ async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreErr
     let audience = manifest.audience();
     let mut lookups = Vec::new();
     for entry in manifest.chunks() {
-        lookups.push(async move { Ok::<_, StoreError>((entry, store.chunk_size(audience, entry).await?)) });
+        lookups.push(async move {
+            Ok::<_, StoreError>((entry, store.chunk_size(audience, entry).await?))
+        });
     }
     let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
     while let Some((entry, found)) = sizes.try_next().await? {
         if found != entry.size_bytes {
             let source = ChunkError::Length { found, expected: entry.size_bytes };
-            return Err(StoreError::Chunk { path: chunk_path(audience, entry).to_string(), source });
+            return Err(StoreError::Chunk {
+                path: chunk_path(audience, entry).to_string(),
+                source,
+            });
         }
     }
     Ok(())
@@ -127,14 +135,21 @@ struct LaterDeltas {
 
 impl LaterDeltas {
     /// Those that were published after `target` was built and that later generations have taken up.
-    async fn read(store: &Store, target: &Manifest, live: Option<&Current>) -> Result<Self, StoreError> {
+    async fn read(
+        store: &Store,
+        target: &Manifest,
+        live: Option<&Current>,
+    ) -> Result<Self, StoreError> {
         let audience = target.audience();
         let built_through = target.folded().map_or(0, |folded| folded.through);
-        let mut since = Self { groups: Vec::new(), residuals: HashSet::new(), through: built_through };
+        let mut since =
+            Self { groups: Vec::new(), residuals: HashSet::new(), through: built_through };
         let later = store.generations(audience).await?;
-        let mut later: Vec<u64> = later.into_iter().filter(|later| *later > target.generation()).collect();
+        let mut later: Vec<u64> =
+            later.into_iter().filter(|later| *later > target.generation()).collect();
         // Listed or not: without the live manifest its deltas would be lost silently.
-        let live = live.map(|current| current.generation).filter(|live| *live > target.generation());
+        let live =
+            live.map(|current| current.generation).filter(|live| *live > target.generation());
         later.extend(live.filter(|live| !later.contains(live)));
         for generation in later {
             let manifest = match store.manifest_of(audience, generation).await {

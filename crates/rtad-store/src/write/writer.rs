@@ -90,7 +90,8 @@ impl StoreWriter {
         match &self.signer {
             Some(signer) => {
                 let signature = signature_of(&**signer, trust, path, &bytes)?;
-                put_if(self.backend(), audience, &signature_path(path), signature, mode.clone()).await?;
+                put_if(self.backend(), audience, &signature_path(path), signature, mode.clone())
+                    .await?;
             }
             // A writer that requires signatures must not write a file that it would refuse.
             None if trust.is_required() => {
@@ -113,7 +114,9 @@ impl StoreWriter {
         let objects = self.store.objects(&path)?;
         match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
             Ok((signature, _)) => {
-                put(self.backend(), audience, &path, signature, PutMode::Overwrite).await.map(|_| ())
+                put(self.backend(), audience, &path, signature, PutMode::Overwrite)
+                    .await
+                    .map(|_| ())
             }
             Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),

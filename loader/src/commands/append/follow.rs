@@ -73,7 +73,9 @@ pub(super) async fn run(
     max_ids: usize,
     output: &Output,
 ) -> Result<(), CommandError> {
-    let Layout::Lines { kind } = input.layout else { unreachable!("--follow conflicts with --format") };
+    let Layout::Lines { kind } = input.layout else {
+        unreachable!("--follow conflicts with --format")
+    };
     let (case, keys) = (input.case.unwrap_or(kind.canonical_case()), input.keys.clone());
     let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
     // Not joined: a read of stdin ends when its writer likes.
@@ -131,8 +133,15 @@ pub(super) async fn run(
                 totals.add(&batch);
                 waiting.extend(batch.keys);
             }
-            publish(&mut writer, &mut waiting, &mut totals, &mut is_last, std::future::pending(), output)
-                .await?;
+            publish(
+                &mut writer,
+                &mut waiting,
+                &mut totals,
+                &mut is_last,
+                std::future::pending(),
+                output,
+            )
+            .await?;
         }
         if is_last {
             return match failed {
@@ -199,13 +208,16 @@ async fn publish(
     totals.said = totals.rows;
     let said = output.report(&published, |published, out| {
         let Published { sequence, rows, keys, malformed, .. } = published;
-        writeln!(out, "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed")
+        writeln!(
+            out,
+            "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed"
+        )
     });
     match said {
         // Not an end like any other: more ids would have come.
-        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(CommandError::Output(io::Error::other("nobody reads any more which rows are durable")))
-        }
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(
+            CommandError::Output(io::Error::other("nobody reads any more which rows are durable")),
+        ),
         said => said,
     }
 }
@@ -300,7 +312,10 @@ mod tests {
             vec![b"one\n", b"\n", b"two\r\n", b"three"],
         ] {
             let (seen, rows, malformed) = lines(pieces);
-            assert_eq!((seen, rows, malformed), (expected.iter().map(|line| line.to_vec()).collect(), 4, 0));
+            assert_eq!(
+                (seen, rows, malformed),
+                (expected.iter().map(|line| line.to_vec()).collect(), 4, 0)
+            );
         }
         assert_eq!(lines(Vec::new()), (Vec::new(), 0, 0));
     }

@@ -39,7 +39,9 @@ impl Writer {
         operation: Operation,
     ) -> Result<Self, CommandError> {
         let ledger = store.ledger(audience).await.map_err(|error| match error {
-            StoreError::NotFound { .. } => CommandError::NotPublished { audience: audience.clone() },
+            StoreError::NotFound { .. } => {
+                CommandError::NotPublished { audience: audience.clone() }
+            }
             error => error.into(),
         })?;
         Ok(Self { ledger, operation })
@@ -63,7 +65,8 @@ impl Writer {
             match self.ledger.append(change.clone()).await {
                 Err(StoreError::Conflict { .. }) => {
                     self.ledger.refresh().await?;
-                    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+                    let random =
+                        RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
                     tokio::time::sleep(PAUSE.mul_f64(random)).await;
                 }
                 // Deltas that this ledger knew were merged by another writer, and have been removed since.

@@ -12,7 +12,9 @@ use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkBuilder};
 
-use crate::keys::{Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next};
+use crate::keys::{
+    Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next,
+};
 
 /// Finished chunks that may wait to be written.
 const WAITING_CHUNKS: usize = 2;
@@ -44,8 +46,10 @@ impl Room {
     fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.total);
         let free = self.free.lock().expect("nothing panics under this lock");
-        let mut free =
-            self.given_back.wait_while(free, |free| *free < bytes).expect("nothing panics under this lock");
+        let mut free = self
+            .given_back
+            .wait_while(free, |free| *free < bytes)
+            .expect("nothing panics under this lock");
         *free -= bytes;
         Taken { room: self, bytes }
     }
@@ -103,7 +107,8 @@ impl<'a> Making<'a> {
         done: &[usize],
         drain: impl FnOnce(mpsc::Receiver<Result<Made<'a>, SpillError>>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let queue = Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
+        let queue =
+            Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
         let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
         let work = |sender: mpsc::Sender<_>| {
             let mut worker = Worker::new(self.unit_bytes);
@@ -145,22 +150,23 @@ impl<'a> Making<'a> {
             chunks += 1;
             sender.blocking_send(Ok(Made::Chunk(group, made.0, made.1))).is_ok()
         };
-        let distinct = self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
-            let run = usize::from(shard) / per_chunk;
-            if open.as_ref().is_none_or(|open| open.run != run) {
-                is_heard = close(open.take());
-                if !is_heard {
-                    return false;
+        let distinct =
+            self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
+                let run = usize::from(shard) / per_chunk;
+                if open.as_ref().is_none_or(|open| open.run != run) {
+                    is_heard = close(open.take());
+                    if !is_heard {
+                        return false;
+                    }
                 }
-            }
-            let open = open.get_or_insert_with(|| self.open(run));
-            open.chunk.add_shard(shard, keys.iter().map(device_key));
-            let is_too_large = open.chunk.body_bytes() > self.room.total;
-            if is_too_large {
-                too_large = Some((run * per_chunk) as u32);
-            }
-            !is_too_large
-        })?;
+                let open = open.get_or_insert_with(|| self.open(run));
+                open.chunk.add_shard(shard, keys.iter().map(device_key));
+                let is_too_large = open.chunk.body_bytes() > self.room.total;
+                if is_too_large {
+                    too_large = Some((run * per_chunk) as u32);
+                }
+                !is_too_large
+            })?;
         if let Some(first_shard) = too_large {
             return Err(SpillError::ChunkTooLarge { first_shard, most: self.room.total });
         }

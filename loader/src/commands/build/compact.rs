@@ -11,7 +11,9 @@ use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay};
+use rtad_core::snapshot::{
+    BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay,
+};
 use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
 use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
@@ -58,7 +60,8 @@ pub(super) async fn run(
     let old = store.manifest(&audience, &current).await?;
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
-    let end = old.expires_unix_seconds().filter(|end| expires.is_none() && *end <= now_unix_seconds());
+    let end =
+        old.expires_unix_seconds().filter(|end| expires.is_none() && *end <= now_unix_seconds());
     if end.is_some() {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
@@ -71,8 +74,10 @@ pub(super) async fn run(
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
     // Who was erased is not set in a filter again.
-    let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
-    let added = SortedKeys::sort(changes.added().iter().filter(|key| !is_erased(key)).copied().collect());
+    let is_erased =
+        |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
+    let added =
+        SortedKeys::sort(changes.added().iter().filter(|key| !is_erased(key)).copied().collect());
     let grown = grow(store, &old, &added, publication.as_ref(), progress).await?;
     let generation = publication.as_ref().map_or(old.generation(), Publication::generation);
     let build = BuildReport {
@@ -81,7 +86,8 @@ pub(super) async fn run(
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
     // What it is made of grows no younger by it.
-    let expires = expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
+    let expires =
+        expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
     let manifest = match expires {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
@@ -103,7 +109,8 @@ pub(super) async fn run(
         let audience = publication.audience().clone();
         return Err(StoreError::TooManyDeltas { audience, keys }.into());
     }
-    let residual = BuiltDelta::new(changes.entry().first, last, Vec::new(), changes.removed().to_vec());
+    let residual =
+        BuiltDelta::new(changes.entry().first, last, Vec::new(), changes.removed().to_vec());
     if let Some(residual) = &residual {
         publication.put_delta(residual).await?;
     }
@@ -122,8 +129,11 @@ async fn grow(
     progress: &Progress,
 ) -> Result<Grown, CommandError> {
     let spec = old.filter();
-    let mut grown =
-        Grown { chunks: ManifestBuilder::new(*spec, old.target_fpr()), inserted: 0, chunks_written: 0 };
+    let mut grown = Grown {
+        chunks: ManifestBuilder::new(*spec, old.target_fpr()),
+        inserted: 0,
+        chunks_written: 0,
+    };
     let mut put = async |(chunk, inserted): (BuiltChunk, u64)| {
         grown.inserted += inserted;
         grown.chunks.add(&chunk);
@@ -172,8 +182,12 @@ impl Compacted {
         let Self { audience, generation, added, inserted, removed, expected_fpr, .. } = self;
         match generation {
             Some(generation) => writeln!(out, "published {audience} generation {generation}")?,
-            None if self.dry_run => writeln!(out, "dry run of {audience}: nothing was written to the store")?,
-            None => return writeln!(out, "{audience} has no deltas: nothing was written to the store"),
+            None if self.dry_run => {
+                writeln!(out, "dry run of {audience}: nothing was written to the store")?
+            }
+            None => {
+                return writeln!(out, "{audience} has no deltas: nothing was written to the store");
+            }
         }
         writeln!(
             out,

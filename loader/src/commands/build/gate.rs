@@ -103,7 +103,13 @@ impl Gate {
     /// Without limits, for tests of other things.
     #[cfg(test)]
     pub(super) const fn open_to_all() -> Self {
-        Self { live_generation: None, live_keys: None, max_shrink: 1.0, max_fpr: 1.0, max_fill: 1.0 }
+        Self {
+            live_generation: None,
+            live_keys: None,
+            max_shrink: 1.0,
+            max_fpr: 1.0,
+            max_fill: 1.0,
+        }
     }
 
     /// What was let through, for people.
@@ -133,7 +139,14 @@ impl Gate {
         // Rounded up, so that taken at its word it does let it through.
         let lost = u128::from(live_keys - keys) * 1000;
         let needed = lost.div_ceil(u128::from(live_keys)) as f64 / 1000.0;
-        Err(GateError::Shrunk { keys, live_keys, generation, max_shrink: self.max_shrink, least, needed })
+        Err(GateError::Shrunk {
+            keys,
+            live_keys,
+            generation,
+            max_shrink: self.max_shrink,
+            least,
+            needed,
+        })
     }
 
     /// What can be said once the chunks are built.
@@ -190,7 +203,13 @@ mod tests {
 
     fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
         let max_fill = default_max_fill(filter);
-        Gate { live_generation: None, live_keys: None, max_shrink: 0.5, max_fpr: 2.0 * fpr, max_fill }
+        Gate {
+            live_generation: None,
+            live_keys: None,
+            max_shrink: 0.5,
+            max_fpr: 2.0 * fpr,
+            max_fill,
+        }
     }
 
     /// From shards of one key to shards of thousands, where rounding and chance are at their worst.
@@ -229,8 +248,12 @@ mod tests {
         let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
         assert!(matches!(fpr.check(&manifest), Err(GateError::Fpr { .. })));
 
-        let over =
-            |live, max_shrink| Gate { live_generation: Some(7), live_keys: Some(live), max_shrink, ..gate };
+        let over = |live, max_shrink| Gate {
+            live_generation: Some(7),
+            live_keys: Some(live),
+            max_shrink,
+            ..gate
+        };
         for (live, max_shrink, keys, passes) in [
             (1000, 0.5, 500, true),
             (1000, 0.5, 499, false),
@@ -249,7 +272,10 @@ mod tests {
                 Ok(()) => assert!(passes, "{live} {max_shrink} {keys}"),
                 Err(GateError::Shrunk { needed, .. }) => {
                     assert!(!passes, "{live} {max_shrink} {keys}");
-                    assert!(Gate { max_shrink: needed, ..gate }.check_keys(keys).is_ok(), "{needed}");
+                    assert!(
+                        Gate { max_shrink: needed, ..gate }.check_keys(keys).is_ok(),
+                        "{needed}"
+                    );
                 }
                 Err(other) => panic!("{other:?}"),
             }

@@ -33,12 +33,12 @@ pub(super) struct Group {
 
 /// Where such a journal is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shelfmark<'a> {
+pub(super) struct JournalLocation<'a> {
     dir: &'a SpillDir,
     sequence: u64,
 }
 
-impl<'a> Shelfmark<'a> {
+impl<'a> JournalLocation<'a> {
     pub(super) fn new(dir: &'a SpillDir, base: &Base) -> Self {
         Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
     }
@@ -52,10 +52,11 @@ impl<'a> Shelfmark<'a> {
     ) -> Result<(Journal<'a>, Vec<Group>), CommandError> {
         let head = Head { shards_per_chunk, sequence: self.sequence };
         let bytes = self.dir.read_note(CHUNKS)?.unwrap_or_default();
-        let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-        let is_ours = lines
-            .next()
-            .is_some_and(|line| serde_json::from_slice(line).is_ok_and(|found: Head| found == head));
+        let mut lines =
+            bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let is_ours = lines.next().is_some_and(|line| {
+            serde_json::from_slice(line).is_ok_and(|found: Head| found == head)
+        });
         // Each once: what was lost and built again stands there twice.
         let mut groups = BTreeMap::new();
         if is_ours {

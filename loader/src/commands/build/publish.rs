@@ -18,10 +18,11 @@ use rtad_store::write::Publication;
 use super::super::{CommandError, UsageError, now_unix_seconds};
 use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
-use super::journal::{Group, Journal, Shelfmark};
+use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
-    Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled, Unwanted, Worker,
+    Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled, Unwanted,
+    Worker,
 };
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -49,11 +50,11 @@ pub(super) struct Plan<'a> {
     pub(super) progress: &'a Progress,
     pub(super) cut: Cut,
     /// Where it is written down which chunks are in the store.
-    pub(super) journal: Option<Shelfmark<'a>>,
+    pub(super) journal: Option<JournalLocation<'a>>,
 }
 
 /// Where it goes.
-pub(super) enum Shelf<'s> {
+pub(super) enum ChunkSink<'s> {
     Store(Box<Publication<'s>>),
     /// A dry run.
     Nowhere,
@@ -81,7 +82,7 @@ enum Put {
     End(usize, usize, Distinct),
 }
 
-impl Shelf<'_> {
+impl ChunkSink<'_> {
     /// Whether all chunks of a group are there.
     async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
         let Self::Store(publication) = self else { return Ok(false) };
@@ -114,26 +115,26 @@ impl Plan<'_> {
         &self,
         keys: &Sorted<'_>,
         held_bytes: u64,
-        shelf: impl FnOnce() -> Result<Shelf<'s>, CommandError>,
+        sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<Done, CommandError> {
         let distinct = keys.distinct();
         self.check(distinct.left)?;
-        let shelf = shelf()?;
+        let sink = sink()?;
         let room = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
         let cut = (self.cut)(&self.filter, distinct.left);
-        let built = self.make(keys, 0, &Room::of(room), cut, &shelf)?;
-        self.finish(Built { distinct, ..built }, shelf)
+        let built = self.make(keys, 0, &Room::of(room), cut, &sink)?;
+        self.finish(Built { distinct, ..built }, sink)
     }
 
     /// Builds keys that are on disk.
     pub(super) fn build_spilled<'s>(
         &self,
         keys: &Spilled<'_>,
-        shelf: impl FnOnce() -> Result<Shelf<'s>, CommandError>,
+        sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<Done, CommandError> {
         // There are no more than these, duplicates included.
         self.gate.check_keys(keys.keys())?;
-        let shelf = shelf()?;
+        let sink = sink()?;
         let unwanted = self.unwanted();
         let unit_bytes = self.budget.units(0).0;
         let estimate = keys.units(unit_bytes, unwanted).estimate(&mut Worker::new(unit_bytes))?;
@@ -142,7 +143,7 @@ impl Plan<'_> {
             let largest = largest_chunk(&self.filter, cut, |shard| keys.most_keys(shard));
             let (unit_bytes, room) = self.budget.units(largest);
             let units = keys.units(unit_bytes, unwanted);
-            let built = self.make(&units, unit_bytes, &Room::of(room), cut, &shelf)?;
+            let built = self.make(&units, unit_bytes, &Room::of(room), cut, &sink)?;
             let exact = (self.cut)(&self.filter, built.distinct.left);
             if exact == cut {
                 break built;
@@ -150,7 +151,7 @@ impl Plan<'_> {
             cut = exact;
         };
         self.check(built.distinct.left)?;
-        self.finish(built, shelf)
+        self.finish(built, sink)
     }
 
     pub(super) fn unwanted(&self) -> Unwanted<'_> {
@@ -175,24 +176,25 @@ impl Plan<'_> {
         Ok(self.gate.check_keys(keys)?)
     }
 
-    /// Builds all chunks and puts them on the shelf.
+    /// Builds all chunks and puts them on the sink.
     fn make(
         &self,
         keys: &dyn ShardKeys,
         unit_bytes: usize,
         room: &Room,
         shards_per_chunk: u32,
-        shelf: &Shelf<'_>,
+        sink: &ChunkSink<'_>,
     ) -> Result<Built, CommandError> {
         self.progress.phase("building chunks");
         let (filter, threads) = (&self.filter, self.budget.threads());
         let making = Making { filter, shards_per_chunk, threads, keys, unit_bytes, room };
-        let mut puts = Puts::begin(self, shelf, shards_per_chunk)?;
+        let mut puts = Puts::begin(self, sink, shards_per_chunk)?;
         let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
         making.run(&done, |mut receiver| {
             let all = async {
                 let made = stream::poll_fn(|context| receiver.poll_recv(context));
-                let mut made = made.map(async |made| shelf.put(made?).await).buffer_unordered(PARALLEL_PUTS);
+                let mut made =
+                    made.map(async |made| sink.put(made?).await).buffer_unordered(PARALLEL_PUTS);
                 while let Some(put) = made.try_next().await? {
                     puts.add(put, self.progress)?;
                 }
@@ -204,17 +206,18 @@ impl Plan<'_> {
     }
 
     /// Makes it live, if the gate lets what was built through.
-    fn finish(&self, built: Built, shelf: Shelf<'_>) -> Result<Done, CommandError> {
+    fn finish(&self, built: Built, sink: ChunkSink<'_>) -> Result<Done, CommandError> {
         let Built { manifest, chunks_written, distinct } = built;
-        let generation = match &shelf {
-            Shelf::Store(publication) => publication.generation(),
-            Shelf::Nowhere => NO_GENERATION,
+        let generation = match &sink {
+            ChunkSink::Store(publication) => publication.generation(),
+            ChunkSink::Nowhere => NO_GENERATION,
         };
         let manifest = self.manifest(manifest, generation, distinct.found);
         // Looked at as readers will look at it: chunks came from many threads, and some from an interrupted build.
-        Manifest::parse(&manifest.to_bytes(), self.audience, generation).map_err(CommandError::Refused)?;
+        Manifest::parse(&manifest.to_bytes(), self.audience, generation)
+            .map_err(CommandError::Refused)?;
         self.gate.check(&manifest)?;
-        if let Shelf::Store(publication) = shelf {
+        if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }
         Ok(Done { manifest, chunks_written, distinct })
@@ -270,11 +273,16 @@ struct OpenGroup {
 
 impl<'a> Puts<'a> {
     /// With what an interrupted build had put.
-    fn begin(plan: &Plan<'a>, shelf: &Shelf<'_>, shards_per_chunk: u32) -> Result<Self, CommandError> {
-        let mut puts = Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
-        if let (Some(journal), Shelf::Store(_)) = (&plan.journal, shelf) {
+    fn begin(
+        plan: &Plan<'a>,
+        sink: &ChunkSink<'_>,
+        shards_per_chunk: u32,
+    ) -> Result<Self, CommandError> {
+        let mut puts =
+            Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
+        if let (Some(journal), ChunkSink::Store(_)) = (&plan.journal, sink) {
             // A gc may have been there since.
-            let holds = |group: &Group| plan.runtime.block_on(shelf.holds(group));
+            let holds = |group: &Group| plan.runtime.block_on(sink.holds(group));
             let (journal, groups) = journal.open(shards_per_chunk, holds)?;
             (puts.journal, puts.done) = (Some(journal), groups);
         }

@@ -115,7 +115,9 @@ impl BuildSummary {
                 let signed = if self.signed { ", signed" } else { "" };
                 writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
             }
-            None => writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?,
+            None => {
+                writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?
+            }
         }
         let Rejected { malformed, too_long, missing_column, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
@@ -126,23 +128,37 @@ impl BuildSummary {
             HumanCount(self.duplicates)
         )?;
         writeln!(out, "  blank       {}", HumanCount(self.blank))?;
-        writeln!(out, "  malformed   {malformed}, too long {too_long}, column missing {missing_column}")?;
+        writeln!(
+            out,
+            "  malformed   {malformed}, too long {too_long}, column missing {missing_column}"
+        )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
+        writeln!(
+            out,
+            "  written     {} chunks, the others were there already",
+            self.chunks_written
+        )?;
         let Self { target_fpr, expected_fpr, .. } = self;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} asked for")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
         }
         self.gate.write_text(out)?;
-        let Stages { read_seconds, sort_seconds, chunk_seconds, spilled_bytes, peak_memory_bytes, .. } =
-            self.stages;
+        let Stages {
+            read_seconds,
+            sort_seconds,
+            chunk_seconds,
+            spilled_bytes,
+            peak_memory_bytes,
+            ..
+        } = self.stages;
         writeln!(
             out,
             "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks {chunk_seconds:.1} s",
             self.total_seconds
         )?;
-        let peak = peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());
+        let peak =
+            peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());
         writeln!(out, "  memory      {peak} at most, {} spilled to disk", HumanBytes(spilled_bytes))
     }
 }

@@ -79,10 +79,13 @@ impl State {
             return Err(UsageError::Interrupted { dir: dir.shown() }.into());
         }
         let differs = |what: String| UsageError::OtherBuild { dir: dir.shown(), what };
-        let state: Self = serde_json::from_slice(&bytes)
-            .map_err(|_| differs("its rtad-state.json is of another version, or broken".to_owned()))?;
+        let state: Self = serde_json::from_slice(&bytes).map_err(|_| {
+            differs("its rtad-state.json is of another version, or broken".to_owned())
+        })?;
         if state.version != VERSION {
-            return Err(differs(format!("its rtad-state.json has version {}", state.version)).into());
+            return Err(
+                differs(format!("its rtad-state.json has version {}", state.version)).into()
+            );
         }
         if let Some(what) = difference(&state.fingerprint, fingerprint) {
             return Err(differs(what).into());
@@ -91,10 +94,15 @@ impl State {
             // Nobody can go on with it.
             dir.keep(false);
             let (then, now) = (state.base.0, base_of(base).0);
-            let reason = format!("generation {now} was published since this work began at generation {then}");
-            return Err(
-                StoreError::Conflict { audience: base.audience().clone(), reason, passes: false }.into()
+            let reason = format!(
+                "generation {now} was published since this work began at generation {then}"
             );
+            return Err(StoreError::Conflict {
+                audience: base.audience().clone(),
+                reason,
+                passes: false,
+            }
+            .into());
         }
         dir.keep(false);
         if !state.is_read && dir.is_named() {
@@ -107,16 +115,17 @@ impl State {
 
 /// The first thing that is not the same.
 fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
-    let (old, new) = then
-        .iter()
-        .zip(now)
-        .find(|(then, now)| then != now)
-        .map_or_else(|| (then.get(now.len()), now.get(then.len())), |(then, now)| (Some(then), Some(now)));
+    let (old, new) = then.iter().zip(now).find(|(then, now)| then != now).map_or_else(
+        || (then.get(now.len()), now.get(then.len())),
+        |(then, now)| (Some(then), Some(now)),
+    );
     match (old, new) {
         (None, None) => None,
         (Some((name, _)), None) => Some(format!("{name} is missing now")),
         (None, Some((name, _))) => Some(format!("{name} is new")),
-        (Some((then, old)), Some((now, new))) if then == now => Some(format!("{now} is {new}, it was {old}")),
+        (Some((then, old)), Some((now, new))) if then == now => {
+            Some(format!("{now} is {new}, it was {old}"))
+        }
         (Some((then, _)), Some((now, _))) => Some(format!("{now} stands where {then} was")),
     }
 }
@@ -210,7 +219,12 @@ impl<'a> Checkpoints<'a> {
         })
     }
 
-    fn save_every_so_often(&self, mut saved: usize, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) {
+    fn save_every_so_often(
+        &self,
+        mut saved: usize,
+        keys: &Keys<'_, '_>,
+        fillers: &[Filler<'_, '_>],
+    ) {
         loop {
             let is_over = self.is_over.lock().expect("nothing panics under this lock");
             let waited = self.over.wait_timeout_while(is_over, self.every, |is_over| !*is_over);
@@ -225,12 +239,21 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Everything was read. Work of moments is not worth a file.
-    pub(super) fn end(&self, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) -> Result<(), SpillError> {
+    pub(super) fn end(
+        &self,
+        keys: &Keys<'_, '_>,
+        fillers: &[Filler<'_, '_>],
+    ) -> Result<(), SpillError> {
         let is_worth_it = self.begun.elapsed() >= self.every || keys.are_spilled();
         if self.dir.is_named() && is_worth_it { self.save(keys, fillers, true) } else { Ok(()) }
     }
 
-    fn save(&self, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>], is_read: bool) -> Result<(), SpillError> {
+    fn save(
+        &self,
+        keys: &Keys<'_, '_>,
+        fillers: &[Filler<'_, '_>],
+        is_read: bool,
+    ) -> Result<(), SpillError> {
         // Before the keys: theirs are in the fillers by now.
         let sources = self.ledger().ended.clone();
         fillers.iter().for_each(Filler::flush);

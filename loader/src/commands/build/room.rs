@@ -15,9 +15,14 @@ use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};
 const SAMPLE_BYTES: u64 = 64 << 10;
 
 /// Compares what `input` needs with what there is; `there` bytes of keys are on the disk already.
-pub(super) fn check(input: &Input, dir: &SpillDir, budget: &Budget, there: u64) -> Result<(), SpillError> {
-    let needed =
-        input.sources.iter().map(|source| keys_in(input, source)).sum::<f64>() as u64 * KEY_BYTES as u64;
+pub(super) fn check(
+    input: &Input,
+    dir: &SpillDir,
+    budget: &Budget,
+    there: u64,
+) -> Result<(), SpillError> {
+    let needed = input.sources.iter().map(|source| keys_in(input, source)).sum::<f64>() as u64
+        * KEY_BYTES as u64;
     let found = dir.free_bytes().unwrap_or(u64::MAX).saturating_add(there);
     if needed > budget.segments() as u64 && needed > found {
         return Err(SpillError::NoRoom { dir: dir.shown(), needed, found });
@@ -30,7 +35,8 @@ fn keys_in(input: &Input, source: &Source) -> f64 {
     let (Layout::Lines { kind }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
     let is_file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     // A pipe that is so much as opened and closed again has lost what was in it.
-    let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?))) else {
+    let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?)))
+    else {
         return 0.0;
     };
     let mut sample = Vec::new();

@@ -98,7 +98,10 @@ impl<'a> LineKeys<'a> {
 }
 
 /// Reads a line without its end into `line`. `false`: it is too long, and `line` is its beginning. `None`: there is none.
-fn next_line(reader: &mut BufReader<Opened>, line: &mut Vec<u8>) -> Result<Option<bool>, InputError> {
+fn next_line(
+    reader: &mut BufReader<Opened>,
+    line: &mut Vec<u8>,
+) -> Result<Option<bool>, InputError> {
     line.clear();
     let (mut is_whole, mut is_any) = (true, false);
     loop {

@@ -81,9 +81,18 @@ impl DedupReport {
         writeln!(out, "rows        {}", HumanCount(rows))?;
         writeln!(out, "first seen  {}", HumanCount(first_seen))?;
         writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
-        writeln!(out, "unusable    {} blank, {} malformed", HumanCount(blank), HumanCount(malformed))?;
+        writeln!(
+            out,
+            "unusable    {} blank, {} malformed",
+            HumanCount(blank),
+            HumanCount(malformed)
+        )?;
         match self.exact {
-            true => writeln!(out, "judged      exactly, in {} of memory", HumanBytes(self.memory_bytes))?,
+            true => writeln!(
+                out,
+                "judged      exactly, in {} of memory",
+                HumanBytes(self.memory_bytes)
+            )?,
             false => writeln!(
                 out,
                 "judged      by a filter of {}: {:.3} new ids taken for seen ones are expected",

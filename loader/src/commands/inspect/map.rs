@@ -168,7 +168,10 @@ impl ShardMap {
             .margin(20)
             .x_label_area_size(60)
             .y_label_area_size(70)
-            .build_cartesian_2d((0..end).with_key_points(labels()), (end..0).with_key_points(labels()))?;
+            .build_cartesian_2d(
+                (0..end).with_key_points(labels()),
+                (end..0).with_key_points(labels()),
+            )?;
         let hex = |byte: &i32| format!("{byte:02x}");
         let (width, height) = chart.plotting_area().dim_in_pixel();
         // A bitmap of the plot's size: 65,536 rectangles would be megabytes of SVG.
@@ -177,7 +180,8 @@ impl ShardMap {
             for x in 0..width {
                 let row = y as usize * SIDE / height as usize;
                 let shard = row * SIDE + x as usize * SIDE / width as usize;
-                let RGBColor(r, g, b) = self.shards[shard].map_or(EMPTY, |value| scale.color(value));
+                let RGBColor(r, g, b) =
+                    self.shards[shard].map_or(EMPTY, |value| scale.color(value));
                 pixels.extend([r, g, b]);
             }
         }

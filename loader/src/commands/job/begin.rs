@@ -46,7 +46,10 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
         Ok::<_, CommandError>((base, fold))
     })?;
     let written = write_changes(args, &fold);
-    written.map_err(|source| CommandError::Changes { path: args.changes.display().to_string(), source })?;
+    written.map_err(|source| CommandError::Changes {
+        path: args.changes.display().to_string(),
+        source,
+    })?;
     let removed = fold.removed().map_or(0, |removed| removed.len() as u64);
     let changes = ChangedKeys { added: fold.added().len() as u64, removed };
     let job = Job::new(&base, &filter, args.fpr, changes);

@@ -65,8 +65,13 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
             writeln!(out)
         });
     };
-    let builder =
-        Builder { store: StoreWriter::open(url)?, runtime: runtime()?, filter, shards_per_chunk, args };
+    let builder = Builder {
+        store: StoreWriter::open(url)?,
+        runtime: runtime()?,
+        filter,
+        shards_per_chunk,
+        args,
+    };
     if args.frames { builder.all() } else { builder.one() }
 }
 
@@ -89,7 +94,9 @@ impl Builder<'_> {
             let (whole, rest) = piece[..filled].as_chunks::<16>();
             keys.extend(whole.iter().map(|key| DeviceKey::from_bytes(*key)));
             if !rest.is_empty() {
-                return Err(JobError::PartOfAKey { bytes: (keys.len() * 16 + rest.len()) as u64 }.into());
+                return Err(
+                    JobError::PartOfAKey { bytes: (keys.len() * 16 + rest.len()) as u64 }.into()
+                );
             }
             if filled == 0 {
                 break;
@@ -113,7 +120,8 @@ impl Builder<'_> {
             if built.is_err() {
                 return;
             }
-            let is_next = keys.last().is_none_or(|last| *last < found[0]) && found.is_sorted_by(|a, b| a < b);
+            let is_next =
+                keys.last().is_none_or(|last| *last < found[0]) && found.is_sorted_by(|a, b| a < b);
             if content != Content::Ids || !is_next {
                 built = Err(JobError::NotDistinct.into());
                 return;

@@ -45,8 +45,9 @@ impl FromStr for Part {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let parsed: Option<(u32, u32)> =
-            text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+        let parsed: Option<(u32, u32)> = text
+            .split_once('/')
+            .and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
         match parsed {
             Some((part, parts)) if parts.is_power_of_two() && parts <= BUCKETS && part < parts => {
                 let buckets = BUCKETS / parts;

@@ -43,7 +43,8 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let input = Input { is_part: true, ..args.input.resolve(&args.inputs)? };
     let progress = output.progress();
     progress.phase("reading rows");
-    let out = Mutex::new(Out { file: BufWriter::with_capacity(1 << 20, io::stdout()), failed: None });
+    let out =
+        Mutex::new(Out { file: BufWriter::with_capacity(1 << 20, io::stdout()), failed: None });
     let batch = if args.frames { BATCH_KEYS } else { 0 };
     let mut sinks: Vec<_> =
         (0..args.input.threads()).map(|_| Sink { out: &out, keys: Vec::new(), batch }).collect();

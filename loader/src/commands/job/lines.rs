@@ -64,7 +64,12 @@ pub(super) struct ChunkLine {
 impl KeysLine {
     pub(super) fn of(counts: &Counts) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
-        Self { rows: counts.rows, values: counts.values, keys: counts.keys, rejected: rejected.into() }
+        Self {
+            rows: counts.rows,
+            values: counts.values,
+            keys: counts.keys,
+            rejected: rejected.into(),
+        }
     }
 
     /// Values that are broken, as distinct from those that say "no id".

@@ -108,12 +108,14 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
         let manifest = reported.manifest(args, generation);
         // What a line says is looked at as readers will look at it.
-        Manifest::parse(&manifest.to_bytes(), &job.audience, generation).map_err(JobError::Refused)?;
+        Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
+            .map_err(JobError::Refused)?;
         gate.check(&manifest)?;
         if let Some(publication) = publication {
             let missing = publication.missing(manifest.chunks()).await?;
             if let Some(entry) = missing.first() {
-                let (missing, chunks, first) = (missing.len(), manifest.chunks().len(), entry.digest);
+                let (missing, chunks, first) =
+                    (missing.len(), manifest.chunks().len(), entry.digest);
                 return Err(JobError::NotThere { missing, chunks, first }.into());
             }
             publication.commit(&manifest).await?;
@@ -161,7 +163,10 @@ impl Reported {
         if line.keys != expected {
             return Err(JobError::CutOtherwise { chunk, found: line.keys, expected });
         }
-        if last / shards_per_chunk != chunk || last > u32::from(u16::MAX) || line.entry.shard_count == 0 {
+        if last / shards_per_chunk != chunk
+            || last > u32::from(u16::MAX)
+            || line.entry.shard_count == 0
+        {
             return Err(JobError::Uncut { first, last, shards_per_chunk });
         }
         match self.chunks.get_mut(&chunk) {
@@ -261,9 +266,10 @@ impl Distinct {
             }
             next = first + buckets;
         }
-        for (what, found, expected) in
-            [("added", self.changes.added, changes.added), ("removed", self.changes.removed, changes.removed)]
-        {
+        for (what, found, expected) in [
+            ("added", self.changes.added, changes.added),
+            ("removed", self.changes.removed, changes.removed),
+        ] {
             if found != expected {
                 return Err(JobError::ChangesNotGiven { what, found, expected });
             }
@@ -296,7 +302,13 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(manifest: &Manifest, reported: &Reported, gate: Gate, dry_run: bool, signed: bool) -> Self {
+    fn new(
+        manifest: &Manifest,
+        reported: &Reported,
+        gate: Gate,
+        dry_run: bool,
+        signed: bool,
+    ) -> Self {
         let Reported { read, distinct, chunks, .. } = reported;
         Self {
             audience: manifest.audience().as_str().to_owned(),
@@ -325,19 +337,26 @@ impl Summary {
                 let signed = if self.signed { ", signed" } else { "" };
                 writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
             }
-            None => writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?,
+            None => {
+                writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?
+            }
         }
         let duplicates = HumanCount(self.duplicates);
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;
-        let rejected: Vec<_> = self.rejected.iter().map(|(why, count)| format!("{why} {count}")).collect();
+        let rejected: Vec<_> =
+            self.rejected.iter().map(|(why, count)| format!("{why} {count}")).collect();
         if !rejected.is_empty() {
             writeln!(out, "  rejected    {}", rejected.join(", "))?;
         }
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others were there already", self.chunks_written)?;
+        writeln!(
+            out,
+            "  written     {} chunks, the others were there already",
+            self.chunks_written
+        )?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
         self.gate.write_text(out)
     }

@@ -84,7 +84,8 @@ impl Row {
             memory_bytes,
             fpr: fpr(hashes, bits, keys.into()),
             false_positives: summed_fpr(hashes, bits, keys.into()),
-            measured: (measure && keys == MEASURED_KEYS).then(|| Measured::of(&spec, keys, progress)),
+            measured: (measure && keys == MEASURED_KEYS)
+                .then(|| Measured::of(&spec, keys, progress)),
         }
     }
 }
@@ -106,7 +107,8 @@ impl Measured {
                             return;
                         }
                         let strangers = (first..PROBES.min(first + BATCH)).map(random_key);
-                        let wrong = strangers.filter(|key| spec.contains(&filter, key)).count() as u64;
+                        let wrong =
+                            strangers.filter(|key| spec.contains(&filter, key)).count() as u64;
                         found.fetch_add(wrong, Ordering::Relaxed);
                         progress.add(BATCH);
                     }
@@ -115,7 +117,13 @@ impl Measured {
         });
         let false_positives = found.into_inner();
         let (low, high) = wilson(false_positives, PROBES);
-        Self { probes: PROBES, false_positives, fpr: false_positives as f64 / PROBES as f64, low, high }
+        Self {
+            probes: PROBES,
+            false_positives,
+            fpr: false_positives as f64 / PROBES as f64,
+            low,
+            high,
+        }
     }
 }
 

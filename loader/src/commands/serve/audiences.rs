@@ -108,7 +108,9 @@ async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>,
             return Ok(Some(Info::of(audience, current, None)));
         }
         match store.manifest(audience, current).await {
-            Ok(manifest) => return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest))))),
+            Ok(manifest) => {
+                return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest)))));
+            }
             Err(error) => match store.live(audience).await? {
                 // Built anew and collected, or deleted, just then.
                 Some(now)
@@ -174,9 +176,11 @@ pub(super) async fn create(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Creation { fpr, filter } = app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+    let Creation { fpr, filter } =
+        app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
-    let kind = kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
+    let kind =
+        kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
     let fpr = fpr.unwrap_or(DEFAULT_FPR);
     let spec = FilterSpec::for_fpr(kind, fpr);
     let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;
@@ -228,7 +232,8 @@ pub(super) async fn expire(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Expiry { at_unix_seconds } = app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+    let Expiry { at_unix_seconds } =
+        app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 

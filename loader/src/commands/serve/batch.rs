@@ -83,7 +83,8 @@ pub(super) fn coalesce<'a>(
     let mut coalesced = Coalesced { change: Change::default(), outcomes: Vec::new() };
     let mut said: HashMap<DeviceKey, bool> = HashMap::new();
     let mut buried: HashSet<DeviceKey> = HashSet::new();
-    let is_entombed = |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
+    let is_entombed =
+        |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
     for Asked { op, keys } in requests {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => said.contains_key(key),
@@ -138,7 +139,10 @@ mod tests {
     use super::*;
 
     fn asked(op: Op, numbers: &[u8]) -> Asked {
-        Asked { op, keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect() }
+        Asked {
+            op,
+            keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect(),
+        }
     }
 
     #[test]

@@ -37,8 +37,10 @@ impl Session {
             if current.state == State::Deleted {
                 return Err(ApiError::Deleted);
             }
-            let wanted =
-                (state(current.state).unwrap_or(current.state), expires(current.expires_unix_seconds));
+            let wanted = (
+                state(current.state).unwrap_or(current.state),
+                expires(current.expires_unix_seconds),
+            );
             if wanted == (current.state, current.expires_unix_seconds) {
                 return Ok(current.sequence);
             }
@@ -56,7 +58,8 @@ impl Session {
             Ok(Some(sequence)) => Ok(sequence),
             Ok(None) => Err(ApiError::Exists),
             // Created by another just then, or a build of it is under way.
-            Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await {
+            Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await
+            {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
                 Ok(_) => Err(ApiError::Busy),
                 Err(error) => Err(self.failed("could not read CURRENT", &error)),
@@ -66,7 +69,11 @@ impl Session {
     }
 
     /// Returns the sequence; `None` if it is there already.
-    async fn publish_empty(&mut self, filter: FilterSpec, fpr: f64) -> Result<Option<u64>, StoreError> {
+    async fn publish_empty(
+        &mut self,
+        filter: FilterSpec,
+        fpr: f64,
+    ) -> Result<Option<u64>, StoreError> {
         let base = self.store.base(&self.audience).await?;
         if base.current().is_some_and(|current| current.state != State::Deleted) {
             return Ok(None);
@@ -77,7 +84,8 @@ impl Session {
         let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
         let report = BuildReport { tool, ..BuildReport::default() };
         let manifest = ManifestBuilder::new(filter, fpr);
-        let manifest = manifest.finish(self.audience.clone(), publication.generation(), now, report);
+        let manifest =
+            manifest.finish(self.audience.clone(), publication.generation(), now, report);
         let manifest = match folded {
             Some(folded) => manifest.with_folded(folded),
             None => manifest,

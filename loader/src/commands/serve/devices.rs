@@ -63,7 +63,8 @@ pub(super) async fn write(
         false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
     };
     let (op, accepted) = (asked.op, asked.keys.len());
-    let Written { sequence, generation, entombed, new } = app.writers.write(&audience, asked).await?;
+    let Written { sequence, generation, entombed, new } =
+        app.writers.write(&audience, asked).await?;
     let new = (op == Op::AddIfAbsent).then(|| of_ids(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
     Ok(json_of(StatusCode::OK, &answer))
@@ -82,7 +83,10 @@ fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
 /// The `op` of a query. Other parameters are somebody else's.
 fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
     let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    pairs.rfind(|(name, _)| *name == "op").and_then(|(_, op)| Op::parse(op)).ok_or(ApiError::UnknownOp)
+    pairs
+        .rfind(|(name, _)| *name == "op")
+        .and_then(|(_, op)| Op::parse(op))
+        .ok_or(ApiError::UnknownOp)
 }
 
 fn of_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
@@ -154,10 +158,11 @@ fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
     }
-    let Fields { op, kind, ids } =
-        serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let Fields { op, kind, ids } = serde_json::from_slice(body)
+        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
-    let kind = kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    let kind =
+        kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.count)?;
     let keys = ids.kept.iter().map(|id| match id {
         Some(Text(id)) => maker.key(kind, id.as_bytes()),
@@ -166,7 +171,11 @@ fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     Ok(parsed(op, ids.kept.len(), keys))
 }
 
-fn parsed(op: Op, ids: usize, results: impl Iterator<Item = Result<DeviceKey, Unusable>>) -> Parsed {
+fn parsed(
+    op: Op,
+    ids: usize,
+    results: impl Iterator<Item = Result<DeviceKey, Unusable>>,
+) -> Parsed {
     let (mut keys, mut rejected) = (Vec::with_capacity(ids), Vec::new());
     for (index, key) in results.enumerate() {
         match key {

@@ -69,12 +69,18 @@ impl ApiError {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "No valid token"),
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
-            Self::BadAudience => (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name"),
+            Self::BadAudience => {
+                (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name")
+            }
             Self::UnknownOp => (StatusCode::BAD_REQUEST, "unknown_op", "No such operation"),
             Self::UnknownKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
-            Self::UnknownAudience => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience"),
+            Self::UnknownAudience => {
+                (StatusCode::NOT_FOUND, "unknown_audience", "No such audience")
+            }
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found", "No such route"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method"),
+            Self::MethodNotAllowed => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method")
+            }
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "timeout", "Body too slow"),
             Self::Exists => (StatusCode::CONFLICT, "exists", "Audience exists"),
             Self::Disabled => (StatusCode::CONFLICT, "disabled", "Audience disabled"),
@@ -82,7 +88,9 @@ impl ApiError {
             Self::Deleted => (StatusCode::GONE, "deleted", "Audience deleted"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large"),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded"),
-            Self::Contended => (StatusCode::SERVICE_UNAVAILABLE, "contended", "Other writers were faster"),
+            Self::Contended => {
+                (StatusCode::SERVICE_UNAVAILABLE, "contended", "Other writers were faster")
+            }
             Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store", "Store failed"),
             Self::DeltasFull => (StatusCode::SERVICE_UNAVAILABLE, "deltas_full", "A build is due"),
             Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no_answer", "No answer in time"),
@@ -162,7 +170,9 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge(limit) => Self::TooLarge(format!("the body is over {limit} bytes")),
             BodyError::Timeout => Self::BodyTimeout,
-            BodyError::Broken => Self::BadBody("the body broke off or is not valid HTTP".to_owned()),
+            BodyError::Broken => {
+                Self::BadBody("the body broke off or is not valid HTTP".to_owned())
+            }
             BodyError::Overloaded => Self::Overloaded,
         }
     }

@@ -53,7 +53,8 @@ impl Members {
                 Some(entry) => Some(ledger.delta(entry).await?),
                 None => None,
             };
-            held.snapshot = Arc::new(held.snapshot.with_overlay(Overlay::new(&current, deltas, tombstones)));
+            held.snapshot =
+                Arc::new(held.snapshot.with_overlay(Overlay::new(&current, deltas, tombstones)));
         }
         Ok(Arc::clone(&held.snapshot))
     }
@@ -62,7 +63,8 @@ impl Members {
     pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
         if self.loading.is_none() {
             let old = self.held.take();
-            self.loading = Some(tokio::spawn(load(store.clone(), audience.clone(), current.clone(), old)));
+            self.loading =
+                Some(tokio::spawn(load(store.clone(), audience.clone(), current.clone(), old)));
         }
     }
 
@@ -91,16 +93,21 @@ async fn load(
         .flat_map(|held| held.snapshot.chunks())
         .map(|chunk| (*chunk.digest(), Arc::clone(chunk)))
         .collect();
-    let shared =
-        |entry: &ChunkEntry| old.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry));
+    let shared = |entry: &ChunkEntry| {
+        old.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))
+    };
     let mut chunks: HashMap<Digest, Arc<Chunk>> = manifest
         .chunks()
         .iter()
         .filter_map(|entry| Some((entry.digest, Arc::clone(shared(entry)?))))
         .collect();
     drop(old);
-    let missing: Vec<ChunkEntry> =
-        manifest.chunks().iter().filter(|entry| !chunks.contains_key(&entry.digest)).cloned().collect();
+    let missing: Vec<ChunkEntry> = manifest
+        .chunks()
+        .iter()
+        .filter(|entry| !chunks.contains_key(&entry.digest))
+        .cloned()
+        .collect();
     let mut reads = Vec::new();
     for entry in &missing {
         reads.push(store.chunk(&audience, &manifest, entry));
@@ -110,6 +117,10 @@ async fn load(
         chunks.insert(*chunk.digest(), Arc::new(chunk));
     }
     drop(reads);
-    let in_order = manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
-    Ok(Held { manifest: current.manifest_sha256, snapshot: Arc::new(Snapshot::assemble(manifest, in_order)) })
+    let in_order =
+        manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    Ok(Held {
+        manifest: current.manifest_sha256,
+        snapshot: Arc::new(Snapshot::assemble(manifest, in_order)),
+    })
 }

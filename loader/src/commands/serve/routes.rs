@@ -17,19 +17,22 @@ use super::{audiences, devices};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let observed = |label: &'static str, route: MethodRouter<Arc<App>>| {
+    let with_metrics = |label: &'static str, route: MethodRouter<Arc<App>>| {
         route.route_layer(from_fn_with_state((Arc::clone(&app), label), observe))
     };
-    let audience = observed("info", get(audiences::info))
-        .merge(observed("create", put(audiences::create)))
-        .merge(observed("delete", delete(audiences::delete)));
+    let audience = with_metrics("info", get(audiences::info))
+        .merge(with_metrics("create", put(audiences::create)))
+        .merge(with_metrics("delete", delete(audiences::delete)));
     Router::new()
-        .route("/v1/audiences", observed("list", get(audiences::list)))
+        .route("/v1/audiences", with_metrics("list", get(audiences::list)))
         .route("/v1/audiences/{audience}", audience)
-        .route("/v1/audiences/{audience}/devices", observed("devices", post(devices::write)))
-        .route("/v1/audiences/{audience}/disable", observed("disable", post(audiences::disable)))
-        .route("/v1/audiences/{audience}/enable", observed("enable", post(audiences::enable)))
-        .route("/v1/audiences/{audience}/expire", observed("expire", post(audiences::expire)))
+        .route("/v1/audiences/{audience}/devices", with_metrics("devices", post(devices::write)))
+        .route(
+            "/v1/audiences/{audience}/disable",
+            with_metrics("disable", post(audiences::disable)),
+        )
+        .route("/v1/audiences/{audience}/enable", with_metrics("enable", post(audiences::enable)))
+        .route("/v1/audiences/{audience}/expire", with_metrics("expire", post(audiences::expire)))
         .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
         .method_not_allowed_fallback(async |app, request| {
             unknown(app, request, ApiError::MethodNotAllowed).await

@@ -19,7 +19,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) const fn new(store: StoreWriter, audience: AudienceName, telemetry: Arc<Telemetry>) -> Self {
+    pub(super) const fn new(
+        store: StoreWriter,
+        audience: AudienceName,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
         Self { store, audience, telemetry, ledger: None }
     }
 

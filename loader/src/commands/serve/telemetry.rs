@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label, Unit};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 use rtad_core::snapshot::AudienceName;
 
@@ -45,7 +47,10 @@ impl Default for Telemetry {
 
 /// `# HELP` of every metric.
 fn describe() {
-    metrics::describe_counter!("rtad_loader_requests_total", "Requests answered, by route and HTTP status");
+    metrics::describe_counter!(
+        "rtad_loader_requests_total",
+        "Requests answered, by route and HTTP status"
+    );
     metrics::describe_counter!(
         "rtad_loader_writes_total",
         "Well-formed requests to write devices of an audience that there is, by what became of them"
@@ -55,7 +60,10 @@ fn describe() {
         Unit::Seconds,
         "Time an append took, with all that was written together"
     );
-    metrics::describe_counter!("rtad_loader_conflicts_total", "Appends tried again as others had written");
+    metrics::describe_counter!(
+        "rtad_loader_conflicts_total",
+        "Appends tried again as others had written"
+    );
     metrics::describe_gauge!("rtad_loader_queue", "Requests that wait to be written");
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
@@ -63,7 +71,8 @@ fn describe() {
 impl Telemetry {
     /// Counts an answered request.
     pub(super) fn request(&self, route: &'static str, code: u16) {
-        let labels = vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
+        let labels =
+            vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
         self.counter("rtad_loader_requests_total", labels).increment(1);
     }
 

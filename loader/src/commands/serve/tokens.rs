@@ -64,11 +64,14 @@ impl Tokens {
         }
         let mut shown = headers.get_all(AUTHORIZATION).iter();
         let (Some(shown), None) = (shown.next(), shown.next()) else { return false };
-        let Some((scheme, token)) = shown.as_bytes().split_at_checked("Bearer ".len()) else { return false };
+        let Some((scheme, token)) = shown.as_bytes().split_at_checked("Bearer ".len()) else {
+            return false;
+        };
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
         // Each is compared to its end, also after one that matches.
-        let matches =
-            tokens.iter().fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());
+        let matches = tokens
+            .iter()
+            .fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());
         scheme.eq_ignore_ascii_case(b"Bearer ") && matches == 1
     }
 }
@@ -131,10 +134,14 @@ mod tests {
         std::fs::write(&path, NEW).unwrap();
         assert!(admits(&tokens, &format!("Bearer {OLD}")), "it is not read before it is to be");
         tokens.reload().unwrap();
-        assert!(!admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}")));
-        for (text, message) in
-            [("\n \n", "holds no token"), ("short", "line 1 is no token"), ("\nwith a space in it", "line 2")]
-        {
+        assert!(
+            !admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}"))
+        );
+        for (text, message) in [
+            ("\n \n", "holds no token"),
+            ("short", "line 1 is no token"),
+            ("\nwith a space in it", "line 2"),
+        ] {
             std::fs::write(&path, text).unwrap();
             let error = tokens.reload().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

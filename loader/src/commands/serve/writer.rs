@@ -171,7 +171,10 @@ impl Writer {
                 Tried::Failed(batch, refusal) => return Self::refuse(batch, &refusal),
             };
         }
-        tracing::warn!(audience = self.session.audience.as_str(), "other writers were faster each time");
+        tracing::warn!(
+            audience = self.session.audience.as_str(),
+            "other writers were faster each time"
+        );
         Self::refuse(batch, &ApiError::Contended);
     }
 
@@ -187,7 +190,9 @@ impl Writer {
                 match error {
                     StoreError::Conflict { .. } => Tried::Again(batch),
                     // Disabled since, or what was merged is gone since another writer has merged it: a look tells.
-                    StoreError::NotFound { .. } | StoreError::NotLive { .. } if self.is_behind().await => {
+                    StoreError::NotFound { .. } | StoreError::NotLive { .. }
+                        if self.is_behind().await =>
+                    {
                         Tried::Again(batch)
                     }
                     error => Tried::Failed(batch, self.session.failed("could not append", &error)),
@@ -227,14 +232,22 @@ impl Writer {
     }
 
     /// Returns whether what is left of the batch is answered; if not, it is to be coalesced again.
-    async fn append_to(&mut self, ledger: &mut Ledger, batch: &mut Vec<Write>) -> Result<bool, StoreError> {
+    async fn append_to(
+        &mut self,
+        ledger: &mut Ledger,
+        batch: &mut Vec<Write>,
+    ) -> Result<bool, StoreError> {
         let needs_members = |write: &Write| write.asked.op == Op::AddIfAbsent;
         let mut members = None;
         if batch.iter().any(needs_members) {
             if self.members.are_of(ledger.current()) {
                 members = Some(self.members.over(ledger).await?);
             } else {
-                self.members.load(self.session.store.store(), &self.session.audience, ledger.current());
+                self.members.load(
+                    self.session.store.store(),
+                    &self.session.audience,
+                    ledger.current(),
+                );
                 // The others need not wait for that.
                 self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
             }

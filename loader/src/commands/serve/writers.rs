@@ -47,15 +47,24 @@ impl Writers {
     }
 
     /// Has devices written; returns when they are, durably. Counts what became of it.
-    pub(super) async fn write(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
+    pub(super) async fn write(
+        &self,
+        audience: &AudienceName,
+        asked: Asked,
+    ) -> Result<Written, ApiError> {
         let unanswered = ApiError::NoAnswer.code();
-        let mut counted = Counted { telemetry: &self.telemetry, audience, op: asked.op, result: unanswered };
+        let mut counted =
+            Counted { telemetry: &self.telemetry, audience, op: asked.op, result: unanswered };
         let written = self.have_written(audience, asked).await;
         counted.result = written.as_ref().map_or_else(ApiError::code, |_| "ok");
         written
     }
 
-    async fn have_written(&self, audience: &AudienceName, asked: Asked) -> Result<Written, ApiError> {
+    async fn have_written(
+        &self,
+        audience: &AudienceName,
+        asked: Asked,
+    ) -> Result<Written, ApiError> {
         let (reply, answer) = oneshot::channel();
         let permit = self.permit_for(asked.keys.len())?;
         let waiting = self.telemetry.waiting();
@@ -80,7 +89,10 @@ impl Writers {
         if keys == 0 {
             return Ok(None);
         }
-        Arc::clone(&self.permits).try_acquire_many_owned(keys).map(Some).map_err(|_| ApiError::Overloaded)
+        Arc::clone(&self.permits)
+            .try_acquire_many_owned(keys)
+            .map(Some)
+            .map_err(|_| ApiError::Overloaded)
     }
 
     fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
@@ -111,7 +123,8 @@ impl Writers {
     /// Takes nothing more, and waits until all that was taken is written.
     pub(super) async fn finish(&self) {
         *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while tasks.join_next().await.is_some() {}
     }
 }

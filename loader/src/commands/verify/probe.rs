@@ -42,9 +42,15 @@ pub(super) fn default_probes(expected_fpr: f64) -> u64 {
 }
 
 /// Asks `snapshot` for `probes` keys that it should not have.
-pub(super) fn measure(snapshot: &Snapshot, probes: u64, threads: usize, progress: &Progress) -> MeasuredFpr {
+pub(super) fn measure(
+    snapshot: &Snapshot,
+    probes: u64,
+    threads: usize,
+    progress: &Progress,
+) -> MeasuredFpr {
     let turn = BATCHES_PER_TURN * BATCH_KEYS as u64;
-    let turns = (0..probes.div_ceil(turn)).map(|index| index * turn..probes.min((index + 1) * turn));
+    let turns =
+        (0..probes.div_ceil(turn)).map(|index| index * turn..probes.min((index + 1) * turn));
     let queue = Mutex::new(turns);
     let work = || {
         let mut found = 0;

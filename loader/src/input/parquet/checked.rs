@@ -40,7 +40,9 @@ impl<P: PageReader> Checked<P> {
 
     fn checked(&mut self, page: Page) -> Result<Page, PageFault> {
         let page = match self.is_lz4 {
-            true => lz4::unpack(page).map_or_else(|| corrupt("has a page that is no sound LZ4"), Ok)?,
+            true => {
+                lz4::unpack(page).map_or_else(|| corrupt("has a page that is no sound LZ4"), Ok)?
+            }
             false => page,
         };
         self.check(&page)?;
@@ -60,11 +62,14 @@ impl<P: PageReader> Checked<P> {
             Page::DataPageV2 { def_levels_byte_len, .. } => u64::from(*def_levels_byte_len),
             Page::DataPage { .. } if self.max_level == 0 => 0,
             Page::DataPage { def_level_encoding: Encoding::RLE, .. } => {
-                let length = bytes.first_chunk().map_or(u32::MAX, |length| u32::from_le_bytes(*length));
+                let length =
+                    bytes.first_chunk().map_or(u32::MAX, |length| u32::from_le_bytes(*length));
                 u64::from(length) + 4
             }
             // Bit-packed levels, in old files.
-            Page::DataPage { .. } => (values * u64::from(16 - self.max_level.leading_zeros())).div_ceil(8),
+            Page::DataPage { .. } => {
+                (values * u64::from(16 - self.max_level.leading_zeros())).div_ceil(8)
+            }
         };
         let Some(text) = usize::try_from(levels).ok().and_then(|levels| bytes.get(levels..)) else {
             return corrupt("has a page that ends within its levels");

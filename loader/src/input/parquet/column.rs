@@ -42,8 +42,8 @@ pub(super) fn read(
         return Err(corrupt("is compressed with LZO; write it with any other compression"));
     }
     let is_lz4 = column.compression() == Compression::LZ4;
-    let part =
-        location(column, access.len()).ok_or_else(|| corrupt("is at an offset outside the file's pages"))?;
+    let part = location(column, access.len())
+        .ok_or_else(|| corrupt("is at an offset outside the file's pages"))?;
     let descriptor = column.column_descr_ptr();
     let max_level = descriptor.max_def_level();
     let chunk = Arc::new(Chunk { access: Arc::clone(access), end: part.end });
@@ -63,7 +63,9 @@ pub(super) fn read(
     let signed = !matches!(form, Form::Digits { signed: false });
     match reader {
         ColumnReader::ByteArrayColumnReader(reader) => {
-            values(reader, max_level, rows, |value: Option<&ByteArray>| each(value.map(ByteArray::data)))
+            values(reader, max_level, rows, |value: Option<&ByteArray>| {
+                each(value.map(ByteArray::data))
+            })
         }
         ColumnReader::FixedLenByteArrayColumnReader(reader) => {
             values(reader, max_level, rows, |value: Option<&FixedLenByteArray>| {
@@ -74,18 +76,22 @@ pub(super) fn read(
                 }))
             })
         }
-        ColumnReader::Int32ColumnReader(reader) => values(reader, max_level, rows, |value: Option<&i32>| {
-            each(value.map(|value| match signed {
-                true => digits(i64::from(*value), &mut text),
-                false => digits(*value as u32, &mut text),
-            }))
-        }),
-        ColumnReader::Int64ColumnReader(reader) => values(reader, max_level, rows, |value: Option<&i64>| {
-            each(value.map(|value| match signed {
-                true => digits(*value, &mut text),
-                false => digits(*value as u64, &mut text),
-            }))
-        }),
+        ColumnReader::Int32ColumnReader(reader) => {
+            values(reader, max_level, rows, |value: Option<&i32>| {
+                each(value.map(|value| match signed {
+                    true => digits(i64::from(*value), &mut text),
+                    false => digits(*value as u32, &mut text),
+                }))
+            })
+        }
+        ColumnReader::Int64ColumnReader(reader) => {
+            values(reader, max_level, rows, |value: Option<&i64>| {
+                each(value.map(|value| match signed {
+                    true => digits(*value, &mut text),
+                    false => digits(*value as u64, &mut text),
+                }))
+            })
+        }
         _ => Err(corrupt("is of a type that was not looked for")),
     }
 }
@@ -125,7 +131,11 @@ fn values<T: DataType>(
                 Some(level) if *level < max_level => None,
                 _ => match present.next() {
                     Some(value) => Some(value),
-                    None => return Err(PageFault::Corrupt(format!("ends after {done} of {rows} rows"))),
+                    None => {
+                        return Err(PageFault::Corrupt(format!(
+                            "ends after {done} of {rows} rows"
+                        )));
+                    }
                 },
             };
             if !each(value) {

@@ -101,13 +101,15 @@ mod tests {
 
     fn dictionary(buf: Vec<u8>) -> Option<Vec<u8>> {
         let encoding = Encoding::PLAIN;
-        let page = Page::DictionaryPage { buf: buf.into(), num_values: 1, encoding, is_sorted: false };
+        let page =
+            Page::DictionaryPage { buf: buf.into(), num_values: 1, encoding, is_sorted: false };
         unpack(page).map(|page| page.buffer().to_vec())
     }
 
     #[test]
     fn page_of_several_hadoop_frames_is_unpacked() {
-        let text: Vec<u8> = (0..3000_u32).flat_map(|number| (number * 7919).to_le_bytes()).collect();
+        let text: Vec<u8> =
+            (0..3000_u32).flat_map(|number| (number * 7919).to_le_bytes()).collect();
         for cuts in [[0, 0], [6000, 12_000], [9000, 11_000], [100, 200]] {
             let parts = [&text[..cuts[0]], &text[cuts[0]..cuts[1]], &text[cuts[1]..]];
             let packed = parts.map(frame).concat();

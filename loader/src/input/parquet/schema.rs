@@ -86,7 +86,9 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
     use ConvertedType as C;
     let is_text = matches!(
         logical,
-        None | Some(LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Unknown)
+        None | Some(
+            LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Unknown
+        )
     ) && matches!(column.converted_type(), C::NONE | C::UTF8 | C::ENUM | C::JSON);
     let signed = match (logical, column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),

@@ -97,11 +97,13 @@ fn sorts() -> Vec<Sort> {
 fn every_encoding_compression_and_page_version_is_read() {
     for sort in sorts() {
         let file = write(&sort);
-        let (cells, rows) = read(&file, &all_columns()).unwrap_or_else(|error| panic!("{sort:?}: {error:?}"));
+        let (cells, rows) =
+            read(&file, &all_columns()).unwrap_or_else(|error| panic!("{sort:?}: {error:?}"));
         assert_eq!(rows as usize, ROWS * GROUPS, "{sort:?}");
         assert!(cells == expected(), "{sort:?}");
         // Only one, and any order.
-        let (cells, _) = read(&file, &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)])).unwrap();
+        let (cells, _) =
+            read(&file, &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)])).unwrap();
         assert_eq!(cells[0], (1, 0, u32::MAX.to_string()));
         assert_eq!(cells[1], (1, 1, idfa(0)));
     }
@@ -111,12 +113,17 @@ fn every_encoding_compression_and_page_version_is_read() {
 #[test]
 fn what_another_implementation_wrote_is_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/parquet");
-    let columns = columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
+    let columns =
+        columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
     let mut expected = Vec::new();
     for row in 0..12_u64 {
         let id = u128::from(row * 7 + 0xab_cdef) << 40;
         let idfa = format!("3E0046F7-8BD4-4F3E-9F91-{row:012X}");
-        expected.push((row + 1, 0, if row % 4 == 3 { String::new() } else { format!("{id:032x}") }));
+        expected.push((
+            row + 1,
+            0,
+            if row % 4 == 3 { String::new() } else { format!("{id:032x}") },
+        ));
         expected.push((row + 1, 1, if row % 3 == 0 { String::new() } else { idfa }));
         expected.push((row + 1, 2, format!("{}", 868_049_039_501_257 + row)));
     }
@@ -158,7 +165,9 @@ fn a_column_that_cannot_be_read_is_named_with_its_type() {
         ),
         ("device\\.oaid", "has no column"),
     ] {
-        let Err(InputError::Parquet { source, .. }) = read(&file, &columns(&[(name, IdKind::Oaid)])) else {
+        let Err(InputError::Parquet { source, .. }) =
+            read(&file, &columns(&[(name, IdKind::Oaid)]))
+        else {
             panic!("{name} is read");
         };
         assert!(source.to_string().starts_with(says), "{name}: {source}");
@@ -186,7 +195,9 @@ fn what_is_no_parquet_file_says_so() {
         (b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0", "it is compressed as a whole; unpack it first"),
     ] {
         match read(bytes, &all_columns()) {
-            Err(InputError::Parquet { source: Fault::Foreign { reason }, .. }) => assert_eq!(reason, says),
+            Err(InputError::Parquet { source: Fault::Foreign { reason }, .. }) => {
+                assert_eq!(reason, says)
+            }
             other => panic!("{says}: {other:?}"),
         }
     }
@@ -198,7 +209,8 @@ fn a_file_that_shrinks_is_not_the_parser_s_fault() {
     let path = folder.path().join("file");
     let bytes = write(&sorts()[0]);
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let access = Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
+    let access =
+        Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
     let columns = all_columns();
     let reader = Reader { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
     let read = reader.read(0, &Pool::default(), |_| true);
@@ -231,7 +243,10 @@ fn a_file_that_is_cut_anywhere_is_refused() {
         // And one with a hole, or something put in.
         for at in (4..file.len()).step_by(29) {
             check(&[&file[..at], &file[at + 1..]].concat(), &format!("{sort:?} without byte {at}"));
-            check(&[&file[..at], &[0xff; 3], &file[at..]].concat(), &format!("{sort:?} with more at {at}"));
+            check(
+                &[&file[..at], &[0xff; 3], &file[at..]].concat(),
+                &format!("{sort:?} with more at {at}"),
+            );
         }
     }
 }
@@ -267,9 +282,12 @@ fn mutants_are_read_or_refused() {
         &[0x15, 0x80, 0x80, 0x80, 0x04],
     ];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/parquet");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     let files: Vec<Vec<u8>> = files.chain(sorts().iter().step_by(9).map(write)).collect();
-    let mut columns = columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
+    let mut columns =
+        columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: usize| {
         state ^= state << 13;

@@ -49,7 +49,9 @@ fn an_audience_s_life() {
     ] {
         assert_eq!(info[field], value, "{field} of {info}");
     }
-    assert!(info["created_unix_seconds"].as_u64() > Some(1_700_000_000) && info["age_seconds"].is_u64());
+    assert!(
+        info["created_unix_seconds"].as_u64() > Some(1_700_000_000) && info["age_seconds"].is_u64()
+    );
     assert!(info["appended_unix_seconds"].is_u64() && info.get("expires_unix_seconds").is_none());
 
     let order = |api: &mut Api, what: &str, body: &str| {
@@ -66,7 +68,8 @@ fn an_audience_s_life() {
     let info = api.get(AUDIENCE).ok();
     assert!(info["state"] == "live" && info.get("expires_unix_seconds").is_none(), "{info}");
     api.ask("POST", "/v1/audiences/a/expire", "{}").problem(400, "bad_body");
-    api.ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": -1}"#).problem(400, "bad_body");
+    api.ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": -1}"#)
+        .problem(400, "bad_body");
 
     assert_eq!(api.ask("DELETE", AUDIENCE, "").ok(), json!({"audience": "a", "sequence": 9}));
     assert_eq!(api.ask("DELETE", AUDIENCE, "").ok()["sequence"], 9);
@@ -132,7 +135,8 @@ fn a_build_that_began_before_a_deletion_loses() {
     api.create();
     let all = ids(IdKind::Md5, 0..10);
     // It has noted what is live when the rejects file is there.
-    let mut build = spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
+    let mut build =
+        spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
     wait_until("the build has read its base", || sandbox.path().join("r").exists());
     api.ask("DELETE", AUDIENCE, "").ok();
     let mut stdin = build.stdin.take().unwrap();

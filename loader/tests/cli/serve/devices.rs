@@ -14,7 +14,10 @@ fn each_operation_does_what_it_says() {
     api.create();
     let all = ids(IdKind::Md5, 0..100);
     let added = api.write("add", &all[..50]);
-    assert_eq!(added, json!({"sequence": 2, "generation": 1, "accepted": 50, "rejected": [], "entombed": 0}));
+    assert_eq!(
+        added,
+        json!({"sequence": 2, "generation": 1, "accepted": 50, "rejected": [], "entombed": 0})
+    );
     assert_eq!(count(&stored(&sandbox), &all), 50);
     // What is done is done: sent again it changes nothing.
     assert_eq!(api.write("add", &all[..50])["accepted"], 50);
@@ -23,7 +26,10 @@ fn each_operation_does_what_it_says() {
     assert_eq!((count(&stored(&sandbox), &all), count(&stored(&sandbox), &all[..10])), (40, 0));
 
     let absent = api.write("add_if_absent", &all[5..15]);
-    assert_eq!(absent["new"], json!([true, true, true, true, true, false, false, false, false, false]));
+    assert_eq!(
+        absent["new"],
+        json!([true, true, true, true, true, false, false, false, false, false])
+    );
     assert_eq!(count(&stored(&sandbox), &all), 45);
     let twice = [all[60].clone(), all[60].clone()];
     assert_eq!(api.write("add_if_absent", &twice)["new"], json!([true, false]));
@@ -56,14 +62,18 @@ fn ids_of_every_kind_are_taken_in_their_canonical_form() {
         assert_eq!(api.post(DEVICES, &body).ok()["accepted"], 20, "{kind}");
         let maker = rtad_core::device::KeyMaker::default();
         let snapshot = stored(&sandbox);
-        assert!(all.iter().all(|id| snapshot.contains(&maker.key(kind, id.as_bytes()).unwrap())), "{kind}");
+        assert!(
+            all.iter().all(|id| snapshot.contains(&maker.key(kind, id.as_bytes()).unwrap())),
+            "{kind}"
+        );
     }
 }
 
 #[test]
 fn what_is_no_id_is_left_out_and_told_by_its_place() {
     let sandbox = Sandbox::new();
-    let serve = Serve::over(&sandbox, "{}/s", "--every 5ms --blank 1E2DFA89-496A-47FD-9941-DF1FC4E6484A");
+    let serve =
+        Serve::over(&sandbox, "{}/s", "--every 5ms --blank 1E2DFA89-496A-47FD-9941-DF1FC4E6484A");
     let mut api = serve.connect();
     api.create();
     let body = json!({"op": "add_if_absent", "kind": "idfa", "ids": [

@@ -57,7 +57,8 @@ fn of_request(number: usize) -> Vec<String> {
 fn what_was_acknowledged_outlives_a_kill() {
     let sandbox = Sandbox::new();
     Serve::start(&sandbox).connect().create();
-    let (mut acknowledged, mut others, mut removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut acknowledged, mut others, mut removed) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for round in 0..8 {
         let serve = Serve::over(&sandbox, "{}/s", "--every 0ms");
         let op = if round % 2 == 0 { "add" } else { "add_if_absent" };
@@ -77,7 +78,11 @@ fn what_was_acknowledged_outlives_a_kill() {
         let snapshot = stored(&sandbox);
         for number in &acknowledged {
             let expected = if removed.contains(number) { 0 } else { IDS };
-            assert_eq!(count(&snapshot, &of_request(*number)), expected, "request {number} of round {round}");
+            assert_eq!(
+                count(&snapshot, &of_request(*number)),
+                expected,
+                "request {number} of round {round}"
+            );
         }
         for number in &others {
             let found = count(&snapshot, &of_request(*number));
@@ -150,9 +155,13 @@ fn what_never_came_to_be_written_is_counted() {
     let all = ids(IdKind::Md5, 0..100_000);
     api.write("add", &all[..1]);
     let (named, waiting) = (
-        |result| format!("rtad_loader_writes_total{{audience=\"a\",op=\"remove\",result=\"{result}\"}}"),
+        |result| {
+            format!("rtad_loader_writes_total{{audience=\"a\",op=\"remove\",result=\"{result}\"}}")
+        },
         |count: usize| {
-            wait_until("all are queued", || metric(&serve.metrics(), "rtad_loader_queue") == count as f64)
+            wait_until("all are queued", || {
+                metric(&serve.metrics(), "rtad_loader_queue") == count as f64
+            })
         },
     );
     for result in ["no_answer", "overloaded", "internal"] {
@@ -173,7 +182,8 @@ fn what_never_came_to_be_written_is_counted() {
     api.post(DEVICES, &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
     assert_eq!(metric(&serve.metrics(), &named("overloaded")), 1.0);
     // Of no audience that there is.
-    api.post("/v1/audiences/b/devices", &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
+    api.post("/v1/audiences/b/devices", &json!({"op": "remove", "ids": all}))
+        .problem(503, "overloaded");
     assert!(!serve.metrics().contains("audience=\"b\""));
 }
 

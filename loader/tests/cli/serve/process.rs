@@ -93,7 +93,8 @@ impl Api {
     }
 
     pub(crate) fn binary(&mut self, path: &str, keys: &[DeviceKey]) -> Answer {
-        let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
+        let headers =
+            format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
         let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
         self.0.request("POST", path, &headers, body)
     }

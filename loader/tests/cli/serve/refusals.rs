@@ -15,7 +15,9 @@ fn without_a_token_nothing_is_told() {
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
-    for headers in ["", "Authorization: Bearer wrong-token-0123456789\r\n", "Authorization: Basic YTpi\r\n"] {
+    for headers in
+        ["", "Authorization: Bearer wrong-token-0123456789\r\n", "Authorization: Basic YTpi\r\n"]
+    {
         for (method, path) in [
             ("GET", "/v1/audiences"),
             ("GET", "/v1/audiences/nothing"),
@@ -58,8 +60,18 @@ fn what_is_not_understood_is_told_without_quoting_it() {
     for (body, status, code, words) in [
         ("", 400, "bad_body", "expected an object with op, kind and ids"),
         (&format!("[\"add\", null, [\"{secret}\"]]"), 400, "bad_body", "expected an object"),
-        (&format!("{{\"op\": \"add\", \"ids\": [\"{secret}\""), 400, "bad_body", "EOF while parsing"),
-        (&format!("{{\"op\": \"add\", \"ids\": \"{secret}\"}}"), 400, "bad_body", "expected a list of ids"),
+        (
+            &format!("{{\"op\": \"add\", \"ids\": [\"{secret}\""),
+            400,
+            "bad_body",
+            "EOF while parsing",
+        ),
+        (
+            &format!("{{\"op\": \"add\", \"ids\": \"{secret}\"}}"),
+            400,
+            "bad_body",
+            "expected a list of ids",
+        ),
         (
             &format!("{{\"op\": \"add\", \"ids\": [], \"{secret}\": 1}}"),
             400,
@@ -69,7 +81,12 @@ fn what_is_not_understood_is_told_without_quoting_it() {
         ("{\"op\": \"add\"}", 400, "bad_body", "missing field `ids`"),
         ("{\"ids\": []}", 400, "bad_body", "missing field `op`"),
         ("{\"op\": \"add\", \"ids\": [5938351]}", 400, "bad_body", "expected"),
-        (&format!("{{\"op\": \"{secret}\", \"ids\": []}}"), 400, "unknown_op", "add, remove, add_if_absent"),
+        (
+            &format!("{{\"op\": \"{secret}\", \"ids\": []}}"),
+            400,
+            "unknown_op",
+            "add, remove, add_if_absent",
+        ),
         (
             &format!("{{\"op\": \"add\", \"kind\": \"{secret}\", \"ids\": []}}"),
             404,
@@ -81,14 +98,20 @@ fn what_is_not_understood_is_told_without_quoting_it() {
         let answer = api.ask("POST", DEVICES, body);
         let detail = answer.problem(status, code);
         assert!(detail.contains(words), "{words:?} in {detail:?}");
-        assert!(!answer.text().contains(secret) && !answer.text().contains("5938351"), "{}", answer.text());
+        assert!(
+            !answer.text().contains(secret) && !answer.text().contains("5938351"),
+            "{}",
+            answer.text()
+        );
     }
     api.binary(DEVICES, &[]).problem(400, "unknown_op");
     api.binary("/v1/audiences/a/devices?op=delete", &[]).problem(400, "unknown_op");
-    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
+    let headers =
+        format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
     let odd = api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, [0; 17]);
     assert_eq!(odd.problem(400, "bad_body"), "17 bytes are not a whole number of 16-byte keys");
-    let many = api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, vec![1; 16 * 100_001]);
+    let many =
+        api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, vec![1; 16 * 100_001]);
     many.problem(413, "too_large");
 
     for (method, path, status, code) in [
@@ -126,7 +149,8 @@ fn a_body_that_is_too_large_is_told_so() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
-    let head = format!("POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer {TOKEN}\r\n");
+    let head =
+        format!("POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer {TOKEN}\r\n");
     let mut stated = serve.connect();
     stated.0.send(format!("{head}Content-Length: {}\r\n\r\n", (16 << 20) + 1));
     stated.0.next().unwrap().problem(413, "too_large");
@@ -182,11 +206,17 @@ fn a_command_line_that_cannot_be_is_refused() {
     sandbox.file("empty", "");
     let serve = "serve --store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0";
     sandbox.run(&format!("{serve} --token-file {{}}/empty")).fails(2, "holds no token");
-    sandbox.run(&format!("{serve} --token-file {{}}/nothing")).fails(2, "could not read --token-file");
+    sandbox
+        .run(&format!("{serve} --token-file {{}}/nothing"))
+        .fails(2, "could not read --token-file");
     let open = "serve --store {}/s --listen 0.0.0.0:0 --no-token";
     sandbox.run(open).fails(2, "--no-token with --listen 0.0.0.0:0, which is no loopback address");
     assert_eq!(sandbox.run(serve).status, Some(2), "neither");
-    assert_eq!(sandbox.run(&format!("{serve} --no-token --token-file {{}}/tokens")).status, Some(2), "both");
+    assert_eq!(
+        sandbox.run(&format!("{serve} --no-token --token-file {{}}/tokens")).status,
+        Some(2),
+        "both"
+    );
     let http = "serve --store http://127.0.0.1:1/s --listen 127.0.0.1:0 --no-token";
     sandbox.run(http).fails(2, "is read-only");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -64,8 +64,10 @@ fn as_paths<S: Serializer>(ids: &[(usize, Named)], serializer: S) -> Result<S::O
 }
 
 fn as_kinds<S: Serializer>(kinds: &[(Named, usize)], serializer: S) -> Result<S::Ok, S::Error> {
-    let kinds: BTreeMap<&str, &str> =
-        kinds.iter().map(|(named, field)| (named.text.as_str(), IdField::ALL[*field].as_str())).collect();
+    let kinds: BTreeMap<&str, &str> = kinds
+        .iter()
+        .map(|(named, field)| (named.text.as_str(), IdField::ALL[*field].as_str()))
+        .collect();
     serializer.collect_map(kinds)
 }
 
@@ -82,8 +84,7 @@ pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<Request
     let accepted = format!("a path or a list of paths for each of {fields}");
     let ids = section.section(d, "ids", &accepted);
     let ids = ids.map_or_else(Vec::new, |table| read_ids(d, table, &accepted));
-    let example =
-        "{ list = \"dids\", value = \"did\", type = \"type\", kinds = { \"imei\" = \"imei_md5\" } }";
+    let example = "{ list = \"dids\", value = \"did\", type = \"type\", kinds = { \"imei\" = \"imei_md5\" } }";
     let id_list = section.section(d, "id_list", example);
     let had_list = id_list.is_some();
     let id_list = id_list.and_then(|table| read_list(d, table, &fields));

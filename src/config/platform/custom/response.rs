@@ -80,7 +80,8 @@ pub(super) fn read(d: &mut Document<'_>, mut section: Section, is_json: bool) ->
     let example = "{ field = \"status\", bid = 0, no_bid = 1, error = 2 }";
     let code = section.section(d, "code", example).and_then(|table| read_code(d, table));
     let example = "{ list = \"results\", strategy = \"id\", accepted = \"accept\" }";
-    let verdicts = section.section(d, "verdicts", example).and_then(|table| read_verdicts(d, table));
+    let verdicts =
+        section.section(d, "verdicts", example).and_then(|table| read_verdicts(d, table));
     let accepted = section.read_named(d, "accepted", PATH);
     let accepted_separator = section.read(d, "accepted_separator", SEPARATOR, not_empty);
     if accepted_separator.is_some() && !section.had("accepted") {

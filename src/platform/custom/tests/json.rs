@@ -99,7 +99,8 @@ fn a_ping_a_failure_and_a_refusal() {
     );
     let platform = platform("", JSON);
     assert_eq!(platform.adapter.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
-    let answer = platform.adapter.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
+    let answer =
+        platform.adapter.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
     assert_eq!(
         answer,
         r#"{"head":{"code":2},"results":[{"id":"1","ok":true},{"id":"2","ok":false}],"hits":["1"]}"#
@@ -165,8 +166,11 @@ response = { accepted = "hits", accepted_separator = ";" }
 
 #[test]
 fn what_is_skipped_may_be_as_deep_as_it_likes() {
-    let deep =
-        format!(r#"{{"x": {}1{}, "device": {{"imei": "i"}}}}"#, "[".repeat(500_000), "]".repeat(500_000));
+    let deep = format!(
+        r#"{{"x": {}1{}, "device": {{"imei": "i"}}}}"#,
+        "[".repeat(500_000),
+        "]".repeat(500_000)
+    );
     assert_eq!(read(&deep).1.ids, ["device.imei imei i"]);
     let deep = deep.replace("]", "");
     let (answer, _) = asked(&platform("", JSON), deep.as_bytes(), &[BID, BID]);

@@ -31,8 +31,14 @@ fn kuaishou() {
     let pool = schema::compile(&proto).unwrap();
     let message = |name: &str| DynamicMessage::new(pool.get_message_by_name(name).unwrap());
     let mut device = message("kuaishou.Device");
-    device.set_field_by_name("imei_md5", Value::String("8d3ebd3654fb46a2832296669cf1b536".to_owned()));
-    device.set_field_by_name("oaid", Value::String("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".to_owned()));
+    device.set_field_by_name(
+        "imei_md5",
+        Value::String("8d3ebd3654fb46a2832296669cf1b536".to_owned()),
+    );
+    device.set_field_by_name(
+        "oaid",
+        Value::String("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".to_owned()),
+    );
     let mut request = message("kuaishou.RtaRequest");
     request.set_field_by_name("request_id", Value::String("req-1".to_owned()));
     request.set_field_by_name("channel", Value::String("c".to_owned()));
@@ -49,8 +55,9 @@ fn kuaishou() {
     let head = Head { headers: &headers, query: None };
     let mut script = Script::deciding(&[BID]);
     let at = |seconds| move || Duration::from_secs(seconds);
-    let answer =
-        custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210)).unwrap();
+    let answer = custom
+        .answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210))
+        .unwrap();
     assert_eq!(
         script.ids,
         [
@@ -62,14 +69,16 @@ fn kuaishou() {
     assert_eq!(answer, expected[..]);
     let mut response = message("kuaishou.RtaResponse");
     prost::Message::merge(&mut response, answer).unwrap();
-    let verdicts = "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
+    let verdicts =
+        "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
     assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
 
     let late = custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_501));
     assert_eq!(late, Err(Failure::BadTimestamp));
     request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
     let body = prost::Message::encode_to_vec(&request);
-    let forged = custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
+    let forged =
+        custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
     assert_eq!(forged, Err(Failure::BadSignature));
     assert_eq!(custom.refusal(), b"\x08\x01"[..]);
 }
@@ -123,14 +132,15 @@ cache = "response_cache_time"
     let built_in = HEAD.replace("\"custom\"", "\"tencent\"");
     let assembly = Assembly::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
     let built_in = &assembly.platforms[0];
-    // The golden requests of docs/platforms.md, made by protoc: an Android phone, and a ping.
+    // The golden requests of docs/reference/platforms.md, made by protoc: an Android phone, and a ping.
     for body in [
         "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132383332323936363639\
          636631623533363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002",
         "0a0270311001",
     ] {
         let body = const_hex::decode(body).unwrap();
-        for decisions in [[BID, BID], [NO_BID, BID], [NO_BID, NO_BID], [NO_BID_UNAVAILABLE, NO_BID]] {
+        for decisions in [[BID, BID], [NO_BID, BID], [NO_BID, NO_BID], [NO_BID_UNAVAILABLE, NO_BID]]
+        {
             let (answer, mut script) = asked(&mapped, &body, &decisions);
             let (expected, mut by_adapter) = asked(built_in, &body, &decisions);
             assert_eq!(answer, expected);

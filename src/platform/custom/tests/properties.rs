@@ -50,7 +50,15 @@ fn meant() -> impl Strategy<Value = Meant> {
     let caid = proptest::collection::vec("\\PC{0,9}", 0..4);
     let dids = proptest::collection::vec(did, 0..5);
     (text(), asked, text(), text(), caid, proptest::option::of(any::<u64>()), dids).prop_map(
-        |(id, asked, imei, oaid, caid, number, dids)| Meant { id, asked, imei, oaid, caid, number, dids },
+        |(id, asked, imei, oaid, caid, number, dids)| Meant {
+            id,
+            asked,
+            imei,
+            oaid,
+            caid,
+            number,
+            dids,
+        },
     )
 }
 

@@ -45,8 +45,11 @@ request = { id_list = { list = "d", value = "v", type = "k", secure = "h", kinds
 response = { code = { field = "ok", bid = 1, no_bid = 0 } }
 "#;
     let platform = platform(proto, mapping);
-    let (answer, script) =
-        asked(&platform, b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b\x0a\x05\x18\x01\x12\x01c", &[BID, BID]);
+    let (answer, script) = asked(
+        &platform,
+        b"\x0a\x03\x12\x01a\x0a\x05\x08\x01\x12\x01b\x0a\x05\x18\x01\x12\x01c",
+        &[BID, BID],
+    );
     assert_eq!(answer.unwrap(), b"\x08\x01"[..]);
     assert_eq!(script.ids, ["d.v imei a", "d.v oaid b"]);
     assert_eq!(platform.adapter.refusal(), b"\x08\x00"[..]);
@@ -65,7 +68,8 @@ fn lists_of_numbers_come_packed_or_not_whatever_the_schema_says() {
             ],
         ),
     ] {
-        let mapping = PROTOBUF.replace("strategies = \"asked\"", &format!("strategies = \"{mapping}\""));
+        let mapping =
+            PROTOBUF.replace("strategies = \"asked\"", &format!("strategies = \"{mapping}\""));
         for body in bodies {
             let (answer, script) = asked(&platform(PROTO2, &mapping), body, &[BID, BID]);
             assert!(answer.is_ok(), "{body:?}");
@@ -80,7 +84,9 @@ fn what_is_not_mapped_is_skipped_groups_too() {
     let body = b"\x43\x4a\x01g\x44\xa0\x06\x05\xa1\x0612345678\xa2\x06\x01x\xa5\x061234\xa3\x06\xa3\x06\xa4\x06\xa4\x06\
                  \x22\x03\x0a\x01i";
     assert_eq!(ids(body), ["device.imei imei i"]);
-    for bad in [&b"\x43\x4a\x01g"[..], b"\x44", b"\x43\xa4\x06", b"\xa2\x06\x02x", b"\xa3\x06\x43\xa4\x06"] {
+    for bad in
+        [&b"\x43\x4a\x01g"[..], b"\x44", b"\x43\xa4\x06", b"\xa2\x06\x02x", b"\xa3\x06\x43\xa4\x06"]
+    {
         let (answer, _) = asked(&platform(PROTO2, PROTOBUF), bad, &[BID, BID]);
         assert_eq!(answer, Err(Failure::BadBody), "{bad:?}");
     }
@@ -140,8 +146,9 @@ fn every_type_of_number_is_read_and_written() {
         ("string", b"\x0a\x01r", "r"),
     ];
     for (name, body, text) in types {
-        let proto =
-            format!("syntax = \"proto2\"; enum E {{ A = 0; }} message Q {{ optional {name} id = 1; }}");
+        let proto = format!(
+            "syntax = \"proto2\"; enum E {{ A = 0; }} message Q {{ optional {name} id = 1; }}"
+        );
         let mapping = r#"
 body = "protobuf"
 proto = "p.proto"
@@ -182,7 +189,9 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
     let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(required.adapter.unavailable(&mut script), empty[..]);
     // An optional message is not written for the sake of what it requires.
-    let proto = proto.replace("required H must = 3; ", "").replace("required int64 id", "optional int64 id");
+    let proto = proto
+        .replace("required H must = 3; ", "")
+        .replace("required int64 id", "optional int64 id");
     let optional = platform(&proto, &mapping.replace("must.cache", "may.cache"));
     assert_eq!(optional.adapter.refusal(), b"\x0a\x00\x12\x00\x2a\x02\x08\x01"[..]);
 }
@@ -199,6 +208,7 @@ response_message = "R"
 request = { ids = { imei = "i" }, strategies = "s" }
 response = { verdicts = { list = "v", strategy = "id", accepted = "ok" }, accepted = "hits" }
 "#;
-    let (answer, _) = asked(&platform(proto, mapping), b"\x0a\x02\x301\x0a\x01\x31\x0a\x02+1", &[BID, BID]);
+    let (answer, _) =
+        asked(&platform(proto, mapping), b"\x0a\x02\x301\x0a\x01\x31\x0a\x02+1", &[BID, BID]);
     assert_eq!(answer.unwrap(), b"\x0a\x04\x08\x01\x10\x01\x12\x01\x01"[..]);
 }

@@ -32,7 +32,9 @@ fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Scrip
     }
     let head = Head { headers: &headers, query: request.query };
     let answer =
-        custom.answer_at(Admission::ByHeaders, &head, request.body.as_bytes(), &mut script, || request.now);
+        custom.answer_at(Admission::ByHeaders, &head, request.body.as_bytes(), &mut script, || {
+            request.now
+        });
     (answer, script)
 }
 
@@ -59,7 +61,11 @@ fn failure(signature: &str, sign: &str) -> Option<Failure> {
 fn a_digest_of_either_secret_is_right_in_its_own_case_alone() {
     for (algorithm, old, new) in [
         ("md5", "8b3dc952ddd029590f45f81b3b5a321b", "a607c1a5d68784bcac0c94cf692ba368"),
-        ("sha1", "bf44e5f2a340b1ef1972aa4af860666f60beeafa", "068796bcc83d6e885ef3719927398ec415d3fd71"),
+        (
+            "sha1",
+            "bf44e5f2a340b1ef1972aa4af860666f60beeafa",
+            "068796bcc83d6e885ef3719927398ec415d3fd71",
+        ),
         (
             "sha256",
             "58070e7a0b98f3d88ff961196c910eada94c748f3f072a8feac84c8bc7786242",
@@ -86,7 +92,10 @@ fn an_hmac_is_keyed_with_the_secret() {
     for (digest, expected) in [
         ("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670", None),
         ("04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477b", None),
-        ("04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477c", Some(Failure::BadSignature)),
+        (
+            "04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477c",
+            Some(Failure::BadSignature),
+        ),
     ] {
         let request = Request { body, header: Some(digest), query: None, now: NOW };
         assert_eq!(ask(hmac, &request).0.err(), expected);
@@ -95,8 +104,7 @@ fn an_hmac_is_keyed_with_the_secret() {
 
 #[test]
 fn the_whole_body_may_be_signed_and_the_signature_stand_in_the_query() {
-    let signature =
-        "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate = \"{body}{secret}\"";
+    let signature = "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate = \"{body}{secret}\"";
     let signature = &signature.replace("{secret}", "s3cret{secret}");
     let request = |query| Request { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
     // sha1 of the body, "s3cret" and "old"
@@ -139,7 +147,8 @@ fn a_time_too_far_from_now_is_refused_on_either_side() {
     };
     let digest = Some("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670");
     let at = |now, unit: &str| {
-        let request = Request { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
+        let request =
+            Request { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
         ask(&timed(unit), &request).0.err()
     };
     let window = Duration::from_secs(300);
@@ -152,7 +161,10 @@ fn a_time_too_far_from_now_is_refused_on_either_side() {
     }
     let milliseconds = Duration::from_millis(1_718_539_200);
     assert_eq!(at(milliseconds + window, "ms"), None);
-    assert_eq!(at(milliseconds + window + Duration::from_millis(1), "ms"), Some(Failure::BadTimestamp));
+    assert_eq!(
+        at(milliseconds + window + Duration::from_millis(1), "ms"),
+        Some(Failure::BadTimestamp)
+    );
 }
 
 #[test]

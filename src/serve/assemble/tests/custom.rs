@@ -91,15 +91,21 @@ secrets = [{ value = "hush" }, { value_file = "secret" }]
 fn read(text: &str) -> Result<Assembly, ConfigError> {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("v.proto"), PROTO).unwrap();
-    std::fs::write(folder.path().join("bad.proto"), "syntax = \"proto3\";\nmessage M {\n  strin x = 1;\n}\n")
-        .unwrap();
+    std::fs::write(
+        folder.path().join("bad.proto"),
+        "syntax = \"proto3\";\nmessage M {\n  strin x = 1;\n}\n",
+    )
+    .unwrap();
     std::fs::write(
         folder.path().join("worse.proto"),
         "syntax = \"proto3\";\nmessage M {\n  string x 1;\n}\n",
     )
     .unwrap();
-    std::fs::write(folder.path().join("alone.proto"), "syntax = \"proto3\";\nimport \"other.proto\";\n")
-        .unwrap();
+    std::fs::write(
+        folder.path().join("alone.proto"),
+        "syntax = \"proto3\";\nimport \"other.proto\";\n",
+    )
+    .unwrap();
     std::fs::write(folder.path().join("secret"), "hushed\n").unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
@@ -119,7 +125,8 @@ fn the_effective_config_reads_back_as_itself_without_its_secrets() {
     assert!(text.contains("<redacted>") && text.contains("value_file = \"secret\""), "{text}");
     // The secret itself has to be put back before it is a config again.
     assert_eq!(read(&text).unwrap_err().mistakes.len(), 1);
-    let again = read(&text.replace("<redacted>", "hush")).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let again =
+        read(&text.replace("<redacted>", "hush")).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(again.config.to_toml(), text);
     for line in MAPPING.lines().filter(|line| line.contains(" = \"")) {
         let (key, value) = line.split_once(" = ").unwrap();
@@ -230,14 +237,25 @@ fn what_is_wrong_with_a_schema_or_a_key_is_told() {
             "md4",
             "29: platform[0].signature.algorithm is \"md4\"; accepted: md5, sha1, sha256 or hmac-sha256",
         ),
-        ("bid = 0", "bid = \"no\"", "23: platform[0].response.code.bid is \"no\"; accepted: a whole number"),
-        (", no_bid = 1", "", "23: platform[0].response.code.no_bid is missing; accepted: a whole number"),
+        (
+            "bid = 0",
+            "bid = \"no\"",
+            "23: platform[0].response.code.bid is \"no\"; accepted: a whole number",
+        ),
+        (
+            ", no_bid = 1",
+            "",
+            "23: platform[0].response.code.no_bid is missing; accepted: a whole number",
+        ),
     ] {
         assert!(MAPPING.contains(line), "{line}");
         let mistakes = read(&MAPPING.replacen(line, instead, 1)).unwrap_err().mistakes;
         let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
         assert!(mistakes.contains(&expected), "{instead}\n{expected}\n{mistakes:#?}");
-        assert!(mistakes.iter().all(|mistake| !mistake.contains('\n')), "one line each: {mistakes:#?}");
+        assert!(
+            mistakes.iter().all(|mistake| !mistake.contains('\n')),
+            "one line each: {mistakes:#?}"
+        );
     }
 }
 

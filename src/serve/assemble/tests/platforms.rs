@@ -62,7 +62,11 @@ fn every_kind_of_mistake_has_its_message() {
         ("name = \"tencent\"", "name = \"api\"", "platform[0].name is \"api\"; accepted: 1 to 64"),
         ("name = \"tencent\"", "name = \"decide\"", "platform[0].name is \"decide\""),
         ("name = \"tencent\"", "name = \"T\"", "platform[0].name is \"T\""),
-        ("\"/rta/tencent\"", "\"rta\"", "platform[0].path is \"rta\"; accepted: a path such as /rta/tencent"),
+        (
+            "\"/rta/tencent\"",
+            "\"rta\"",
+            "platform[0].path is \"rta\"; accepted: a path such as /rta/tencent",
+        ),
         ("\"/rta/tencent\"", "\"/v1/decide\"", "platform[0].path is \"/v1/decide\""),
         ("\"/rta/tencent\"", "\"/\"", "platform[0].path is \"/\""),
         ("\"/rta/tencent\"", "\"/a?b\"", "platform[0].path is \"/a?b\""),
@@ -104,7 +108,8 @@ fn every_kind_of_mistake_has_its_message() {
         assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
         assert!(mistakes[0].contains(expected), "{to} gave {mistakes:#?}");
     }
-    let found = mistakes("[[platform]]\nkind = \"ocean\"\nname = \"o\"\npath = \"/o\"\nstrategies = 1\n");
+    let found =
+        mistakes("[[platform]]\nkind = \"ocean\"\nname = \"o\"\npath = \"/o\"\nstrategies = 1\n");
     assert!(found[0].contains("platform[0].strategies is not a table"), "{found:?}");
     for id in ["T1", "+1", "007", "9223372036854775808", "1.0", ""] {
         let text = TENCENT
@@ -114,7 +119,10 @@ fn every_kind_of_mistake_has_its_message() {
         let mistakes = mistakes(&text);
         assert!(mistakes[0].contains("with an id of a whole number"), "{id}: {mistakes:?}");
     }
-    let twice = mistakes(&format!("{TENCENT}{}", TENCENT.replace("name = \"tencent\"", "name = \"other\"")));
+    let twice = mistakes(&format!(
+        "{TENCENT}{}",
+        TENCENT.replace("name = \"tencent\"", "name = \"other\"")
+    ));
     assert!(twice[0].contains("platform.path has the name \"/rta/tencent\" twice"), "{twice:?}");
 }
 
@@ -128,10 +136,12 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
         let text = format!("{REST}{TENCENT}headers = [{header}]\n");
         read_at(path.to_str().unwrap(), &text)
     };
-    let good = "{ name = \"X-A\", value = \"in-config\" }, { name = \"X-B\", value_file = \"token\" }";
+    let good =
+        "{ name = \"X-A\", value = \"in-config\" }, { name = \"X-B\", value_file = \"token\" }";
     let assembly = with(good).unwrap();
     let admits = |name: &'static str, value: &'static str| {
-        let headers = [(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
+        let headers =
+            [(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
         assembly.platforms[0].access.admits(&headers)
     };
     assert!(admits("x-a", "in-config") && admits("x-b", "from-file"));
@@ -155,7 +165,10 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
             "{ name = \"X-A\", value = \"secret1\", value_file = \"token\" }",
             "headers[0] does not say its value once",
         ),
-        ("{ name = \"X A\", value = \"secret1\" }", "headers[0].name is \"X A\"; accepted: a header's name"),
+        (
+            "{ name = \"X A\", value = \"secret1\" }",
+            "headers[0].name is \"X A\"; accepted: a header's name",
+        ),
         ("{ value = \"secret1\" }", "headers[0].name is missing"),
         ("{ name = \"X-A\", value = \"\" }", "headers[0] has a secret that is empty"),
         (
@@ -165,7 +178,10 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
         ("{ name = \"X-A\", value_file = \"empty\" }", "headers[0] has a secret that is empty"),
         ("{ name = \"X-A\", value_file = \"none\" }", "none\": No such file or directory"),
         ("{ name = \"X-A\", value = [\"secret1\"] }", "headers[0].value is not a single value"),
-        ("{ name = \"X-A\", value = \"secret1\", secret = \"secret1\" }", "headers[0].secret is not known"),
+        (
+            "{ name = \"X-A\", value = \"secret1\", secret = \"secret1\" }",
+            "headers[0].secret is not known",
+        ),
     ] {
         let mistakes = with(header).unwrap_err().mistakes;
         assert_eq!(mistakes.len(), 1, "{mistakes:#?}");

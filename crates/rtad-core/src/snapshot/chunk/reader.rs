@@ -49,7 +49,8 @@ pub struct ChunkVerifier {
 impl ChunkVerifier {
     /// A verifier of the chunk that a manifest with these filters describes as `entry`.
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
-        let prefix_bytes = usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
+        let prefix_bytes =
+            usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
         Self {
             spec: *spec,
             entry: entry.clone(),
@@ -100,10 +101,12 @@ impl ChunkVerifier {
 
     fn check_prefix(&self) -> Result<Box<[u32]>, ChunkError> {
         let header = &self.prefix;
-        let u32_at =
-            |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
-        let u64_at =
-            |offset: usize| u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"));
+        let u32_at = |offset: usize| {
+            u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
+        };
+        let u64_at = |offset: usize| {
+            u64::from_le_bytes(header[offset..offset + 8].try_into().expect("eight bytes"))
+        };
         if header[..8] != MAGIC {
             return Err(ChunkError::Magic);
         }
@@ -111,7 +114,11 @@ impl ChunkVerifier {
             return Err(ChunkError::Version { found: u32_at(8) });
         }
         let check = |field, offset, found: u64, expected: u64| {
-            if found == expected { Ok(()) } else { Err(ChunkError::Field { field, offset, found, expected }) }
+            if found == expected {
+                Ok(())
+            } else {
+                Err(ChunkError::Field { field, offset, found, expected })
+            }
         };
         let (spec, entry) = (&self.spec, &self.entry);
         let body_bytes = entry.filter_bytes();

@@ -13,7 +13,8 @@ fn keys(numbers: impl IntoIterator<Item = u32>) -> Vec<DeviceKey> {
 }
 
 fn built(first: u64, last: u64, added: &[u32], removed: &[u32]) -> BuiltDelta {
-    BuiltDelta::new(first, last, keys(added.iter().copied()), keys(removed.iter().copied())).unwrap()
+    BuiltDelta::new(first, last, keys(added.iter().copied()), keys(removed.iter().copied()))
+        .unwrap()
 }
 
 #[test]
@@ -23,7 +24,9 @@ fn a_file_is_read_as_it_was_written() {
     assert_eq!(bytes.len() as u64, delta.entry().size_bytes());
     let read = Delta::parse(&bytes, delta.entry()).unwrap();
     assert_eq!(read.entry(), delta.entry());
-    for (number, says) in [(1, Some(true)), (5, Some(true)), (9, Some(true)), (2, Some(false)), (3, None)] {
+    for (number, says) in
+        [(1, Some(true)), (5, Some(true)), (9, Some(true)), (2, Some(false)), (3, None)]
+    {
         assert_eq!(read.says(&key(number)), says, "of {number}");
     }
 }
@@ -33,7 +36,8 @@ fn of_keys_that_it_does_not_name_hardly_any_are_looked_up_in_its_lists() {
     let added: Vec<u32> = (0..30_000).collect();
     let delta = built(1, 1, &added, &(30_000..40_000).collect::<Vec<_>>()).delta;
     assert!((0..40_000).all(|number| delta.summary.may_name(&key(number))), "all that it names");
-    let looked_up = (40_000..140_000).filter(|number| delta.summary.may_name(&key(*number))).count();
+    let looked_up =
+        (40_000..140_000).filter(|number| delta.summary.may_name(&key(*number))).count();
     assert!((500..2000).contains(&looked_up), "{looked_up} of 100,000");
     assert!(delta.memory_bytes() < 40_000 * 19, "{} bytes", delta.memory_bytes());
 }
@@ -70,7 +74,10 @@ fn every_byte_counts() {
         }
     }
     for length in [0, 1, 63, 64, bytes.len() - 1] {
-        assert!(matches!(forged(&bytes[..length], entry), DeltaError::Length { .. }), "{length} bytes");
+        assert!(
+            matches!(forged(&bytes[..length], entry), DeltaError::Length { .. }),
+            "{length} bytes"
+        );
     }
     let long = [&bytes[..], &[0]].concat();
     assert!(matches!(forged(&long, entry), DeltaError::Length { .. }));
@@ -110,7 +117,9 @@ fn an_entry_that_cannot_be_is_refused() {
         let error = broken.check("deltas[0]", 5).unwrap_err().to_string();
         assert!(error.starts_with(&format!("deltas[0].{field} is ")), "{error}");
     }
-    assert!(entry.check("deltas[0]", 4).unwrap_err().to_string().starts_with("deltas[0].last is 5"));
+    assert!(
+        entry.check("deltas[0]", 4).unwrap_err().to_string().starts_with("deltas[0].last is 5")
+    );
 }
 
 #[test]

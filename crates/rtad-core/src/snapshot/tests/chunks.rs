@@ -67,10 +67,16 @@ fn a_chunk_that_ends_early_is_refused() {
             let mut files = sound.clone();
             files.chunks[0].truncate(len);
             let case = format!("{len} of {whole} bytes");
-            assert_refused(files.read(), &case, "Length", &format!("has {len} bytes, expected {whole}"));
+            assert_refused(
+                files.read(),
+                &case,
+                "Length",
+                &format!("has {len} bytes, expected {whole}"),
+            );
             files.repair_manifest();
             if len < BODY + 8 {
-                let message = format!("chunks[0].size_bytes is {len}, expected at least {}", BODY + 8);
+                let message =
+                    format!("chunks[0].size_bytes is {len}, expected at least {}", BODY + 8);
                 assert_refused(files.read(), &case, "Field", &message);
             } else {
                 let body = "body bytes at byte 40 is ";
@@ -94,7 +100,12 @@ fn a_chunk_that_goes_on_too_long_is_refused() {
         let message = format!("has {} bytes or more, expected {whole}", whole + extra);
         assert_refused(files.read(), "trailing bytes", "Length", &message);
         files.repair_manifest();
-        assert_refused(files.read(), "trailing bytes, repaired", "Field", "body bytes at byte 40 is ");
+        assert_refused(
+            files.read(),
+            "trailing bytes, repaired",
+            "Field",
+            "body bytes at byte 40 is ",
+        );
     }
 }
 
@@ -103,7 +114,12 @@ fn set_count(chunk: &mut [u8], shard: usize, count: u32) {
 }
 
 fn counts(chunk: &[u8]) -> Vec<u32> {
-    chunk[64..COUNTS_END].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count)).collect()
+    chunk[64..COUNTS_END]
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|count| u32::from_le_bytes(*count))
+        .collect()
 }
 
 #[test]
@@ -116,7 +132,12 @@ fn counts_that_add_up_must_also_fit_the_body() {
         set_count(&mut files.chunks[0], shard, if shard == 3 { total } else { 0 });
     }
     files.repair_manifest();
-    assert_refused(files.read(), "moved keys", "Field", "sum of the shards' filters at byte 64 is ");
+    assert_refused(
+        files.read(),
+        "moved keys",
+        "Field",
+        "sum of the shards' filters at byte 64 is ",
+    );
 }
 
 #[test]
@@ -151,7 +172,8 @@ fn sizes_in_a_header_allocate_nothing() {
     files.manifest["size_bytes"] = json!(HUGE + BODY as u64 + other);
     let manifest = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap();
     assert!(manifest.size_bytes() > HUGE, "a caller caps this before it reads a chunk");
-    let refused = decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
+    let refused =
+        decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
     assert_refused(refused, "huge manifest", "Field", "sum of the shards' filters at byte 64 is ");
 }
 

@@ -13,7 +13,8 @@ fn parse(value: &Value) -> Result<Current, Box<ManifestError>> {
 
 #[test]
 fn hostile_fields_are_refused_by_name() {
-    let json_says = |message: &str| format!("is not what version 1 of the format allows: {message}");
+    let json_says =
+        |message: &str| format!("is not what version 1 of the format allows: {message}");
     let digest = json_says("digest \"");
     let cases: Vec<(&str, Value, &str, String)> = vec![
         (
@@ -23,7 +24,12 @@ fn hostile_fields_are_refused_by_name() {
             "format is \"rtad-snapshot\", expected \"rtad-current\"".into(),
         ),
         ("/format", Value::Null, "Json", json_says("missing field `format`")),
-        ("/version", json!(2), "Version", "version is 2, this rtad reads version 1: upgrade rtad".into()),
+        (
+            "/version",
+            json!(2),
+            "Version",
+            "version is 2, this rtad reads version 1: upgrade rtad".into(),
+        ),
         ("/version", json!(-1), "Json", json_says("invalid value: integer `-1`")),
         ("/sequence", json!(0), "Field", "sequence is 0, expected at least 1".into()),
         ("/sequence", json!(-1), "Json", json_says("invalid value: integer `-1`")),
@@ -50,9 +56,24 @@ fn hostile_fields_are_refused_by_name() {
         ("/manifest_sha256", json!("F".repeat(64)), "Json", digest.clone()),
         ("/manifest_sha256", json!("é".repeat(32)), "Json", digest),
         ("/manifest_sha256", json!(vec![0; 32]), "Json", json_says("invalid type: sequence")),
-        ("/rolled_back_from", json!(7), "Field", "rolled_back_from is 7, expected more than the".into()),
-        ("/rolled_back_from", json!(6), "Field", "rolled_back_from is 6, expected more than the".into()),
-        ("/rolled_back_from", json!(0), "Field", "rolled_back_from is 0, expected more than the".into()),
+        (
+            "/rolled_back_from",
+            json!(7),
+            "Field",
+            "rolled_back_from is 7, expected more than the".into(),
+        ),
+        (
+            "/rolled_back_from",
+            json!(6),
+            "Field",
+            "rolled_back_from is 6, expected more than the".into(),
+        ),
+        (
+            "/rolled_back_from",
+            json!(0),
+            "Field",
+            "rolled_back_from is 0, expected more than the".into(),
+        ),
         ("/rolled_back_to", json!(6), "Json", json_says("unknown field `rolled_back_to`")),
     ];
     for (pointer, value, variant, message) in cases {
@@ -70,13 +91,17 @@ fn no_merge_through_is_read_by_its_old_name_and_written_by_its_new_one() {
         let current = Current::parse(&serde_json::to_vec(&value).unwrap()).unwrap();
         assert_eq!(current.no_merge_through, Some(5), "{name}");
         let written: Value = serde_json::from_slice(&current.to_bytes()).unwrap();
-        assert_eq!((&written["no_merge_through"], &written["kept_apart_through"]), (&5.into(), &Value::Null));
+        assert_eq!(
+            (&written["no_merge_through"], &written["kept_apart_through"]),
+            (&5.into(), &Value::Null)
+        );
     }
 }
 
 #[test]
 fn a_current_of_a_later_version_is_told_from_a_broken_one() {
-    let later = json!({ "format": "rtad-current", "version": 2, "live": [1, 2], "sequence": "abc" });
+    let later =
+        json!({ "format": "rtad-current", "version": 2, "live": [1, 2], "sequence": "abc" });
     assert_refused(
         parse(&later),
         "later",
@@ -106,5 +131,10 @@ fn a_current_is_never_over_4096_bytes() {
     let read = Current::parse(&bytes).map_err(Box::new);
     assert_refused(read, "4097 bytes", "TooLarge", "CURRENT is 4097 bytes, the limit is 4096");
     let nested = vec![b'['; 4096];
-    assert_refused(Current::parse(&nested).map_err(Box::new), "nested", "Json", "is not what version 1");
+    assert_refused(
+        Current::parse(&nested).map_err(Box::new),
+        "nested",
+        "Json",
+        "is not what version 1",
+    );
 }

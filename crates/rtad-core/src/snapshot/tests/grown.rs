@@ -7,7 +7,8 @@ fn sorted(seed: &str, count: usize, shards: std::ops::Range<u16>) -> Vec<DeviceK
     let span = usize::from(shards.end - shards.start);
     let mut keys: Vec<DeviceKey> = (0..count)
         .map(|index| {
-            let mut bytes = *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
+            let mut bytes =
+                *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
             let shard = shards.start + (index * 7 % span) as u16;
             bytes[..2].copy_from_slice(&shard.to_be_bytes());
             DeviceKey::from_bytes(bytes)
@@ -41,12 +42,16 @@ fn a_grown_chunk_is_a_chunk_and_holds_what_both_had() {
             vec![old[5]],
             Vec::new(),
         ] {
-            let (grown, inserted) = BuiltChunk::grown(&spec, Some((&chunk.entry, &chunk.bytes)), &new);
+            let (grown, inserted) =
+                BuiltChunk::grown(&spec, Some((&chunk.entry, &chunk.bytes)), &new);
             let snapshot = read(&spec, &grown);
             assert!(old.iter().chain(&new).all(|key| snapshot.contains(key)));
             let had_none = |key: &&DeviceKey| !(100..150).contains(&key.shard());
             let known = new.iter().filter(|key| old.contains(key) || had_none(key)).count();
-            assert!(inserted as usize <= new.len() - known && inserted as usize + 3 >= new.len() - known);
+            assert!(
+                inserted as usize <= new.len() - known
+                    && inserted as usize + 3 >= new.len() - known
+            );
             // What it says of its fill is what its filters have.
             let expected: f64 = (0..=u16::MAX)
                 .map(|shard| snapshot.filter(shard))

@@ -32,11 +32,26 @@ fn hostile_fields_are_refused_by_name() {
             "Format",
             "format is \"rtad-current\", expected \"rtad-snapshot\"".into(),
         ),
-        ("/format", json!("x".repeat(5000)), "Format", format!("format is \"{}\", expected", "x".repeat(40))),
+        (
+            "/format",
+            json!("x".repeat(5000)),
+            "Format",
+            format!("format is \"{}\", expected", "x".repeat(40)),
+        ),
         ("/format", json!(1), "Json", json_says("invalid type: integer `1`")),
         ("/format", ABSENT, "Json", missing("format")),
-        ("/version", json!(0), "Version", "version is 0, this rtad reads version 1: upgrade rtad".into()),
-        ("/version", json!(2), "Version", "version is 2, this rtad reads version 1: upgrade rtad".into()),
+        (
+            "/version",
+            json!(0),
+            "Version",
+            "version is 0, this rtad reads version 1: upgrade rtad".into(),
+        ),
+        (
+            "/version",
+            json!(2),
+            "Version",
+            "version is 2, this rtad reads version 1: upgrade rtad".into(),
+        ),
         ("/version", json!(u32::MAX), "Version", "version is 4294967295".into()),
         ("/version", json!("1"), "Json", json_says("invalid type: string \"1\"")),
         ("/version", json!(1.0), "Json", json_says("invalid type: floating point `1.0`")),
@@ -52,7 +67,12 @@ fn hostile_fields_are_refused_by_name() {
         ("/keys", json!(401), "Field", "keys is 401, expected 400, the sum over its chunks".into()),
         ("/keys", json!(0), "Field", "keys is 0, expected 400".into()),
         ("/keys", json!(u64::MAX), "Field", "keys is 18446744073709551615, expected 400".into()),
-        ("/size_bytes", json!(u64::MAX), "Field", "size_bytes is 18446744073709551615, expected ".into()),
+        (
+            "/size_bytes",
+            json!(u64::MAX),
+            "Field",
+            "size_bytes is 18446744073709551615, expected ".into(),
+        ),
         ("/size_bytes", ABSENT, "Json", missing("size_bytes")),
         ("/created_unix_seconds", json!("now"), "Json", json_says("invalid type: string \"now\"")),
         ("/path", json!("/etc/passwd"), "Json", unknown("path")),
@@ -69,7 +89,12 @@ fn hostile_fields_are_refused_by_name() {
         ),
         ("/expires_unix_seconds", json!(-1), "Json", json_says("invalid value: integer `-1`")),
         ("/expires_unix_seconds", json!("72h"), "Json", json_says("invalid type: string \"72h\"")),
-        ("/filter/kind", json!("xor8"), "FilterKind", "filter kind is \"xor8\", this rtad knows".into()),
+        (
+            "/filter/kind",
+            json!("xor8"),
+            "FilterKind",
+            "filter kind is \"xor8\", this rtad knows".into(),
+        ),
         ("/filter/kind", json!("Classic"), "FilterKind", "filter kind is \"Classic\"".into()),
         (
             "/filter/kind",
@@ -85,11 +110,36 @@ fn hostile_fields_are_refused_by_name() {
         ),
         ("/filter/hashes", json!(11), "Filter", "filter: 11 hashes in a block512 filter".into()),
         ("/filter/hashes", json!(4_000_000_000_u32), "Filter", "filter: 4000000000 hashes".into()),
-        ("/filter/hashes", json!(4e9), "Json", json_says("invalid type: floating point `4000000000.0`")),
-        ("/filter/hashes", json!(1_u64 << 32), "Json", json_says("invalid value: integer `4294967296`")),
-        ("/filter/millibits_per_key", json!(999), "Filter", "filter: 999 thousandths of a bit".into()),
-        ("/filter/millibits_per_key", json!(1_000_001), "Filter", "filter: 1000001 thousandths".into()),
-        ("/filter/target_fpr", json!(-0.001), "Field", "filter.target_fpr is -0.001, expected 0 to 1".into()),
+        (
+            "/filter/hashes",
+            json!(4e9),
+            "Json",
+            json_says("invalid type: floating point `4000000000.0`"),
+        ),
+        (
+            "/filter/hashes",
+            json!(1_u64 << 32),
+            "Json",
+            json_says("invalid value: integer `4294967296`"),
+        ),
+        (
+            "/filter/millibits_per_key",
+            json!(999),
+            "Filter",
+            "filter: 999 thousandths of a bit".into(),
+        ),
+        (
+            "/filter/millibits_per_key",
+            json!(1_000_001),
+            "Filter",
+            "filter: 1000001 thousandths".into(),
+        ),
+        (
+            "/filter/target_fpr",
+            json!(-0.001),
+            "Field",
+            "filter.target_fpr is -0.001, expected 0 to 1".into(),
+        ),
         ("/filter/target_fpr", json!("NaN"), "Json", json_says("invalid type: string \"NaN\"")),
         (
             "/filter/expected_fpr",
@@ -98,8 +148,18 @@ fn hostile_fields_are_refused_by_name() {
             "filter.expected_fpr is 1.000001, expected 0".into(),
         ),
         ("/filter/expected_fpr", json!(1e300), "Field", "filter.expected_fpr is 1000000000".into()),
-        ("/filter/fill_ratio/min", json!(-1), "Field", "filter.fill_ratio.min is -1, expected 0 to 1".into()),
-        ("/filter/fill_ratio/mean", json!(2), "Field", "filter.fill_ratio.mean is 2, expected 0 to 1".into()),
+        (
+            "/filter/fill_ratio/min",
+            json!(-1),
+            "Field",
+            "filter.fill_ratio.min is -1, expected 0 to 1".into(),
+        ),
+        (
+            "/filter/fill_ratio/mean",
+            json!(2),
+            "Field",
+            "filter.fill_ratio.mean is 2, expected 0 to 1".into(),
+        ),
         (
             "/filter/fill_ratio/max",
             json!(1.5),
@@ -110,7 +170,12 @@ fn hostile_fields_are_refused_by_name() {
         ("/chunks", json!([]), "Field", "keys is 400, expected 0, the sum over its chunks".into()),
         ("/filter/fill_ratio", json!([0.1, 0.2, 0.3]), "Json", json_says("invalid type: sequence")),
         ("/build", json!(["tool", 1, 2, 3]), "Json", json_says("invalid type: sequence")),
-        ("/chunks/0", json!([DIGEST, 0, 8, 202, 1000]), "Json", json_says("invalid type: sequence")),
+        (
+            "/chunks/0",
+            json!([DIGEST, 0, 8, 202, 1000]),
+            "Json",
+            json_says("invalid type: sequence"),
+        ),
         ("/chunks/0", json!("x"), "Json", json_says("invalid type: string \"x\"")),
         ("/chunks/0/digest", json!("../../etc/passwd"), "Json", digest.clone()),
         ("/chunks/0/digest", json!(format!("../{}", &DIGEST[3..])), "Json", digest.clone()),
@@ -137,7 +202,12 @@ fn hostile_fields_are_refused_by_name() {
             "Field",
             "chunks[1].first_shard is 65536, expected 8".into(),
         ),
-        ("/chunks/1/first_shard", json!(u32::MAX), "Field", "chunks[1].first_shard is 4294967295".into()),
+        (
+            "/chunks/1/first_shard",
+            json!(u32::MAX),
+            "Field",
+            "chunks[1].first_shard is 4294967295".into(),
+        ),
         (
             "/chunks/1/first_shard",
             json!(65_530),
@@ -157,17 +227,32 @@ fn hostile_fields_are_refused_by_name() {
             "chunks[0].shard_count is 0, expected 1 to 65536".into(),
         ),
         ("/chunks/0/shard_count", json!(65_537), "Field", "chunks[0].shard_count is 65537".into()),
-        ("/chunks/0/shard_count", json!(u32::MAX), "Field", "chunks[0].shard_count is 4294967295".into()),
+        (
+            "/chunks/0/shard_count",
+            json!(u32::MAX),
+            "Field",
+            "chunks[0].shard_count is 4294967295".into(),
+        ),
         ("/chunks/0/shard_count", json!(28_673), "Field", "chunks[0].size_bytes is ".into()),
         ("/chunks/0/keys", json!(0), "Field", "chunks[0].keys is 0, expected at least 1".into()),
-        ("/chunks/0/keys", json!(u64::MAX), "Field", "keys is 400, expected 1844674407370955".into()),
+        (
+            "/chunks/0/keys",
+            json!(u64::MAX),
+            "Field",
+            "keys is 400, expected 1844674407370955".into(),
+        ),
         (
             "/chunks/0/size_bytes",
             json!(0),
             "Field",
             "chunks[0].size_bytes is 0, expected at least 136".into(),
         ),
-        ("/chunks/0/size_bytes", json!(135), "Field", "chunks[0].size_bytes is 135, expected at".into()),
+        (
+            "/chunks/0/size_bytes",
+            json!(135),
+            "Field",
+            "chunks[0].size_bytes is 135, expected at".into(),
+        ),
         ("/chunks/0/size_bytes", json!(u64::MAX), "Field", "size_bytes is ".into()),
     ];
     for (pointer, value, variant, message) in cases {
@@ -187,13 +272,19 @@ fn an_expiry_is_kept_and_null_is_none() {
     let bytes = manifest.to_bytes();
     let read = Manifest::parse(&bytes, &audience(), 7).unwrap();
     assert_eq!((&read, read.expires_unix_seconds()), (&manifest, Some(expires)));
-    assert_eq!([expires - 1, expires, u64::MAX].map(|now| read.is_expired(now)), [false, true, true]);
+    assert_eq!(
+        [expires - 1, expires, u64::MAX].map(|now| read.is_expired(now)),
+        [false, true, true]
+    );
 
     let text = String::from_utf8(bytes).unwrap();
-    let null =
-        text.replace(&format!("\"expires_unix_seconds\": {expires}"), "\"expires_unix_seconds\": null");
+    let null = text
+        .replace(&format!("\"expires_unix_seconds\": {expires}"), "\"expires_unix_seconds\": null");
     assert_ne!(null, text);
-    assert!(matches!(Manifest::parse(null.as_bytes(), &audience(), 7), Err(ManifestError::Json(_))));
+    assert!(matches!(
+        Manifest::parse(null.as_bytes(), &audience(), 7),
+        Err(ManifestError::Json(_))
+    ));
 }
 
 #[test]
@@ -263,7 +354,8 @@ fn text_that_is_not_the_json_of_a_manifest_is_refused() {
 /// A manifest whose audience is nested 100,000 deep: deeper than a stack would bear.
 fn deep(open: &str, close: &str) -> Vec<u8> {
     let (open, close) = (open.repeat(100_000), close.repeat(100_000));
-    format!("{{\"format\":\"rtad-snapshot\",\"version\":1,\"audience\":{open}{close}}}").into_bytes()
+    format!("{{\"format\":\"rtad-snapshot\",\"version\":1,\"audience\":{open}{close}}}")
+        .into_bytes()
 }
 
 #[test]
@@ -274,7 +366,12 @@ fn a_manifest_is_as_long_as_current_says_and_never_over_4_mib() {
         let case = format!("{len} of {} bytes", manifest.len());
         let cut = &manifest[..len];
         let read = Manifest::parse_named(cut, &audience(), &current).map_err(Box::new);
-        assert_refused(read, &case, "Length", &format!("has {len} bytes, expected {}", manifest.len()));
+        assert_refused(
+            read,
+            &case,
+            "Length",
+            &format!("has {len} bytes, expected {}", manifest.len()),
+        );
         let repaired = Current::new(1, 7, cut, None);
         let read = Manifest::parse_named(cut, &audience(), &repaired).map_err(Box::new);
         assert_refused(read, &case, "Json", "is not what version 1 of the format allows: ");
@@ -288,7 +385,12 @@ fn a_manifest_is_as_long_as_current_says_and_never_over_4_mib() {
     let mut padded = manifest;
     padded.resize(5 << 20, b' ');
     let read = Manifest::parse(&padded, &audience(), 7).map_err(Box::new);
-    assert_refused(read, "5 MiB", "TooLarge", "the manifest is 5242880 bytes, the limit is 4194304");
+    assert_refused(
+        read,
+        "5 MiB",
+        "TooLarge",
+        "the manifest is 5242880 bytes, the limit is 4194304",
+    );
     padded.truncate(4 << 20);
     Manifest::parse(&padded, &audience(), 7).unwrap();
 }
@@ -302,15 +404,21 @@ fn a_manifest_in_the_wrong_place_is_refused() {
     let read = Manifest::parse(&manifest, &audience(), 8).map_err(Box::new);
     assert_refused(read, "generation", "Field", "generation is 7, expected 8");
     let read = Manifest::parse_named(&manifest, &audience(), &Current::new(1, 8, &manifest, None));
-    assert_refused(read.map_err(Box::new), "current's generation", "Field", "generation is 7, expected 8");
+    assert_refused(
+        read.map_err(Box::new),
+        "current's generation",
+        "Field",
+        "generation is 7, expected 8",
+    );
 }
 
 #[test]
 fn faults_are_counted_by_their_kind() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let current = Current::new(1, 7, &manifest, None);
-    let fault =
-        |bytes: &[u8]| Manifest::parse_named(bytes, &audience(), &current).unwrap_err().fault().as_str();
+    let fault = |bytes: &[u8]| {
+        Manifest::parse_named(bytes, &audience(), &current).unwrap_err().fault().as_str()
+    };
     assert_eq!(fault(&manifest[1..]), "truncated");
     assert_eq!(fault(&vec![b' '; manifest.len()]), "digest");
     assert_eq!(Manifest::parse(b"{}", &audience(), 7).unwrap_err().fault().as_str(), "format");
@@ -324,7 +432,9 @@ fn audience_names_are_safe_as_folders() {
         assert_eq!(name.parse::<AudienceName>().unwrap().as_str(), name);
     }
     let long = "z".repeat(65);
-    for name in ["", "-a", "_a", ".", "..", "a/b", "a\\b", "A", "é", "a b", "a#1", "a\0", "a\n", &long] {
+    for name in
+        ["", "-a", "_a", ".", "..", "a/b", "a\\b", "A", "é", "a b", "a#1", "a\0", "a\n", &long]
+    {
         assert!(name.parse::<AudienceName>().is_err(), "{name:?}");
     }
 }

@@ -27,7 +27,8 @@ fn delta(sequence: u64, changes: &Changes) -> Option<Arc<Delta>> {
 fn overlay(first: u64, all: &[Changes], buried: &[u32]) -> Overlay {
     let deltas: Vec<_> =
         (first..).zip(all).filter_map(|(sequence, changes)| delta(sequence, changes)).collect();
-    let tombstones = BuiltDelta::new(1, 1, Vec::new(), buried.iter().map(|number| device(*number)).collect());
+    let tombstones =
+        BuiltDelta::new(1, 1, Vec::new(), buried.iter().map(|number| device(*number)).collect());
     let tombstones = tombstones.map(|built| Arc::new(built.delta));
     let mut current = Current::new(first + all.len() as u64, 1, b"", None);
     current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
@@ -54,7 +55,10 @@ fn what_is_laid_over_again_and_again_does_not_grow() {
         current.deltas = vec![delta.entry().clone()];
         served = Overlay::new(&current, vec![delta], None).over(&served);
         assert_eq!(served.deltas().count(), 2, "the accepted one and the newest");
-        assert_eq!((served.says(&device(1)), served.says(&device(2 + step))), (Some(true), Some(true)));
+        assert_eq!(
+            (served.says(&device(1)), served.says(&device(2 + step))),
+            (Some(true), Some(true))
+        );
     }
     // Another generation: what applied to the one before may be in it, and is asked for still.
     let current = Current::new(500, 3, b"", None);

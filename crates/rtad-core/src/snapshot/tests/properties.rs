@@ -66,7 +66,8 @@ fn mutate(file: &mut Vec<u8>, mutations: &[Mutation]) {
 
 fn snapshot(manifest: &Manifest, files: &[Vec<u8>], piece_bytes: usize) -> Snapshot {
     let chunks = manifest.chunks().iter().zip(files);
-    let chunks = chunks.map(|(entry, file)| decode(manifest, entry, file, piece_bytes).unwrap().into());
+    let chunks =
+        chunks.map(|(entry, file)| decode(manifest, entry, file, piece_bytes).unwrap().into());
     Snapshot::assemble(manifest.clone(), chunks.collect())
 }
 

@@ -75,7 +75,8 @@ pub(super) async fn compact(place: &Place) -> Option<u64> {
     let overlay = place.store().overlay(&audience(), &current, &Overlay::default()).await.unwrap();
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
-    let is_erased = |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
+    let is_erased =
+        |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
     let publication = place.writer.publish(base).await.unwrap();
     let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
@@ -100,7 +101,8 @@ pub(super) async fn compact(place: &Place) -> Option<u64> {
         publication.put_delta(residual).await.unwrap();
     }
     let residual = residual.map(|residual| residual.delta.entry().clone());
-    let manifest = chunks.finish(audience(), publication.generation(), 1_763_722_800, BuildReport::default());
+    let manifest =
+        chunks.finish(audience(), publication.generation(), 1_763_722_800, BuildReport::default());
     let manifest = manifest.with_folded(Folded { residual, ..folded });
     Some(publication.commit(&manifest).await.unwrap())
 }

@@ -22,12 +22,17 @@ pub(in crate::write) async fn check_manifest(
     check_mark(backend, manifest).await?;
     check_deltas(backend, audience, manifest.folded_deltas()).await?;
     let listed = backend.list(&chunks_path(audience)).await?;
-    let held: HashMap<&str, u64> =
-        listed.iter().filter_map(|object| Some((object.location.filename()?, object.size))).collect();
+    let held: HashMap<&str, u64> = listed
+        .iter()
+        .filter_map(|object| Some((object.location.filename()?, object.size)))
+        .collect();
     let is_held = |name: &str, size| held.get(name) == Some(&size);
     match manifest.chunks().iter().all(|entry| is_held(&chunk_name(entry), entry.size_bytes)) {
         true => Ok(()),
-        false => Err(conflict(audience, "a gc removed a chunk that this generation needs; run this again")),
+        false => Err(conflict(
+            audience,
+            "a gc removed a chunk that this generation needs; run this again",
+        )),
     }
 }
 
@@ -44,21 +49,29 @@ pub(in crate::write) async fn check_deltas(
     }
     let mark = GcMark::read(backend, audience).await?;
     let listed = backend.list(&deltas_path(audience)).await?;
-    let held: BTreeSet<&str> = listed.iter().filter_map(|object| object.location.filename()).collect();
+    let held: BTreeSet<&str> =
+        listed.iter().filter_map(|object| object.location.filename()).collect();
     let is_safe = |name: &String| {
         held.contains(&**name) && !mark.as_ref().is_some_and(|mark| mark.deltas.contains(name))
     };
     match names.iter().all(is_safe) {
         true => Ok(()),
-        false => Err(conflict(audience, "a gc removed a delta that this generation needs; run this again")),
+        false => Err(conflict(
+            audience,
+            "a gc removed a delta that this generation needs; run this again",
+        )),
     }
 }
 
 /// Checks that no gc is about to remove the generation, or a chunk of it.
-pub(in crate::write) async fn check_mark(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
+pub(in crate::write) async fn check_mark(
+    backend: &Backend,
+    manifest: &Manifest,
+) -> Result<(), StoreError> {
     let audience = manifest.audience();
     let Some(mark) = GcMark::read(backend, audience).await? else { return Ok(()) };
-    let names_chunk = || manifest.chunks().iter().any(|entry| mark.chunks.contains(&chunk_name(entry)));
+    let names_chunk =
+        || manifest.chunks().iter().any(|entry| mark.chunks.contains(&chunk_name(entry)));
     match mark.generations.contains(&manifest.generation()) || names_chunk() {
         true => Err(conflict(
             audience,

@@ -44,7 +44,10 @@ impl GcMark {
     }
 
     /// The audience's mark, if there is one.
-    pub(super) async fn read(backend: &Backend, audience: &AudienceName) -> Result<Option<Self>, StoreError> {
+    pub(super) async fn read(
+        backend: &Backend,
+        audience: &AudienceName,
+    ) -> Result<Option<Self>, StoreError> {
         let path = gc_mark_path(audience);
         let bytes = match read_small(&*backend.objects(&path)?, &path, MAX_MARK_BYTES, "GC").await {
             Err(StoreError::NotFound { .. }) => return Ok(None),
@@ -84,7 +87,8 @@ impl GcMark {
             };
             let found = Self::read(backend, audience).await?;
             if found.as_ref() != Some(&mark) {
-                let age = SystemTime::now().duration_since(meta.last_modified.into()).unwrap_or_default();
+                let age =
+                    SystemTime::now().duration_since(meta.last_modified.into()).unwrap_or_default();
                 if age < min_age {
                     return Err(busy());
                 }
@@ -103,7 +107,11 @@ impl GcMark {
     }
 
     /// Removes the mark, if it is still this one.
-    pub(super) async fn remove(&self, backend: &Backend, audience: &AudienceName) -> Result<(), StoreError> {
+    pub(super) async fn remove(
+        &self,
+        backend: &Backend,
+        audience: &AudienceName,
+    ) -> Result<(), StoreError> {
         let path = gc_mark_path(audience);
         if Self::read(backend, audience).await?.as_ref() != Some(self) {
             return Ok(());
@@ -126,9 +134,10 @@ impl GcMark {
         let options = PutOptions { mode, ..PutOptions::default() };
         match backend.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await {
             Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(false)
-            }
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => Ok(false),
             Err(source) => Err(StoreError::backend("write", path, source)),
         }
     }

@@ -61,7 +61,8 @@ impl GcPlan {
         now: SystemTime,
     ) -> Result<Self, StoreError> {
         let live = store.live(audience).await?;
-        let live = live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
+        let live =
+            live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
         let survey = Survey { store, audience, current: live.current, retention, now };
         let mut plan = Self::default();
         survey.add_generations(&mut plan).await?;
@@ -91,7 +92,8 @@ impl GcPlan {
             kept_generations: self.kept.clone(),
             removed_generations: self.generations.iter().copied().collect(),
             removed_chunks: self.chunks.len() as u64,
-            removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count() as u64,
+            removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count()
+                as u64,
             removed_bytes: self.chunks.values().chain(self.deltas.values()).sum(),
             young_chunks: self.young_chunks,
         }
@@ -117,7 +119,8 @@ struct Survey<'a> {
 impl Survey<'_> {
     fn is_young(&self, meta: &ObjectMeta) -> bool {
         let written = SystemTime::from(meta.last_modified);
-        written > self.now || self.now.duration_since(written).is_ok_and(|age| age < self.retention.min_age)
+        written > self.now
+            || self.now.duration_since(written).is_ok_and(|age| age < self.retention.min_age)
     }
 
     fn is_deleted(&self) -> bool {
@@ -136,7 +139,8 @@ impl Survey<'_> {
 
     async fn add_generations(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
         let (live, kept_from) = (self.current.generation, self.kept_from());
-        let ListedManifests { manifests, signatures } = self.store.listed_manifests(self.audience).await?;
+        let ListedManifests { manifests, signatures } =
+            self.store.listed_manifests(self.audience).await?;
         let keep = if self.is_deleted() { 0 } else { self.retention.keep };
         let newest = manifests.len().saturating_sub(keep);
         for (index, (generation, meta)) in manifests.iter().enumerate() {
@@ -152,7 +156,8 @@ impl Survey<'_> {
             plan.kept.extend(plan.generations.split_off(&oldest));
             plan.kept.sort_unstable();
         }
-        let has_manifest: BTreeSet<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
+        let has_manifest: BTreeSet<u64> =
+            manifests.iter().map(|(generation, _)| *generation).collect();
         for (generation, meta) in &signatures {
             plan.signed.insert(*generation);
             if *generation < live && !has_manifest.contains(generation) && !self.is_young(meta) {
@@ -169,8 +174,12 @@ impl Survey<'_> {
         for generation in kept {
             let manifest = match self.store.manifest_of(self.audience, *generation).await {
                 // Removed since it was listed, by the loader that lost.
-                Err(StoreError::NotFound { .. }) if *generation != live || self.is_deleted() => continue,
-                Err(StoreError::NotFound { path }) => return Err(self.live_manifest_missing(path).await?),
+                Err(StoreError::NotFound { .. }) if *generation != live || self.is_deleted() => {
+                    continue;
+                }
+                Err(StoreError::NotFound { path }) => {
+                    return Err(self.live_manifest_missing(path).await?);
+                }
                 manifest => manifest?.0,
             };
             needed.chunks.extend(manifest.chunks().iter().map(chunk_name));
@@ -186,11 +195,16 @@ impl Survey<'_> {
         if now == then {
             return Ok(StoreError::NotFound { path });
         }
-        let reason = format!("generation {now} was published since this work began at generation {then}");
+        let reason =
+            format!("generation {now} was published since this work began at generation {then}");
         Ok(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
     }
 
-    async fn add_deltas(&self, plan: &mut GcPlan, needed: &BTreeSet<String>) -> Result<(), StoreError> {
+    async fn add_deltas(
+        &self,
+        plan: &mut GcPlan,
+        needed: &BTreeSet<String>,
+    ) -> Result<(), StoreError> {
         for object in self.store.backend.list(&deltas_path(self.audience)).await? {
             let Some(name) = object.location.filename() else { continue };
             // A delta that an append has written and not yet named is newer than any `CURRENT`.
@@ -203,9 +217,15 @@ impl Survey<'_> {
         Ok(())
     }
 
-    async fn add_chunks(&self, plan: &mut GcPlan, needed: &BTreeSet<String>) -> Result<(), StoreError> {
+    async fn add_chunks(
+        &self,
+        plan: &mut GcPlan,
+        needed: &BTreeSet<String>,
+    ) -> Result<(), StoreError> {
         for object in self.store.backend.list(&chunks_path(self.audience)).await? {
-            let Some(name) = object.location.filename().filter(|name| is_chunk_name(name)) else { continue };
+            let Some(name) = object.location.filename().filter(|name| is_chunk_name(name)) else {
+                continue;
+            };
             if needed.contains(name) {
                 continue;
             }

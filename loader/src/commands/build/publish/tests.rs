@@ -34,11 +34,11 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
     filler.take(keys);
     filler.flush();
     drop(filler);
-    let shelf = || Ok(Shelf::Nowhere);
+    let sink = || Ok(ChunkSink::Nowhere);
     let done = if gathered.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
-        plan.build_sorted(&gathered.into_sorted(2, None, |_| {}), 0, shelf).unwrap()
+        plan.build_sorted(&gathered.into_sorted(2, None, |_| {}), 0, sink).unwrap()
     } else {
-        plan.build_spilled(&gathered.into_spilled().unwrap(), shelf).unwrap()
+        plan.build_spilled(&gathered.into_spilled().unwrap(), sink).unwrap()
     };
     (done.manifest, done.distinct)
 }
@@ -55,12 +55,19 @@ fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad_core::snap
 #[test]
 fn chunks_are_those_of_all_keys_cut_at_once() {
     let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();
-    let cuts: [(u32, Cut); 4] = [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
+    let cuts: [(u32, Cut); 4] =
+        [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
     for (per_chunk, cut) in cuts {
-        for (budget, fits) in [(Budget::tiny(64 << 20, 3), true), (Budget::tiny(1 << 20, 3), false)] {
-            let many: Vec<_> = if fits { keys.clone() } else { (0..60_000).chain(0..50).map(key).collect() };
+        for (budget, fits) in [(Budget::tiny(64 << 20, 3), true), (Budget::tiny(1 << 20, 3), false)]
+        {
+            let many: Vec<_> =
+                if fits { keys.clone() } else { (0..60_000).chain(0..50).map(key).collect() };
             let (manifest, distinct) = built(&many, cut, budget);
-            assert_eq!(manifest.chunks(), cut_at_once(&many, per_chunk), "{per_chunk} shards per chunk");
+            assert_eq!(
+                manifest.chunks(),
+                cut_at_once(&many, per_chunk),
+                "{per_chunk} shards per chunk"
+            );
             assert_eq!((distinct.left, manifest.build().duplicates), (many.len() as u64 - 50, 50));
         }
     }

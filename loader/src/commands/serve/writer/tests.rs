@@ -34,8 +34,11 @@ impl Queue {
         let telemetry = Arc::new(Telemetry::default());
         let (sender, receiver) = mpsc::channel(1000);
         let pace = Pace { every: EVERY, max_batch };
-        let writer =
-            Writer::new(Session::new(store.clone(), audience(), Arc::clone(&telemetry)), pace, receiver);
+        let writer = Writer::new(
+            Session::new(store.clone(), audience(), Arc::clone(&telemetry)),
+            pace,
+            receiver,
+        );
         Self { telemetry, sender, writer }
     }
 
@@ -43,7 +46,11 @@ impl Queue {
         let (reply, answer) = oneshot::channel();
         let asked = Asked { op, keys: numbers.iter().map(|number| device(*number)).collect() };
         let waiting = self.telemetry.waiting();
-        assert!(self.sender.try_send(Command::Write(Write { asked, reply, waiting, permit: None })).is_ok());
+        assert!(
+            self.sender
+                .try_send(Command::Write(Write { asked, reply, waiting, permit: None }))
+                .is_ok()
+        );
         answer
     }
 
@@ -85,7 +92,8 @@ async fn store() -> StoreWriter {
 async fn members(store: &StoreWriter, count: usize) -> Vec<bool> {
     let live = store.store().live(&audience()).await.unwrap().unwrap();
     let manifest = store.store().manifest(&audience(), &live.current).await.unwrap();
-    let overlay = store.store().overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
+    let overlay =
+        store.store().overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
     let snapshot = Snapshot::assemble(manifest, Vec::new()).with_overlay(overlay);
     (0..count).map(|number| snapshot.contains(&device(number))).collect()
 }
@@ -134,7 +142,8 @@ async fn whose_client_is_gone_is_not_written() {
 async fn what_changes_nothing_writes_nothing() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
-    let answers = [queue.ask(Op::Add, &[]), queue.ask(Op::AddIfAbsent, &[]), queue.ask(Op::Lift, &[])];
+    let answers =
+        [queue.ask(Op::Add, &[]), queue.ask(Op::AddIfAbsent, &[]), queue.ask(Op::Lift, &[])];
     queue.run().await;
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap().sequence, 1);
@@ -163,13 +172,15 @@ async fn together_each_is_answered_as_if_alone() {
             .collect();
         let (together, alone) = (store().await, store().await);
         let queue = Queue::new(&together, 1000).warm().await;
-        let answers: Vec<_> = requests.iter().map(|(op, numbers)| queue.ask(*op, numbers)).collect();
+        let answers: Vec<_> =
+            requests.iter().map(|(op, numbers)| queue.ask(*op, numbers)).collect();
         queue.run().await;
         for ((op, numbers), answer) in requests.iter().zip(answers) {
             let queue = Queue::new(&alone, 1000);
             let expected = queue.ask(*op, numbers);
             queue.run().await;
-            let (found, expected) = (answer.await.unwrap().unwrap(), expected.await.unwrap().unwrap());
+            let (found, expected) =
+                (answer.await.unwrap().unwrap(), expected.await.unwrap().unwrap());
             assert_eq!(
                 (&found.new, found.entombed),
                 (&expected.new, expected.entombed),
@@ -201,8 +212,9 @@ async fn of_two_writers_at_once_each_device_is_new_to_one() {
     for _ in 0..20 {
         let store = store().await;
         let queues = [Queue::new(&store, 7), Queue::new(&store, 7)];
-        let ask =
-            |queue: &Queue| (0..60).map(|n| queue.ask(Op::AddIfAbsent, &[n, n + 1])).collect::<Vec<_>>();
+        let ask = |queue: &Queue| {
+            (0..60).map(|n| queue.ask(Op::AddIfAbsent, &[n, n + 1])).collect::<Vec<_>>()
+        };
         let answers = [ask(&queues[0]), ask(&queues[1])];
         let [first, second] = queues;
         tokio::join!(first.run(), second.run());

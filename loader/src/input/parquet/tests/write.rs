@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{
-    ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
-    Int64Type,
+    ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType,
+    Int32Type, Int64Type,
 };
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -54,7 +54,11 @@ pub(super) fn write(sort: &Sort) -> Vec<u8> {
     if let Some((texts, others)) = sort.encodings {
         let path = |name: &str| ColumnPath::new(name.split('.').map(str::to_owned).collect());
         // Numbers in deltas have their own way of fixed texts.
-        let fixed = if others == Encoding::DELTA_BINARY_PACKED { Encoding::DELTA_BYTE_ARRAY } else { others };
+        let fixed = if others == Encoding::DELTA_BINARY_PACKED {
+            Encoding::DELTA_BYTE_ARRAY
+        } else {
+            others
+        };
         properties = properties
             .set_column_encoding(path("idfa"), texts)
             .set_column_encoding(path("device.oaid"), texts)
@@ -63,7 +67,8 @@ pub(super) fn write(sort: &Sort) -> Vec<u8> {
             .set_column_encoding(path("short"), others);
     }
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).unwrap();
     for group in 0..GROUPS {
         let rows: Vec<u64> = (0..ROWS).map(|row| (group * ROWS + row) as u64).collect();
         let present = || rows.iter().filter(|row| *row % 7 != 3);

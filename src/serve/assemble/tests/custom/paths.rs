@@ -163,7 +163,8 @@ fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
 #[test]
 fn a_strategy_that_does_not_fit_where_it_goes_is_told_with_the_field() {
     let ids = r#"{ "+7" = "new-users", "-0" = "new-users", "-1" = "new-users", "0" = "new-users", "0501" = "new-users" }"#;
-    let mistakes = read(&MAPPING.replacen("{ \"1\" = \"new-users\" }", ids, 1)).unwrap_err().mistakes;
+    let mistakes =
+        read(&MAPPING.replacen("{ \"1\" = \"new-users\" }", ids, 1)).unwrap_err().mistakes;
     let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
     let expected = "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \"+7\", \"-0\", \"0501\"; \
                     accepted: strategy ids from -9223372036854775808 to 9223372036854775807, without a plus or leading zeros";
@@ -185,22 +186,30 @@ fn a_signature_that_could_never_be_right_is_a_mistake() {
         (
             "body:id",
             "{id}",
-            format!("32: platform[0].signature.in is \"body:id\": the template has it, too; {accepted}"),
+            format!(
+                "32: platform[0].signature.in is \"body:id\": the template has it, too; {accepted}"
+            ),
         ),
         (
             "header:X-A",
             "{header:x-a}",
-            format!("32: platform[0].signature.in is \"header:X-A\": the template has it, too; {accepted}"),
+            format!(
+                "32: platform[0].signature.in is \"header:X-A\": the template has it, too; {accepted}"
+            ),
         ),
         (
             "query:sign",
             "{query:sign}",
-            format!("32: platform[0].signature.in is \"query:sign\": the template has it, too; {accepted}"),
+            format!(
+                "32: platform[0].signature.in is \"query:sign\": the template has it, too; {accepted}"
+            ),
         ),
         (
             "query:",
             "{id}",
-            format!("32: platform[0].signature.in is \"query:\": is no parameter's name; {sources}"),
+            format!(
+                "32: platform[0].signature.in is \"query:\": is no parameter's name; {sources}"
+            ),
         ),
         (
             "header:",
@@ -210,12 +219,16 @@ fn a_signature_that_could_never_be_right_is_a_mistake() {
         (
             "query:sign",
             "{query:}",
-            format!("30: platform[0].signature.template is \"query:\": is no parameter's name; {sources}"),
+            format!(
+                "30: platform[0].signature.template is \"query:\": is no parameter's name; {sources}"
+            ),
         ),
         (
             "query:sign",
             "{header:}",
-            format!("30: platform[0].signature.template is \"header:\": is no header's name; {sources}"),
+            format!(
+                "30: platform[0].signature.template is \"header:\": is no header's name; {sources}"
+            ),
         ),
     ] {
         let text = MAPPING.replacen("in = \"query:sign\"", &format!("in = \"{source}\""), 1);
@@ -228,13 +241,18 @@ fn a_signature_that_could_never_be_right_is_a_mistake() {
 
 #[test]
 fn a_secret_in_a_template_is_in_no_mistake() {
-    for template in ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"] {
+    for template in
+        ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"]
+    {
         let text = MAPPING.replacen("{id}-{header:x-a}", template, 1);
         let mistakes = read(&text).unwrap_err().to_string();
         assert!(!mistakes.contains("pasted"), "{mistakes}");
     }
-    let text =
-        MAPPING.replacen("{id}-{header:x-a}", "{id}pasted-secret", 1).replacen("hmac-sha256", "md5", 1);
+    let text = MAPPING.replacen("{id}-{header:x-a}", "{id}pasted-secret", 1).replacen(
+        "hmac-sha256",
+        "md5",
+        1,
+    );
     let mistakes = read(&text).unwrap_err().to_string();
     assert!(mistakes.contains("has no {secret}") && !mistakes.contains("pasted"), "{mistakes}");
 }

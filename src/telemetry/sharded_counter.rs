@@ -12,28 +12,32 @@ thread_local! {
 }
 
 /// Has this thread count by itself, as the only one with this number. Threads that nobody numbers share their counts.
-pub fn count_alone(number: usize) {
+pub fn count_as_worker(number: usize) {
     MINE.set(number + 1);
 }
 
 /// `N` counts of one thread. Two cache lines stand apart, as processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Own<const N: usize>([AtomicU64; N]);
+struct PerWorkerCounters<const N: usize>([AtomicU64; N]);
 
 /// `N` counts, by thread.
 #[derive(Debug, Clone)]
-pub(super) struct Tally<const N: usize>(Arc<[Own<N>]>);
+pub(super) struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
-impl<const N: usize> Default for Tally<N> {
+impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
         // Workers beyond the CPUs share theirs.
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self((0..=threads).map(|_| Own(std::array::from_fn(|_| AtomicU64::new(0)))).collect())
+        Self(
+            (0..=threads)
+                .map(|_| PerWorkerCounters(std::array::from_fn(|_| AtomicU64::new(0))))
+                .collect(),
+        )
     }
 }
 
-impl<const N: usize> Tally<N> {
+impl<const N: usize> ShardedCounter<N> {
     /// Adds to the count at `place`; wraps, so that what was added can be taken off by the same thread.
     #[inline]
     pub(super) fn add(&self, place: usize, count: u64) {
@@ -61,23 +65,23 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_whoever_counts() {
-        let tally = Tally::<3>::default();
+        let counter = ShardedCounter::<3>::default();
         std::thread::scope(|scope| {
             // Two that are numbered, two that are not, and one with a number beyond all CPUs.
             for number in [Some(0), Some(1), None, None, Some(1_000_000)] {
-                let tally = &tally;
+                let counter = &counter;
                 scope.spawn(move || {
                     if let Some(number) = number {
-                        count_alone(number);
+                        count_as_worker(number);
                     }
                     for _ in 0..100_000 {
-                        tally.add(1, 2);
-                        tally.add(2, 1);
-                        tally.add(2, u64::MAX);
+                        counter.add(1, 2);
+                        counter.add(2, 1);
+                        counter.add(2, u64::MAX);
                     }
                 });
             }
         });
-        assert_eq!([0, 1, 2].map(|place| tally.sum(place)), [0, 1_000_000, 0]);
+        assert_eq!([0, 1, 2].map(|place| counter.sum(place)), [0, 1_000_000, 0]);
     }
 }

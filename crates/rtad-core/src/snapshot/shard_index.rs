@@ -4,29 +4,30 @@ use std::sync::Arc;
 
 use crate::device::SHARDS;
 
-/// Of each shard the place of its chunk in a list, or [`NOBODY`]. Neighbours mostly lie in one chunk, and a builder cuts chunks at
+/// Of each shard the place of its chunk in a list, or [`NO_CHUNK`]. Neighbours mostly lie in one chunk, and a builder cuts chunks at
 /// multiples of a power of two: so one entry stands for as many shards as all entries allow. 256 chunks make a kilobyte, which stays in
 /// the first-level cache.
 #[derive(Debug, Clone)]
-pub(super) struct Holders {
+pub(super) struct ShardIndex {
     places: Arc<[u32]>,
     /// The binary logarithm of how many shards an entry stands for.
     shift: u32,
 }
 
 /// Beyond the end of any list.
-const NOBODY: u32 = u32::MAX;
+const NO_CHUNK: u32 = u32::MAX;
 
-impl Holders {
+impl ShardIndex {
     /// No shard lies anywhere: what to begin with.
-    pub(super) fn nobody() -> Vec<Option<usize>> {
+    pub(super) fn empty() -> Vec<Option<usize>> {
         vec![None; SHARDS]
     }
 
     /// `holders` are of all shards, in their order.
     pub(super) fn new(holders: &[Option<usize>]) -> Self {
         let place = |place: usize| u32::try_from(place).expect("there are at most 65,536 chunks");
-        let mut places: Vec<u32> = holders.iter().map(|holder| holder.map_or(NOBODY, place)).collect();
+        let mut places: Vec<u32> =
+            holders.iter().map(|holder| holder.map_or(NO_CHUNK, place)).collect();
         let mut shift = 0;
         while places.len() > 1 && places.as_chunks::<2>().0.iter().all(|[a, b]| a == b) {
             places = places.into_iter().step_by(2).collect();
@@ -51,17 +52,17 @@ mod tests {
         let cuts: [&[usize]; 5] =
             [&[0], &[0, 32_768], &[0, 256, 512, 768], &[3, 65_535], &[0, 1, 2, 3, 40_000]];
         for (cuts, entries) in cuts.into_iter().zip([1, 2, 256, 65_536, 65_536]) {
-            let mut holders = Holders::nobody();
+            let mut holders = ShardIndex::empty();
             for (place, first) in cuts.iter().enumerate() {
                 holders[*first..].fill(Some(place));
             }
-            let made = Holders::new(&holders);
+            let made = ShardIndex::new(&holders);
             assert_eq!(made.places.len(), entries, "{cuts:?}");
             for shard in 0..=u16::MAX {
-                let expected = holders[usize::from(shard)].unwrap_or(NOBODY as usize);
+                let expected = holders[usize::from(shard)].unwrap_or(NO_CHUNK as usize);
                 assert_eq!(made.of(shard), expected, "{cuts:?}");
             }
         }
-        assert_eq!(Holders::new(&Holders::nobody()).places.len(), 1);
+        assert_eq!(ShardIndex::new(&ShardIndex::empty()).places.len(), 1);
     }
 }

@@ -16,7 +16,7 @@ use crate::catalog::Audience;
 use rtad_core::snapshot::{Current, Snapshot, State};
 
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum Polled {
     Unchanged,
     /// Refused before, and not yet worth another try.
     Skipped(&'static str),
@@ -25,7 +25,10 @@ enum Look {
 
 impl Sync {
     /// What the store has that is newer than `audience`, with the attempt counted and logged.
-    pub(super) async fn observed(&mut self, audience: Audience) -> Result<Option<Arc<Snapshot>>, SyncError> {
+    pub(super) async fn poll(
+        &mut self,
+        audience: Audience,
+    ) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
         let unloaded = Audience { snapshot: None, ..audience.clone() };
         let is_served = audience.snapshot.is_some();
@@ -35,17 +38,18 @@ impl Sync {
         let duration = begun.elapsed();
         let name = unloaded.name.as_str();
         let (word, error) = match &result {
-            Ok((Look::Loaded, _)) => ("ok", None),
-            Ok((Look::Unchanged, _)) => ("unchanged", None),
-            Ok((Look::Skipped(cause), _)) => (*cause, None),
+            Ok((Polled::Loaded, _)) => ("ok", None),
+            Ok((Polled::Unchanged, _)) => ("unchanged", None),
+            Ok((Polled::Skipped(cause), _)) => (*cause, None),
             Err(error) => (error.cause(), Some(error_chain(error))),
         };
         self.shared.telemetry.sync(name, word, duration);
         if let Some(error) = &error {
-            let served = if self.is_mixed(name) { "parts of two generations" } else { "the last good one" };
+            let served =
+                if self.is_mixed(name) { "parts of two generations" } else { "the last good one" };
             tracing::warn!(audience = name, result = word, error, served, "snapshot not updated");
         }
-        let skipped = matches!(result, Ok((Look::Skipped(_), _)));
+        let skipped = matches!(result, Ok((Polled::Skipped(_), _)));
         if !skipped {
             let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
             let loaded = result.as_ref().ok().and_then(|(_, snapshot)| snapshot.as_ref());
@@ -58,7 +62,8 @@ impl Sync {
                 if error.is_outage() {
                     self.pace.failed(error.retry_after());
                 }
-                let did_answer = matches!(error, SyncError::NotPublished { .. } | SyncError::Deleted { .. });
+                let did_answer =
+                    matches!(error, SyncError::NotPublished { .. } | SyncError::Deleted { .. });
                 let is_answered = is_served || did_answer;
                 let cached = if is_answered { None } else { self.cached(&unloaded).await };
                 Some(cached.ok_or(error)?)
@@ -94,7 +99,8 @@ impl Sync {
             return self.loader().refresh(&audience, held, current).await;
         }
         // Not over one that was deleted: it has nothing in common with what was published anew.
-        let held = audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
+        let held =
+            audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
         if let Some(held) = held {
             // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
             // erased, an audience that was disabled.
@@ -120,10 +126,14 @@ impl Sync {
         drop(self.swap(catalog));
     }
 
-    async fn newer(&mut self, audience: Audience) -> Result<(Look, Option<Arc<Snapshot>>), SyncError> {
+    async fn newer(
+        &mut self,
+        audience: Audience,
+    ) -> Result<(Polled, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name.clone();
         let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
-        let served = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
+        let served =
+            audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
         if let Some(cache) = self.cache.as_ref().filter(|_| served == 0) {
             cache.note(name).await;
         }
@@ -135,7 +145,7 @@ impl Sync {
         if served != 0 {
             let is_same = current.sequence == seen.sequence && current.generation == served;
             if is_same && !is_mixed {
-                return Ok((Look::Unchanged, None));
+                return Ok((Polled::Unchanged, None));
             }
             // What a roll has begun to replace is made whole again by rolling back to it.
             if !is_same && !seen.is_superseded_by(&current, served) {
@@ -143,21 +153,24 @@ impl Sync {
             }
         }
         if let Some(result) = seen.skips(&current) {
-            return Ok((Look::Skipped(result), None));
+            return Ok((Polled::Skipped(result), None));
         }
         if current.state == State::Deleted {
             // What is held is kept, as whoever deleted it by mistake builds it anew; it only answers nothing.
-            let held =
-                audience.snapshot.as_ref().ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
+            let held = audience
+                .snapshot
+                .as_ref()
+                .ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
             seen.accept(&current);
             let snapshot = held.with_overlay(held.overlay().clone().under(&current));
             // A start without the store must not bring it back.
             if let Some(cache) = &self.cache {
                 cache.commit(snapshot.manifest(), &current).await;
             }
-            return Ok((Look::Loaded, Some(Arc::new(snapshot))));
+            return Ok((Polled::Loaded, Some(Arc::new(snapshot))));
         }
-        let is_accepted = !is_mixed && current.generation == served && seen.is_of_accepted(&current);
+        let is_accepted =
+            !is_mixed && current.generation == served && seen.is_of_accepted(&current);
         let loaded = self.loaded(audience, &current, is_accepted).await;
         let seen = self.seen.entry(name.clone()).or_default();
         match loaded {
@@ -166,7 +179,7 @@ impl Sync {
                 if let Some(cache) = &self.cache {
                     cache.commit(snapshot.manifest(), &current).await;
                 }
-                Ok((Look::Loaded, Some(Arc::new(snapshot))))
+                Ok((Polled::Loaded, Some(Arc::new(snapshot))))
             }
             Err(error) => {
                 // Otherwise the store failed, not the snapshot: what it holds may be sound, and is asked for at the next poll.
@@ -187,7 +200,11 @@ impl Sync {
         self.seen.entry(audience.name.clone()).or_default().accept(&current);
         self.shared.telemetry.cache_start(audience.name.as_str());
         let (audience, generation) = (audience.name.as_str(), current.generation);
-        tracing::warn!(audience, generation, "the store cannot answer: what the cache holds is served");
+        tracing::warn!(
+            audience,
+            generation,
+            "the store cannot answer: what the cache holds is served"
+        );
         Some(Arc::new(snapshot))
     }
 
