@@ -107,11 +107,10 @@ def link(target: str, page: Path) -> str:
     if not to.exists() or (anchor and anchor not in anchors(to)):
         # With the page's name, so that the same one in both versions is told too.
         return f"dead link {target} of {page.name}"
+    heading = f", heading {anchors(to).index(anchor) + 1}," if anchor else ""
     if not page.name.endswith(CHINESE) and (there := chinese(to)).exists():
         to = there
-    return f"link {os.path.relpath(to, page.parent)}" + (
-        f", heading {anchors(to).index(anchor) + 1}," if anchor else ""
-    )
+    return f"link {os.path.relpath(to, page.parent)}{heading}"
 
 
 def marks(part: Part, page: Path) -> List[Tuple[str, int]]:
