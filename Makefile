@@ -1,5 +1,5 @@
 # The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
-.PHONY: demo fleet test test-all lint doc bench loadtest fuzz golden
+.PHONY: demo fleet test test-all lint doc docs bench loadtest fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
 # In a profile of its own: link-time optimization would take minutes that a first try does not need.
@@ -22,7 +22,9 @@ test:
 test-all:
 	python3 tests/run.py --long
 
+# Formatting, clippy, rustdoc, widths, spelling and wording.
 lint:
+	python3 tests/prose.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
@@ -30,6 +32,12 @@ lint:
 
 doc:
 	cargo doc --workspace --no-deps --open
+
+# The documentation in English and Chinese, into target/site. A dead link fails.
+docs:
+	bash tests/setup.sh docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python3 -m mkdocs build
+	@echo "target/site/index.html"
 
 # Filters, decisions and servers at 1.5 billion keys, loading at 1.3 billion: some three quarters of an hour, 9 GB of memory and 29 GB
 # of disk in TMPDIR. The tables of docs/explanation/performance.md.

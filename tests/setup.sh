@@ -4,7 +4,7 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), long, fleet, loadtest, peers, fuzz, screenshots.
+# Groups: test (the default), docs, long, fleet, loadtest, peers, fuzz, screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,8 +18,9 @@ for group in "${@:-test}"; do
             need haproxy
             need promtool prometheus
             [ -n "${CHROMIUM:-}" ] || need chromium
-            requirements+=(tests/requirements.txt)
+            requirements+=(tests/requirements.txt tests/requirements-docs.txt)
             ;;
+        docs) requirements+=(tests/requirements-docs.txt) ;;
         long)
             need buildah
             need mmdebstrap

@@ -246,7 +246,7 @@ def served(board):
         "Looks at the store",
         "ops",
         [(results, "{{audience}}: {{result}}")],
-        "Anything but ok and unchanged is a failure; docs/operations.md has the causes.",
+        "Anything but ok and unchanged is a failure; docs/guides/monitor.md has the causes.",
     )
     mean = share(rate("rtad_sync_duration_seconds_sum"), rate("rtad_sync_duration_seconds_count"), audience)
     durations = [(quantile(0.99, "rtad_sync_duration_seconds", "le, audience"), "{{audience}}, 99 %"), (mean, "{{audience}}, mean")]

@@ -223,7 +223,7 @@ export const en = {
   "sync-internal": "A fault of rtad's own.",
   "do-internal": "The log has its place: please report it.",
   "sync-unknown": "The look ended with `{result}`.",
-  "do-unknown": "docs/operations.md lists what it means.",
+  "do-unknown": "docs/guides/monitor.md lists what it means.",
 
   map: "Keys of each shard",
   "map-label": "Map of the 65,536 shards of {name}. The arrow keys go from shard to shard.",

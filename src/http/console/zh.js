@@ -223,7 +223,7 @@ export const zh = {
   "sync-internal": "rtad 自身的故障。",
   "do-internal": "日志中有出错位置：请报告。",
   "sync-unknown": "同步的结果是 `{result}`。",
-  "do-unknown": "含义见 docs/operations.md。",
+  "do-unknown": "含义见 docs/guides/monitor.md。",
 
   map: "各分片的设备数",
   "map-label": "{name} 的 65,536 个分片的分布图。用方向键在分片间移动。",

@@ -1,4 +1,4 @@
-"""README.md: its commands, as they stand there but for the ports, which are free ones."""
+"""The commands of README.md and docs/getting-started.md, on free ports."""
 
 import os
 
@@ -12,12 +12,13 @@ from suites.testkit.process import Process
 from suites.testkit.programs import FOLDER
 
 README = "README.md"
+TUTORIAL = "docs/getting-started.md"
 OWN = blocks(README, "## Your own list, in three commands")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where a newcomer types them, with the built programs for those of a release build."""
+    """A working folder in which the built programs stand for a release build."""
     work = tmp_path_factory.mktemp("readme")
     (work / "target").mkdir()
     (work / "target/release").symlink_to(FOLDER)
@@ -31,7 +32,7 @@ def built(folder):
     return folder
 
 
-def test_the_two_commands_are_those_of_the_makefile():
+def test_two_commands_are_make_targets():
     """`make test` runs this, so they are only read; `make demo` is run with fewer devices in
     tests/cli."""
     [block] = blocks(README, "## Two commands")
@@ -39,35 +40,41 @@ def test_the_two_commands_are_those_of_the_makefile():
     assert commands == ["make demo", "make test"]
 
 
-def test_the_first_of_three_commands_builds():
+def test_first_of_three_commands_builds():
     commands = OWN[1].splitlines()
     assert len(commands) == 3
     assert commands[0] == "cargo build --release --workspace"
 
 
-def test_questions_are_answered_as_the_page_says(built):
+def test_tutorial_and_readme_share_their_commands():
+    assert blocks(TUTORIAL, "## 2. Publish your own list") == OWN[:2]
+    requests = blocks(TUTORIAL, "## 3. Send requests")[0].splitlines()
+    assert OWN[2].splitlines() == requests[:1]
+
+
+def test_requests_get_the_documented_answers(built):
     port, admin = free_ports(2)
     listen = {"RTAD_LISTEN": f"{HOST}:{port}", "RTAD_ADMIN_LISTEN": f"{HOST}:{admin}"}
     command = f"exec {OWN[1].splitlines()[2]}"
-    [block] = blocks(README, "## Ask it")
-    questions = block.splitlines()
-    assert len(questions) >= 3
+    [block] = blocks(TUTORIAL, "## 3. Send requests")
+    requests = block.splitlines()
+    assert len(requests) >= 3
     environment = os.environ | listen
     server = Process("bash", "-c", command, log=built / "log", env=environment, cwd=built)
     try:
         server.until("ready", lambda: says_yes(f"{HOST}:{admin}", "/readyz"))
-        for question in questions:
-            question, _, expected = question.rpartition("# ")
-            question = question.replace(":8080", f":{port}").replace(":9090", f":{admin}")
-            assert pages.run(question).strip() == expected, question
+        for request in requests:
+            request, _, expected = request.rpartition("# ")
+            request = request.replace(":8080", f":{port}").replace(":9090", f":{admin}")
+            assert pages.run(request).strip() == expected, request
         assert server.end() == 0
         server.check_log()
     finally:
         server.kill()
 
 
-def test_a_captured_request_is_explained(built):
-    config, asked = blocks(README, "## Let a platform ask")
+def test_captured_request_is_explained(built):
+    config, asked = blocks(TUTORIAL, "## 4. Answer a platform")
     pages.run(config, cwd=built)
     commands = asked.splitlines()
     assert len(commands) == 2

@@ -1,5 +1,5 @@
 """The fleet while it is asked: each test does something to it, and ends with it whole.
-TABLE=docs/operations.md in the environment writes the table of what became of the requests
+TABLE=docs/guides/operate.md in the environment writes the table of what became of the requests
 there."""
 
 import contextlib

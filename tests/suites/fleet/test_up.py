@@ -81,6 +81,6 @@ def test_every_printed_command_does_what_it_says(up, ports):
 
 def test_the_page_shows_the_balancer_s_config():
     docs = ROOT / "docs"
-    page = (docs / "operations.md").read_text()
+    page = (docs / "guides/operate.md").read_text()
     shown = re.search(r"^```\n(backend pods\n.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert shown and shown[1] in (docs / "haproxy.cfg").read_text()

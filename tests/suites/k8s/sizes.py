@@ -6,7 +6,7 @@ import json
 from suites.k8s.rendered import name_of, quantity, seconds
 from suites.testkit.programs import loader
 
-# docs/operations.md, Memory, and docs/explanation/performance.md: beside snapshots, and for each connection
+# docs/guides/size-a-fleet.md and docs/explanation/performance.md: beside snapshots, and for each connection
 # that was busy.
 BESIDE = {"whole": 100e6, "rolling": 150e6}
 CONNECTION = 16e3

@@ -1,0 +1,77 @@
+"""The documentation site, as `make docs` builds it: navigation, links, languages, and no foreign
+hosts."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from suites.testkit.programs import ROOT
+
+LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?([^"'\s>]+)""")
+
+
+def built(folder, root=ROOT):
+    """Builds the site of a repository into `folder`. Dead links, dead anchors and pages outside the
+    navigation are warnings, which end a strict build; `--quiet` would ignore them."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", folder]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "site"
+    done = built(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_built_in_both_languages(site):
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 30
+    for page in pages:
+        chinese = page.name.endswith(".zh-CN.md")
+        html = page.with_name(page.name.removesuffix(".md").removesuffix(".zh-CN") + ".html")
+        if not chinese:
+            assert (site / html).exists(), page
+        text = (site / "zh-CN" / html).read_text()
+        if chinese:
+            title = re.search(r"^# (.*)$", (ROOT / "docs" / page).read_text(), re.M)[1]
+            assert title.replace("`", "") in re.sub(r"</?code>", "", text), page
+
+
+def test_pages_load_nothing_from_other_hosts(site):
+    for page in site.rglob("*.html"):
+        for target in LOADED.findall(page.read_text()):
+            assert not target.startswith(("http:", "https:", "//")), f"{page.name}: {target}"
+
+
+def test_search_covers_both_languages(site):
+    index = (site / "search/search_index.json").read_text()
+    assert "guides/erase-a-device.html" in index
+    assert "zh-CN/guides/integrate-tencent.html" in index
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "[page](guides/missing.md)",
+        "[heading](guides/monitor.md#missing)",
+        "[file](../missing.rs)",
+    ],
+)
+def test_dead_link_fails_the_build(added, tmp_path):
+    for path in ROOT.iterdir():
+        if path.name != "docs":
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    with (tmp_path / "docs/index.md").open("a") as page:
+        page.write(f"\n{added}\n")
+    done = built(tmp_path / "site-with-a-dead-link", tmp_path)
+    assert done.returncode != 0 and "missing" in done.stderr, done.stderr
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
