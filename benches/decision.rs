@@ -321,7 +321,7 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
     let decisions: Vec<_> = request
         .strategies
         .iter()
-        .filter_map(|name| catalog.strategy_place(name))
+        .filter_map(|name| catalog.strategy_index(name))
         .map(|place| {
             (catalog.strategies()[place].name.as_str(), catalog.decide(place, &request.keys))
         })

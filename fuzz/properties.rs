@@ -238,7 +238,7 @@ impl World {
         };
         let named = |name: &_| {
             let name: &str = name;
-            self.catalog.strategy_place(name)
+            self.catalog.strategy_index(name)
         };
         let places: Vec<usize> = match request.strategies.is_empty() {
             true => (0..known.len()).collect(),

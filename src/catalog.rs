@@ -160,7 +160,7 @@ impl Catalog {
 
     /// A strategy's place by name.
     #[inline]
-    pub fn strategy_place(&self, name: &str) -> Option<usize> {
+    pub fn strategy_index(&self, name: &str) -> Option<usize> {
         self.strategies.iter().position(|strategy| strategy.name == name)
     }
 

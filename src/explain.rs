@@ -30,7 +30,7 @@ use std::fmt;
 use crate::catalog::{Audience, Catalog};
 use crate::platform::{Admission, Failure, Head, IdReader, Platform};
 use crate::strategy::{Decision, Membership, Outcome};
-use crate::sync::{SyncBoard, now_unix_seconds};
+use crate::sync::{SyncHistory, now_unix_seconds};
 use id::canonical;
 pub use id::{IdExplanation, explain_id};
 use input::Encoding;
@@ -190,7 +190,7 @@ pub fn explain(
     catalog: &Catalog,
     platform: &Platform,
     ids: &IdReader,
-    board: &SyncBoard,
+    history: &SyncHistory,
     captured: Captured<'_>,
 ) -> Explanation {
     let Captured { head, has_headers, body, encoding, max_body } = captured;
@@ -223,7 +223,7 @@ pub fn explain(
     let memberships: Vec<Membership> = asked(keys);
     let audience = |(place, membership): (&usize, &Membership)| {
         let was_asked = !keys.is_empty();
-        explain_audience(catalog, *place, was_asked.then_some(*membership), board)
+        explain_audience(catalog, *place, was_asked.then_some(*membership), history)
     };
     let audiences: Vec<AudienceExplained> = places.iter().zip(&memberships).map(audience).collect();
     let ids: Vec<IdExplained> =
@@ -281,7 +281,7 @@ fn explain_audience(
     catalog: &Catalog,
     place: usize,
     answer: Option<Membership>,
-    board: &SyncBoard,
+    history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[place];
     let age = audience.age_seconds(now_unix_seconds());
@@ -297,14 +297,18 @@ fn explain_audience(
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
-        unavailable_because: unavailable_because(audience, age, board),
+        unavailable_because: unavailable_because(audience, age, history),
         snapshot,
         answer,
         place,
     }
 }
 
-fn unavailable_because(audience: &Audience, age: Option<u64>, board: &SyncBoard) -> Option<String> {
+fn unavailable_because(
+    audience: &Audience,
+    age: Option<u64>,
+    history: &SyncHistory,
+) -> Option<String> {
     if audience.available().is_some() {
         return None;
     }
@@ -319,7 +323,7 @@ fn unavailable_because(audience: &Audience, age: Option<u64>, board: &SyncBoard)
         let (age, limit) = (words::duration(age), words::duration(limit.as_secs()));
         return Some(format!("its snapshot is {age} old, and max_age is {limit}"));
     }
-    let error = board.last(&audience.name).and_then(|last| last.error);
+    let error = history.last(&audience.name).and_then(|last| last.error);
     Some(error.unwrap_or_else(|| "no snapshot of it has been loaded yet".to_owned()))
 }
 

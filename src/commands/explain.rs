@@ -133,5 +133,5 @@ async fn explained(
     sync.poll_matching(|audience| asked.iter().any(|name| name == audience.as_str())).await;
     let ids =
         IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
-    Ok(explain(&serving.load(), &platform, &ids, &shared.board, captured))
+    Ok(explain(&serving.load(), &platform, &ids, &shared.history, captured))
 }

@@ -11,7 +11,7 @@ use super::{explain_audience, explain_strategy, words};
 use crate::catalog::Catalog;
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
-use crate::sync::SyncBoard;
+use crate::sync::SyncHistory;
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 /// What a single id comes to.
@@ -45,7 +45,7 @@ struct Reading {
 pub fn explain_id(
     catalog: &Catalog,
     ids: &IdReader,
-    board: &SyncBoard,
+    history: &SyncHistory,
     kind: Option<IdKind>,
     id: &str,
 ) -> IdExplanation {
@@ -66,13 +66,13 @@ pub fn explain_id(
             None => groups.push((key, vec![kind])),
         }
     }
-    let readings = groups.into_iter().map(|(key, kinds)| read(catalog, board, id, key, &kinds));
+    let readings = groups.into_iter().map(|(key, kinds)| read(catalog, history, id, key, &kinds));
     IdExplanation { readings: readings.collect() }
 }
 
 fn read(
     catalog: &Catalog,
-    board: &SyncBoard,
+    history: &SyncHistory,
     id: &str,
     key: Result<DeviceKey, Unusable>,
     kinds: &[IdKind],
@@ -91,7 +91,7 @@ fn read(
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
         .map(|place| {
             let answer = key.map(|key| catalog.audiences()[place].membership(&[key]));
-            explain_audience(catalog, place, answer, board)
+            explain_audience(catalog, place, answer, history)
         })
         .collect();
     let in_audience = |audience: &AudienceExplained| IdInAudience {

@@ -118,7 +118,7 @@ impl Fixture {
             max_body: 1024,
         };
         let platform = &self.catalog.platform_named(platform).unwrap().platform;
-        explain(&self.catalog, platform, &self.ids, &SyncBoard::default(), captured)
+        explain(&self.catalog, platform, &self.ids, &SyncHistory::default(), captured)
     }
 
     fn json(&self, platform: &str, body: &[u8]) -> Value {

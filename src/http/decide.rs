@@ -34,7 +34,7 @@ pub(super) async fn decide(
         let indexes: Vec<usize> = if strategies.is_empty() {
             (0..known.len()).collect()
         } else {
-            let indexes = strategies.iter().map(|name| catalog.strategy_place(name));
+            let indexes = strategies.iter().map(|name| catalog.strategy_index(name));
             let names = || known.iter().map(|strategy| strategy.name.clone()).collect();
             let indexes: Option<_> = indexes.collect();
             indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?

@@ -46,7 +46,7 @@ pub(super) async fn explained(
         encoding,
         max_body: app.max_body,
     };
-    let explanation = explain(&catalog, platform, &app.ids, &app.shared.board, captured);
+    let explanation = explain(&catalog, platform, &app.ids, &app.shared.history, captured);
     Ok(json_of(StatusCode::OK, &explanation))
 }
 
@@ -79,6 +79,6 @@ pub(super) async fn id_explained(
     let Asked { id, kind } = serde_json::from_slice(&body)
         .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
-    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.board, kind, &id);
+    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.history, kind, &id);
     Ok(json_of(StatusCode::OK, &explanation))
 }

@@ -149,8 +149,8 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 expires_unix_seconds: manifest.expires_unix_seconds(),
             }
         }),
-        last_sync: app.shared.board.last(&audience.name),
-        syncs: app.shared.board.looks(&audience.name),
+        last_sync: app.shared.history.last(&audience.name),
+        syncs: app.shared.history.runs(&audience.name),
     });
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),

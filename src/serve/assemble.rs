@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::platform::{Access, KINDS, Platform, StrategyIds};
 use crate::strategy::Strategy;
-use crate::sync::Plan;
+use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
 use rtad_core::snapshot::AudienceName;
 
@@ -58,7 +58,7 @@ impl Assembly {
     }
 
     /// What sync is to serve.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> CatalogPlan {
         let config = &self.config;
         let index = |name: &AudienceName| {
             config.audiences.iter().position(|audience| audience.name == *name)
@@ -74,7 +74,7 @@ impl Assembly {
             no_device: config.no_device,
             unavailable: config.unavailable,
         };
-        Plan {
+        CatalogPlan {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
             platforms: self.platforms.clone(),

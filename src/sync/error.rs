@@ -1,9 +1,9 @@
-//! What keeps an audience from being brought up to date.
+//! Errors of sync, and their classes: outage or refusal.
 
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 
-/// Why an audience could not be brought up to date.
+/// A failed poll of an audience.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
@@ -12,21 +12,23 @@ pub enum SyncError {
     Store(#[from] StoreError),
     /// Nothing of this audience was ever published.
     #[error(
-        "audience {audience} is not in the store: publish it with `rtad-loader build --audience {audience}`"
+        "audience {audience} is not in the store: \
+         publish it with `rtad-loader build --audience {audience}`"
     )]
     NotPublished {
         /// The audience.
         audience: AudienceName,
     },
-    /// The audience was deleted on purpose.
+    /// The audience was deleted.
     #[error("audience {audience} was deleted: take it out of the config, or publish it again")]
     Deleted {
         /// The audience.
         audience: AudienceName,
     },
-    /// `CURRENT` is older than what was read before.
+    /// `CURRENT` is older than the one that was read before.
     #[error(
-        "CURRENT is stale: it names generation {found}, generation {served} is served and no rollback is recorded"
+        "CURRENT is stale: it names generation {found}, generation {served} is served, \
+         and no rollback is recorded"
     )]
     Stale {
         /// Generation that `CURRENT` names.
@@ -34,39 +36,42 @@ pub enum SyncError {
         /// Generation being served.
         served: u64,
     },
-    /// A fault of rtad's own.
-    #[error("a fault of rtad's own; the log has its place")]
+    /// A panic while polling.
+    #[error("internal error; its source location is in the log")]
     Internal,
-    /// The snapshot does not fit beside what is served.
+    /// The snapshot does not fit into memory beside the served one.
     #[error(
-        "the snapshot needs {needed_bytes} bytes beside what is served, the container has {available_bytes} left: \
-         raise its memory limit, replace chunk by chunk with store.swap = \"rolling\", or publish a smaller one"
+        "the snapshot needs {needed_bytes} bytes beside the served one, the container has \
+         {available_bytes} left: raise its memory limit, set store.swap = \"rolling\", or publish \
+         a smaller one"
     )]
-    NoRoom {
-        /// What it needs at once.
+    InsufficientMemory {
+        /// Memory needed at once.
         needed_bytes: u64,
-        /// What the cgroup's limit leaves.
+        /// Memory left under the cgroup's limit.
         available_bytes: u64,
     },
-    /// The snapshot is not to be served any more.
+    /// The snapshot has expired.
     #[error(
-        "generation {generation} expired {} s ago: publish a new one with `rtad-loader build`, or see to the clock",
+        "generation {generation} expired {} s ago: publish a new one with `rtad-loader build`, \
+         or correct the clock",
         now_unix_seconds - expires_unix_seconds
     )]
     Expired {
         /// Its generation.
         generation: u64,
-        /// From when on it was not to be served.
+        /// Its expiry, in seconds since 1970.
         expires_unix_seconds: u64,
-        /// This machine's clock; not before.
+        /// This machine's clock, at or after the expiry.
         now_unix_seconds: u64,
     },
-    /// Chunks are to be replaced one by one from the disk, and did not get there.
+    /// A rolling swap could not write its chunks to the cache.
     #[error(
-        "store.swap = \"rolling\" needs all chunks in the cache, and {} could not be written", folder.display()
+        "store.swap = \"rolling\" needs all chunks in the cache, and {} could not be written",
+        folder.display()
     )]
     Cache {
-        /// Of the audience, in the cache.
+        /// The audience's folder in the cache.
         folder: std::path::PathBuf,
         /// The kernel's reason.
         #[source]
@@ -90,18 +95,18 @@ impl SyncError {
             Self::NotPublished { .. } | Self::Deleted { .. } => "not_found",
             Self::Stale { .. } => "stale",
             Self::Expired { .. } => "expired",
-            Self::TooLarge { .. } | Self::NoRoom { .. } => "too_large",
+            Self::TooLarge { .. } | Self::InsufficientMemory { .. } => "too_large",
             Self::Cache { .. } => "cache",
             Self::Internal => "internal",
         }
     }
 
-    /// Whether it is the store that is at fault, and not what is in it.
+    /// Whether the store is unavailable, as opposed to a bad file in it.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Store(_)) && self.cause() == "store"
     }
 
-    /// For how long the store asks to be left alone.
+    /// The `Retry-After` of the store.
     pub fn retry_after(&self) -> Option<std::time::Duration> {
         match self {
             Self::Store(error) => error.retry_after(),
@@ -109,7 +114,7 @@ impl SyncError {
         }
     }
 
-    /// Whether it is the snapshot that is at fault, so that reading it again soon would come to the same.
+    /// Whether the snapshot itself is refused: an early retry would fail again.
     pub const fn is_refusal(&self) -> bool {
         match self {
             Self::Store(error) => matches!(
@@ -120,11 +125,11 @@ impl SyncError {
                     | StoreError::Delta { .. }
                     | StoreError::Replaced { .. }
             ),
-            Self::Expired { .. } | Self::TooLarge { .. } | Self::NoRoom { .. } | Self::Internal => {
-                true
-            }
-            // Nor does a full disk get better by being asked at every poll.
-            Self::Cache { .. } => true,
+            Self::Expired { .. }
+            | Self::TooLarge { .. }
+            | Self::InsufficientMemory { .. }
+            | Self::Internal
+            | Self::Cache { .. } => true,
             Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,
         }
     }
@@ -138,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chain_of_a_store_error_names_file_and_way_out() {
+    fn store_error_chain_names_file_and_remedy() {
         let source = ManifestError::Version { found: 2 };
         let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source };
         let line = error_chain(&SyncError::Store(error));

@@ -1,21 +1,22 @@
-//! How much memory the container has left: asked before a snapshot is loaded, so that one that does not fit is refused
-//! instead of having the kernel kill the pod while it serves.
+//! Memory headroom: bytes left under the container's limit, checked before a snapshot is
+//! loaded.
 //!
-//! Both versions of cgroups are read, and every group from the process's own up to the root, as the tightest limit is the one
-//! that kills. The page cache is not counted as used: the kernel takes it back before it kills. Where there is no limit, or
-//! no cgroup, nothing is known and nothing is refused.
+//! A snapshot that does not fit is refused, instead of the kernel killing the pod. Both versions of
+//! cgroups are read, for every group from the process's own up to the root: the tightest limit
+//! kills. The page cache counts as free, because the kernel reclaims it first. Without a limit or a
+//! cgroup, nothing is refused.
 //!
-//! Nothing is reserved: what somebody else allocates meanwhile is not seen.
+//! Nothing is reserved: concurrent allocations are not seen.
 
 use std::path::{Path, PathBuf};
 
-/// Where a cgroup's limit, use and statistics stand.
+/// Files of a cgroup: limit, use and statistics.
 struct Version {
     /// Below the root of the file system.
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Fields of `memory.stat` that say what can be taken back.
+    /// Fields of `memory.stat` with reclaimable bytes.
     reclaimable: [&'static str; 2],
 }
 
@@ -32,29 +33,29 @@ const V1: Version = Version {
     reclaimable: ["total_inactive_file", "total_active_file"],
 };
 
-/// A limit above this is none: version 1 says "unlimited" with a number near 2⁶³.
+/// Larger limits mean "unlimited": version 1 writes a number near 2⁶³.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The place to ask.
+/// Reader of the memory limits.
 #[derive(Debug, Clone)]
 pub struct Headroom {
     root: PathBuf,
 }
 
 impl Default for Headroom {
-    /// Of this process, on this machine.
+    /// The limits of this process.
     fn default() -> Self {
         Self::below("/")
     }
 }
 
 impl Headroom {
-    /// As if `root` were the root of the file system, for tests.
+    /// Limits below another file system root, for tests.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Bytes that may still be allocated; `None` if nothing limits them. Reads a handful of small files.
+    /// Bytes that may still be allocated; `None` without a limit. Reads a few small files.
     pub fn available_bytes(&self) -> Option<u64> {
         let groups = std::fs::read_to_string(self.root.join("proc/self/cgroup")).ok()?;
         let limits = groups.lines().filter_map(|line| {
@@ -70,19 +71,19 @@ impl Headroom {
         limits.min()
     }
 
-    /// The least that is left in the group and all above it. In a container its path may be the host's, which is not mounted:
-    /// the root of the mount is then the container's own group.
+    /// The least headroom of the group and its ancestors. In a container the group's path may be
+    /// the host's, which is not mounted: the root of the mount is then the container's own group.
     fn tightest(&self, version: &Version, group: &str) -> Option<u64> {
         let mount = self.root.join(version.mount);
         let own = mount.join(group.trim_start_matches('/'));
         let groups = own.ancestors().take_while(|folder| folder.starts_with(&mount));
-        groups.filter_map(|folder| left(version, folder)).min()
+        groups.filter_map(|folder| group_headroom(version, folder)).min()
     }
 }
 
-fn left(version: &Version, folder: &Path) -> Option<u64> {
+fn group_headroom(version: &Version, folder: &Path) -> Option<u64> {
     let number = |file| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
-    // `max` is no number, and so no limit.
+    // `max` does not parse: no limit.
     let limit = number(version.limit).filter(|limit| *limit < NO_LIMIT)?;
     let used = number(version.used)?;
     let statistics = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_the_limit_without_what_cannot_be_taken_back() {
+    fn headroom_is_the_limit_minus_unreclaimable_use() {
         let v2 = |limit, used, stat| {
             available(&[
                 ("proc/self/cgroup", "0::/\n"),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_read_too_also_by_its_mount_s_root() {
+    fn version_1_is_read_from_its_group_or_the_mount_root() {
         let v1 = |folder: &str, limit, used| {
             let path = |file| format!("sys/fs/cgroup/memory/{folder}{file}");
             available(&[
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_cgroups_nothing_is_known() {
+    fn without_cgroups_there_is_no_limit() {
         assert_eq!(available(&[]), None);
         assert_eq!(available(&[("proc/self/cgroup", "garbage\n0::/\n")]), None);
     }

@@ -1,7 +1,8 @@
-//! Reads and verifies a generation, from memory, cache and store, in this order.
+//! Loading of a generation: chunks and deltas from memory, else from the cache, else from the
+//! store.
 //!
-//! Before the first byte of a chunk is asked for, it is known that all of it may be held: by the config's limit, and by what
-//! the container has left of its memory.
+//! The size limit of the config and the container's free memory are checked before the first chunk
+//! is requested.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 
 use super::cache::Cache;
+use super::error::SyncError;
 use super::headroom::Headroom;
-use super::{SyncError, now_unix_seconds};
+use super::shared::now_unix_seconds;
 use crate::catalog::Audience;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::snapshot::{
@@ -20,25 +22,26 @@ use rtad_core::snapshot::{
 };
 use rtad_store::{Store, StoreError};
 
-/// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to requests.
+/// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to
+/// requests.
 pub(super) const PARALLEL_CHUNKS: usize = 2;
 
 /// Verified chunks by the digests of their files.
 pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
 
-/// What loading needs.
+/// Sources and limits of a load.
 pub(super) struct Loader<'a> {
     pub(super) store: &'a Store,
     pub(super) cache: Option<&'a Cache>,
     pub(super) headroom: &'a Headroom,
     pub(super) telemetry: &'a Telemetry,
     pub(super) max_snapshot_bytes: u64,
-    /// For how long the first chunk is put off.
+    /// Delay of the first chunk.
     pub(super) spread: Duration,
 }
 
 impl Loader<'_> {
-    /// The generation that `current` names, sharing what it has in common with the one being served.
+    /// The generation that `current` names. Chunks and deltas that are already served are shared.
     pub(super) async fn load(
         &self,
         audience: &Audience,
@@ -46,7 +49,8 @@ impl Loader<'_> {
     ) -> Result<Snapshot, SyncError> {
         let (manifest, file) = self.store.manifest_named(&audience.name, current).await?;
         let (mut chunks, missing) = self.admit(audience, &manifest, current)?;
-        // Before the chunks, which may take minutes: what is named now may be merged and removed by then.
+        // Before the chunks, which may take minutes: meanwhile the deltas may be merged and
+        // removed.
         let overlay = self.overlay(audience, current).await?;
         if let Some(cache) = self.cache {
             cache.begin(&manifest, file).await;
@@ -64,7 +68,7 @@ impl Loader<'_> {
         Ok(assemble(manifest, &chunks).with_overlay(overlay))
     }
 
-    /// The generation that is held, with what `current` now says over it.
+    /// The held generation, with the deltas and the state of `current`.
     pub(super) async fn refresh(
         &self,
         audience: &Audience,
@@ -75,7 +79,8 @@ impl Loader<'_> {
         Ok(held.with_overlay(self.overlay(audience, current).await?))
     }
 
-    /// The deltas of `current`: from what is served, or from the cache, or else from the store and into the cache.
+    /// The deltas of `current`: served ones, else cached ones, else from the store and into the
+    /// cache.
     pub(super) async fn overlay(
         &self,
         audience: &Audience,
@@ -110,7 +115,8 @@ impl Loader<'_> {
         Ok(Arc::new(delta))
     }
 
-    /// The generation that was verified last by whoever uses the cache, from the cache alone; `None` if any of it is not there.
+    /// The generation that was committed last to the cache, from the cache alone; `None` if a file
+    /// is missing.
     pub(super) async fn load_cached(&self, audience: &Audience) -> Option<(Current, Snapshot)> {
         let cache = self.cache?;
         let (current, manifest) = cache.last(&audience.name).await?;
@@ -128,7 +134,7 @@ impl Loader<'_> {
         Some((current, snapshot))
     }
 
-    /// All of them or nothing: without a removal a device would come back.
+    /// All cached deltas or none: a missing removal would restore a device.
     async fn cached_overlay(&self, audience: &Audience, current: &Current) -> Option<Overlay> {
         let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
         for entry in current.deltas.iter().chain(&current.tombstones) {
@@ -138,7 +144,7 @@ impl Loader<'_> {
         Some(Overlay::new(current, deltas, tombstones))
     }
 
-    /// The chunks that are held, and the entries of those that are not, if there is room for them.
+    /// The held chunks, and the entries of the missing ones, if memory allows them.
     fn admit(
         &self,
         audience: &Audience,
@@ -147,19 +153,19 @@ impl Loader<'_> {
     ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
         self.check(manifest, current)?;
         let held = held(audience.snapshot.as_deref(), manifest);
-        // By the whole entry: a manifest may name one digest in two places, and only one of them be held.
+        // Compares whole entries: a manifest may name one digest for two shard ranges.
         let is_held = |entry: &&ChunkEntry| {
             held.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
         };
         let is_missing = |entry: &&ChunkEntry| !is_held(entry);
         let missing: Vec<_> = manifest.chunks().iter().filter(is_missing).cloned().collect();
-        // All but a thousandth of a file are its filters.
+        // File sizes: 99.9% of a file are its filters.
         let chunk_bytes: u64 = missing.iter().map(|entry| entry.size_bytes).sum();
-        self.check_room(chunk_bytes.saturating_add(delta_bytes(audience, current)))?;
+        self.check_memory(chunk_bytes.saturating_add(delta_bytes(audience, current)))?;
         Ok((held, missing))
     }
 
-    /// Refuses what is not to be served any more, and what the config says is too large.
+    /// Refuses expired snapshots, and those above the configured size.
     pub(super) fn check(&self, manifest: &Manifest, current: &Current) -> Result<(), SyncError> {
         refuse_expired(manifest)?;
         let deltas = current.deltas.iter().chain(&current.tombstones).map(DeltaEntry::size_bytes);
@@ -172,24 +178,24 @@ impl Loader<'_> {
         }
     }
 
-    /// Refuses what the container has no memory for.
-    pub(super) fn check_room(&self, needed_bytes: u64) -> Result<(), SyncError> {
+    /// Refuses loads that exceed the container's free memory.
+    pub(super) fn check_memory(&self, needed_bytes: u64) -> Result<(), SyncError> {
         match self.headroom.available_bytes() {
             Some(available_bytes) if needed_bytes > available_bytes => {
-                Err(SyncError::NoRoom { needed_bytes, available_bytes })
+                Err(SyncError::InsufficientMemory { needed_bytes, available_bytes })
             }
             _ => Ok(()),
         }
     }
 
-    /// Puts off the fetching of chunks, so that a fleet does not begin all at once.
+    /// Delays the first chunk, so that the pods of a fleet do not start at once.
     pub(super) async fn spread_out(&self) {
         if self.store.is_remote() {
             tokio::time::sleep(self.spread).await;
         }
     }
 
-    /// A chunk from the cache, or else from the store and into the cache.
+    /// A chunk from the cache, else from the store and into the cache.
     pub(super) async fn chunk(
         &self,
         manifest: &Manifest,
@@ -209,13 +215,12 @@ impl Loader<'_> {
         let (chunk, copy) =
             self.store.chunk_copied(manifest.audience(), entry, decoder, copy).await?;
         self.telemetry.chunk_read(ChunkSource::Store);
-        // It is counted and told, and there is a chunk without it.
+        // The copy's error is counted and logged; the chunk is good without it.
         let _ = copy.keep();
         Ok(chunk)
     }
 }
 
-/// What is not to be served any more is not read, from the store or from the cache.
 fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
     let now_unix_seconds = now_unix_seconds();
     match manifest.expires_unix_seconds() {
@@ -227,7 +232,8 @@ fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
     }
 }
 
-/// What the deltas need that are not held yet: while one is read, its file, its keys, and an eighth of that to find them by.
+/// Memory for the deltas that are not held yet: each one's file, its keys, and an index of an
+/// eighth of them.
 pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
     let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
     let is_missing =
@@ -236,7 +242,7 @@ pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
     missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
 }
 
-/// Those of the manifest's chunks that `served` has.
+/// The chunks of the manifest that `served` already holds.
 pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served = served.iter().flat_map(|snapshot| snapshot.chunks());
     let served: HashMap<&Digest, &Arc<Chunk>> =
@@ -248,7 +254,7 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     manifest.chunks().iter().filter_map(same).collect()
 }
 
-/// The snapshot of a manifest all of whose chunks are there.
+/// The snapshot of a manifest, from all of its chunks.
 pub(super) fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
     let in_order =
         manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();

@@ -1,38 +1,38 @@
-//! When the store is asked next: jitter, backing off, and what the store itself asks for.
+//! Poll pacing: jitter, exponential backoff, and the store's `Retry-After`.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
-/// While the store fails, polls are at most so many intervals apart.
+/// Longest backoff while the store fails, in poll intervals.
 const MAX_BACKOFF: u32 = 6;
-/// A `Retry-After` beyond this is not believed.
+/// Longest `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
-/// Most that the fetching of chunks is put off, and what part of a poll interval.
+/// Longest delay of the first chunk: this, or a tenth of the poll interval.
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 const SPREAD_PARTS: u32 = 10;
 
-/// How the last looks went, as far as it concerns when to look again.
+/// Store failures that determine the time of the next poll.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Rounds, one after the other, in which the store failed.
+    /// Consecutive rounds with a store failure.
     failures: u32,
-    /// In this round.
+    /// Whether the store failed in this round.
     has_failed: bool,
     retry_after: Option<Duration>,
 }
 
 impl Pace {
-    /// Begins a round of looks.
+    /// Begins a round of polls.
     pub(super) const fn begin(&mut self) {
         self.has_failed = false;
         self.retry_after = None;
     }
 
-    /// The store failed, and may have asked to be left alone for so long.
+    /// Records a store failure, with its `Retry-After`.
     pub(super) fn failed(&mut self, retry_after: Option<Duration>) {
         self.has_failed = true;
         self.retry_after =
-            self.retry_after.max(retry_after.map(|asked| asked.min(MAX_RETRY_AFTER)));
+            self.retry_after.max(retry_after.map(|wanted| wanted.min(MAX_RETRY_AFTER)));
     }
 
     /// Ends the round.
@@ -40,29 +40,30 @@ impl Pace {
         self.failures = if self.has_failed { self.failures.saturating_add(1) } else { 0 };
     }
 
-    /// How long to wait for the next round. After a failure the jitter is wider: what failed for one failed for the fleet.
+    /// Time until the next round. After repeated failures the jitter is wider, because the whole
+    /// fleet retries.
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
-        // The first failure changes nothing: most pass by themselves.
+        // No backoff after the first failure: most are transient.
         let doublings = self.failures.saturating_sub(1).min(8);
         let backed_off = poll_interval * (1 << doublings).min(MAX_BACKOFF);
         let delay = if doublings == 0 {
-            varied(backed_off, 0.9, 1.1)
+            jittered(backed_off, 0.9, 1.1)
         } else {
-            varied(backed_off, 0.75, 1.25)
+            jittered(backed_off, 0.75, 1.25)
         };
-        // Not all at the very moment that was named.
-        delay.max(varied(self.retry_after.unwrap_or_default(), 1.0, 1.1))
+        // Jitter on `Retry-After` too, or all pods would return at once.
+        delay.max(jittered(self.retry_after.unwrap_or_default(), 1.0, 1.1))
     }
 }
 
-/// For how long the fetching of a new generation's chunks is put off, so that a fleet does not begin all at once. Far too
-/// short for anybody to miss.
+/// Random delay before a new generation's chunks are fetched, so that the pods of a fleet do not
+/// start at once.
 pub(super) fn spread(poll_interval: Duration) -> Duration {
-    varied((poll_interval / SPREAD_PARTS).min(MAX_SPREAD), 0.0, 1.0)
+    jittered((poll_interval / SPREAD_PARTS).min(MAX_SPREAD), 0.0, 1.0)
 }
 
-/// The duration times a random number between these.
-fn varied(duration: Duration, least: f64, most: f64) -> Duration {
+/// The duration, times a random factor between `least` and `most`.
+fn jittered(duration: Duration, least: f64, most: f64) -> Duration {
     let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
     duration.mul_f64(least + (most - least) * random)
 }
@@ -73,7 +74,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Asserts that delays lie between these, in seconds, whatever the dice say.
+    /// Asserts that all random delays are within these bounds, in seconds.
     #[track_caller]
     fn assert_between(pace: &Pace, least: f64, most: f64) {
         for _ in 0..1000 {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_fails_is_asked_less_and_less_and_as_before_once_it_is_back() {
+    fn polls_back_off_while_the_store_fails_and_recover_at_once() {
         let mut pace = Pace::default();
         for (least, most) in [(9.0, 11.0), (15.0, 25.0), (30.0, 50.0), (45.0, 75.0), (45.0, 75.0)] {
             round(&mut pace, Some(None));
@@ -109,12 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_asks_for_is_honoured_within_reason() {
-        for (asked, least, most) in [(1, 9.0, 11.0), (60, 60.0, 66.0), (1_000_000, 300.0, 330.0)] {
+    fn retry_after_is_honored_up_to_its_limit() {
+        for (seconds, least, most) in [(1, 9.0, 11.0), (60, 60.0, 66.0), (1_000_000, 300.0, 330.0)]
+        {
             let mut pace = Pace::default();
             pace.begin();
-            for asked in [Some(SECOND), Some(SECOND * asked), None] {
-                pace.failed(asked);
+            for retry_after in [Some(SECOND), Some(SECOND * seconds), None] {
+                pace.failed(retry_after);
             }
             pace.end();
             assert_between(&pace, least, most);

@@ -1,15 +1,16 @@
-//! Serves a new generation chunk by chunk, for pods whose memory cannot hold two snapshots.
+//! Rolling swap: a new generation served chunk by chunk, for pods whose memory cannot hold two.
 //!
-//! 1. Every chunk that is missing is fetched into the cache and verified there, without memory for its filters. Until all
-//!    are on the disk nothing changes.
-//! 2. In shard order each is read from the disk, and verified again; a catalog is served in which its shards lie in it
-//!    (`snapshot/mixed.rs`); what they lay in before is waited for to be freed; and so on with the next.
+//! 1. All missing chunks are fetched into the cache and verified there, without loading their
+//!    filters. Until all are on disk, nothing changes.
+//! 2. In shard order, each chunk is read from the disk and verified again. The catalog is swapped,
+//!    and the replaced chunks are freed before the next step (`snapshot/mixed.rs`).
 //!
-//! So memory holds one snapshot and a chunk or two more, and each key's answer is of one generation all along. The new
-//! manifest is reported with the last chunk.
+//! Memory holds one snapshot and one or two chunks more. Each key is answered by one generation at
+//! any time. The new manifest is reported with the last chunk.
 //!
-//! If a file that was right in the first step is not in the second, and the store cannot give the chunk, what is served stays
-//! mixed and the failure is counted; the next look goes on from there, also to a newer generation or back to the old one.
+//! If step 2 finds a damaged file and the store is unavailable, the audience stays mixed and the
+//! failure is counted. The next poll continues from there, to a newer generation or back to the old
+//! one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 
 use super::cache::Cache;
+use super::error::SyncError;
 use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, delta_bytes, held};
-use super::{Sync, SyncError};
+use super::state::Sync;
 use crate::catalog::Audience;
 use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
@@ -27,11 +29,12 @@ use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkEntry, ChunkVerifier, Current, Manifest, Overlay, Snapshot,
 };
 
-/// For so long is waited until what a chunk replaced is freed. No request takes nearly as long; if one should, the next chunk is
-/// read all the same, if there is room for it.
-const LINGER: Duration = Duration::from_secs(30);
+/// Most time to wait until replaced chunks are freed. Requests take far less. After it, the next
+/// chunk is read anyway if memory allows.
+const FREE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One chunk to be read, and the shards that are then of the new generation: its own, and those before it that are not yet.
+/// One chunk to read, and the shards that it moves to the new generation: its own, and the ones
+/// before it since the last step.
 #[derive(Debug)]
 struct Step {
     missing: ChunkEntry,
@@ -40,13 +43,13 @@ struct Step {
     held: Vec<Arc<Chunk>>,
 }
 
-/// The way from what is served to a new generation.
+/// Steps from the served snapshot to a new generation.
 #[derive(Debug)]
 struct RollPlan {
     steps: Vec<Step>,
     /// Of the new generation.
     held: Chunks,
-    /// Most that is ever held more than at the beginning.
+    /// Largest memory use above that at the beginning.
     peak_bytes: u64,
 }
 
@@ -75,7 +78,8 @@ impl RollPlan {
     }
 }
 
-/// Most that is held at once beyond what is held now. Chunks of the old generation go when the steps are past their last shard.
+/// Largest memory use above the present one. A chunk of the old generation is freed when the steps
+/// pass its last shard.
 fn peak_bytes(steps: &[Step], served: &Snapshot, held: &Chunks) -> u64 {
     let leaving = served.chunks().iter().filter(|chunk| !held.contains_key(chunk.digest()));
     let last_shard =
@@ -96,20 +100,22 @@ fn peak_bytes(steps: &[Step], served: &Snapshot, held: &Chunks) -> u64 {
 }
 
 impl Sync {
-    /// Whether a new generation of the audience is to be served chunk by chunk. A pod that serves nothing has room for it.
+    /// Whether a new generation of the audience is swapped chunk by chunk. A first load needs no
+    /// roll.
     pub(super) fn rolls(&self, audience: &Audience) -> bool {
         self.swap_mode == SwapMode::Rolling && self.cache.is_some() && audience.snapshot.is_some()
     }
 
-    /// Whether what is served of the audience is of two generations.
+    /// Whether the audience is served from two generations.
     pub(super) fn is_mixed(&self, audience: &str) -> bool {
         let catalog = self.serving.load();
         let snapshot = catalog.audience(audience).and_then(|audience| audience.snapshot.as_ref());
         snapshot.is_some_and(|snapshot| snapshot.is_mixed())
     }
 
-    /// Turns what is served of the audience into the generation that `current` names; returns that, whose chunks are all
-    /// being served when it does. The audience is taken by value, as it holds the snapshot whose chunks are to be freed.
+    /// Replaces the served generation with the one that `current` names, and returns it when all
+    /// its chunks are served. Takes the audience by value, as it holds the snapshot whose chunks
+    /// must be freed.
     pub(super) async fn roll(
         &self,
         audience: Audience,
@@ -122,7 +128,7 @@ impl Sync {
             return Err(SyncError::Internal);
         };
         let plan = RollPlan::new(served, &manifest);
-        loader.check_room(plan.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
+        loader.check_memory(plan.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
         let overlay = loader.overlay(&audience, current).await?;
         let both = overlay.clone().over(served.overlay());
         drop(audience);
@@ -134,13 +140,13 @@ impl Sync {
                 audience = name.as_str(),
                 generation,
                 chunks,
-                "all chunks are on the disk: rolling"
+                "chunks fetched; roll started"
             );
         }
         let mut chunks = plan.held;
         for Step { missing, shards, held: mut replacing } in plan.steps {
-            // Somebody else may have taken the room meanwhile, or what was replaced may not be freed yet.
-            loader.check_room(missing.filter_bytes())?;
+            // Memory may have been allocated elsewhere, or replaced chunks may not be freed yet.
+            loader.check_memory(missing.filter_bytes())?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
             chunks.insert(missing.digest, Arc::clone(&chunk));
             replacing.push(chunk);
@@ -149,7 +155,8 @@ impl Sync {
         Ok(assemble(manifest, &chunks).with_overlay(overlay))
     }
 
-    /// Serves these chunks in the place of what their shards lie in, which is freed on return.
+    /// Serves these chunks for their shards. The replaced chunks are freed on return, or after a
+    /// time-out.
     async fn replace(
         &self,
         name: &AudienceName,
@@ -162,12 +169,12 @@ impl Sync {
             let mixed = snapshot.with_chunks(shards.clone(), chunks).with_overlay(overlay.clone());
             Some(Audience { snapshot: Some(Arc::new(mixed)), ..old.clone() })
         });
-        let _ = tokio::time::timeout(LINGER, self.swap(catalog)).await;
+        let _ = tokio::time::timeout(FREE_TIMEOUT, self.swap(catalog)).await;
     }
 }
 
 impl Loader<'_> {
-    /// Has every missing chunk on the disk, verified.
+    /// Writes every missing chunk to the cache, verified.
     async fn fetch(
         &self,
         cache: &Cache,

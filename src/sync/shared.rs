@@ -1,4 +1,4 @@
-//! What others see of sync: whether the pod is ready, and how the last looks went.
+//! State that sync shares with the ports: metrics, readiness, and the results of recent polls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::AudienceName;
 
-/// Whether the pod should get traffic. Rises once, when every required audience has been loaded and the decision port is open; falls
-/// once, on draining.
+/// Readiness of the pod. Set once, when all required audiences are loaded and the decision port is
+/// open. Cleared once, on draining.
 #[derive(Debug, Default)]
 pub struct Readiness {
     complete: AtomicBool,
@@ -18,7 +18,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Ready: complete, open and not draining. A refresh that fails does not change it.
+    /// Whether the pod is complete, open and not draining. A failed refresh changes nothing.
     pub fn is_ready(&self) -> bool {
         self.complete.load(Ordering::Acquire) && self.is_open() && !self.is_draining()
     }
@@ -28,79 +28,77 @@ impl Readiness {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Whether the process is on its way out.
+    /// Whether the process is draining.
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Every required audience has been loaded.
+    /// Records that every required audience is loaded.
     pub fn complete(&self) {
         self.complete.store(true, Ordering::Release);
     }
 
-    /// The decision port is open: who connects from now on is answered.
+    /// Records that the decision port answers.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
     }
 
-    /// The process is on its way out.
+    /// Begins the drain.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 }
 
-/// How the last look at an audience went, for people.
+/// Result of the last poll of an audience.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct LastSync {
-    /// When, in seconds since 1970.
+    /// Time of the poll, in seconds since 1970.
     pub at_unix_seconds: u64,
     /// `ok`, `unchanged`, or the cause of the failure.
     pub result: &'static str,
-    /// The failure in words.
+    /// The error chain of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Looks with one result, one after the other. What was loaded stands by itself. Of failures the last one's words are kept: a store's
-/// differ with each look, by how long it took.
+/// Consecutive polls with one result. Each load is a run of its own. Of several failures, the last
+/// error is kept.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct SyncRun {
-    /// When the first of them was, in seconds since 1970.
+    /// Time of the first poll, in seconds since 1970.
     pub since_unix_seconds: u64,
-    /// How many there were.
+    /// Number of polls.
     pub count: u64,
-    /// How long the last one took.
+    /// Duration of the last poll.
     pub seconds: f64,
-    /// Of a load that went well: what it loaded.
+    /// The generation that was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// How the last one went.
+    /// Result of the last poll.
     #[serde(flatten)]
     pub last: LastSync,
 }
 
-/// Of each audience so many are kept: with the equal ones as one, they go back for hours.
-const KEPT_LOOKS: usize = 20;
+/// Runs kept for each audience: hours of polls.
+const MAX_RUNS: usize = 20;
 
-/// The last looks at each audience, newest first; written by sync, read by the admin port.
+/// Recent polls of each audience; written by sync, read by the admin port.
 #[derive(Debug, Default)]
-pub struct SyncBoard(Mutex<BTreeMap<AudienceName, VecDeque<SyncRun>>>);
+pub struct SyncHistory(Mutex<BTreeMap<AudienceName, VecDeque<SyncRun>>>);
 
-impl SyncBoard {
-    /// How the last look at the audience went; `None` before the first.
+impl SyncHistory {
+    /// Result of the last poll of the audience; `None` before the first.
     pub fn last(&self, audience: &AudienceName) -> Option<LastSync> {
         Some(self.audiences().get(audience)?.front()?.last.clone())
     }
 
-    /// The last looks at the audience, newest first.
-    pub fn looks(&self, audience: &AudienceName) -> Vec<SyncRun> {
-        self.audiences()
-            .get(audience)
-            .map_or_else(Vec::new, |looks| looks.iter().cloned().collect())
+    /// Recent polls of the audience, newest first.
+    pub fn runs(&self, audience: &AudienceName) -> Vec<SyncRun> {
+        self.audiences().get(audience).map_or_else(Vec::new, |runs| runs.iter().cloned().collect())
     }
 
-    pub(super) fn note(
+    pub(super) fn record(
         &self,
         audience: &AudienceName,
         last: LastSync,
@@ -109,22 +107,22 @@ impl SyncBoard {
     ) {
         let seconds = took.as_secs_f64();
         let mut audiences = self.audiences();
-        let looks = audiences.entry(audience.clone()).or_default();
-        match looks.front_mut() {
+        let runs = audiences.entry(audience.clone()).or_default();
+        match runs.front_mut() {
             Some(same) if generation.is_none() && same.last.result == last.result => {
                 (same.last, same.seconds) = (last, seconds);
                 same.count += 1;
             }
             _ => {
                 let since_unix_seconds = last.at_unix_seconds;
-                looks.push_front(SyncRun {
+                runs.push_front(SyncRun {
                     since_unix_seconds,
                     count: 1,
                     seconds,
                     generation,
                     last,
                 });
-                looks.truncate(KEPT_LOOKS);
+                runs.truncate(MAX_RUNS);
             }
         }
     }
@@ -134,15 +132,15 @@ impl SyncBoard {
     }
 }
 
-/// What others see of sync.
+/// State that sync shares with the ports.
 #[derive(Debug, Clone, Default)]
 pub struct Shared {
     /// All metrics.
     pub telemetry: Arc<Telemetry>,
-    /// Whether the pod should get traffic.
+    /// Readiness of the pod.
     pub readiness: Arc<Readiness>,
-    /// How the last looks went.
-    pub board: Arc<SyncBoard>,
+    /// Recent polls.
+    pub history: Arc<SyncHistory>,
 }
 
 /// Seconds since 1970.
@@ -155,42 +153,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_that_came_to_the_same_are_one_and_the_oldest_are_forgotten() {
-        let (board, name) = (SyncBoard::default(), "a".parse().unwrap());
-        let look = |at, result, error: Option<&str>, generation| {
+    fn equal_polls_form_one_run_and_the_oldest_runs_are_dropped() {
+        let (history, name) = (SyncHistory::default(), "a".parse().unwrap());
+        let poll = |at, result, error: Option<&str>, generation| {
             let last = LastSync { at_unix_seconds: at, result, error: error.map(str::to_owned) };
-            board.note(&name, last, generation, Duration::from_millis(at));
+            history.record(&name, last, generation, Duration::from_millis(at));
         };
-        assert!(board.last(&name).is_none() && board.looks(&name).is_empty());
-        look(1, "ok", None, Some(7));
-        look(2, "ok", None, Some(7));
+        assert!(history.last(&name).is_none() && history.runs(&name).is_empty());
+        poll(1, "ok", None, Some(7));
+        poll(2, "ok", None, Some(7));
         for at in 3..6 {
-            look(at, "unchanged", None, None);
+            poll(at, "unchanged", None, None);
         }
-        look(6, "store", Some("refused"), None);
-        look(7, "store", Some("reset"), None);
-        let seen: Vec<_> = board
-            .looks(&name)
+        poll(6, "store", Some("refused"), None);
+        poll(7, "store", Some("reset"), None);
+        let seen: Vec<_> = history
+            .runs(&name)
             .into_iter()
-            .map(|looks| {
-                (
-                    looks.since_unix_seconds,
-                    looks.last.at_unix_seconds,
-                    looks.count,
-                    looks.generation,
-                )
+            .map(|run| {
+                (run.since_unix_seconds, run.last.at_unix_seconds, run.count, run.generation)
             })
             .collect();
         assert_eq!(
             seen,
             [(6, 7, 2, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]
         );
-        assert_eq!(board.last(&name).unwrap().error.as_deref(), Some("reset"));
-        (100..200).for_each(|at| look(at, "ok", None, Some(at)));
-        let looks = board.looks(&name);
+        assert_eq!(history.last(&name).unwrap().error.as_deref(), Some("reset"));
+        (100..200).for_each(|at| poll(at, "ok", None, Some(at)));
+        let runs = history.runs(&name);
         assert_eq!(
-            (looks.len(), looks[0].generation, looks[19].generation),
-            (KEPT_LOOKS, Some(199), Some(180))
+            (runs.len(), runs[0].generation, runs[19].generation),
+            (MAX_RUNS, Some(199), Some(180))
         );
     }
 }

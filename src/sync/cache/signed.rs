@@ -1,4 +1,4 @@
-//! Cached files with the signatures that they were verified by: manifests and deltas. Everything here blocks.
+//! Cached manifests and deltas with their signatures. Everything here blocks.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,8 @@ pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Resu
     write(folder, name, &file.bytes)
 }
 
-/// Reads a file of at most `limit` bytes, and its signature if it must have one. Nothing is verified yet.
+/// Reads a file of at most `limit` bytes, and its signature if signatures are required. Verifies
+/// nothing.
 pub(super) fn read_signed(
     folder: &Path,
     name: &str,
@@ -22,7 +23,7 @@ pub(super) fn read_signed(
     trust: &Trust,
 ) -> io::Result<Signed> {
     let bytes = read_at_most(&folder.join(name), limit)?;
-    // One that cannot be read is as good as none.
+    // An unreadable signature counts as a missing one.
     let signature =
         || read_at_most(&folder.join(format!("{name}.minisig")), MAX_SIGNATURE_BYTES).ok();
     Ok(Signed { bytes, signature: trust.is_required().then(signature).flatten() })

@@ -10,14 +10,14 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs};
 use rtad_store::ByteSink;
 
-/// A cache in a folder of its own, and how often it failed.
-struct Place {
+/// A cache in a folder of its own, with the metrics that count its errors.
+struct CacheFixture {
     folder: TempDir,
     cache: Cache,
     telemetry: Arc<Telemetry>,
 }
 
-impl Place {
+impl CacheFixture {
     fn new() -> Self {
         let (folder, telemetry) = (tempfile::tempdir().unwrap(), Arc::<Telemetry>::default());
         let cache = Cache::new(
@@ -28,7 +28,7 @@ impl Place {
         Self { folder, cache, telemetry }
     }
 
-    /// What another process makes of the same folder.
+    /// A cache of another process in the same folder.
     fn shared(&self) -> Cache {
         Cache::new(self.cache.root.clone(), Trust::default(), Arc::clone(&self.telemetry))
     }
@@ -89,7 +89,7 @@ impl Built {
             .await;
     }
 
-    /// Writes the chunks as they come from a store, in pieces.
+    /// Writes the chunks in pieces, as the store delivers them.
     fn copy(&self, cache: &Cache) {
         for (entry, bytes) in self.manifest.chunks().iter().zip(&self.chunks) {
             let mut copy = cache.copy(&self.manifest, entry);
@@ -105,7 +105,7 @@ impl Built {
         cache.commit(&self.manifest, &self.current).await;
     }
 
-    /// How many of its chunks the cache gives back.
+    /// Number of its chunks that the cache returns.
     async fn found(&self, cache: &Cache) -> usize {
         let mut found = 0;
         for entry in self.manifest.chunks() {
@@ -129,103 +129,112 @@ async fn last_generation(cache: &Cache) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_found_by_the_next_process() {
-    let (place, built) = (Place::new(), Built::new(1, 1, "a"));
-    assert_eq!((last_generation(&place.cache).await, built.found(&place.cache).await), (None, 0));
-    built.put(&place.cache).await;
-    let next = place.shared();
+async fn committed_generation_is_found_by_the_next_process() {
+    let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
+    assert_eq!(
+        (last_generation(&fixture.cache).await, built.found(&fixture.cache).await),
+        (None, 0)
+    );
+    built.put(&fixture.cache).await;
+    let next = fixture.shared();
     assert_eq!((last_generation(&next).await, built.found(&next).await), (Some(1), 4));
-    assert_eq!((place.files().len(), place.errors()), (6, 0));
+    assert_eq!((fixture.files().len(), fixture.errors()), (6, 0));
 }
 
 #[tokio::test]
-async fn a_copy_that_was_not_verified_leaves_nothing() {
-    let (place, built) = (Place::new(), Built::new(1, 1, "a"));
-    built.begin(&place.cache).await;
-    let mut copy = place.cache.copy(&built.manifest, &built.manifest.chunks()[0]);
+async fn unverified_copy_leaves_no_file() {
+    let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
+    built.begin(&fixture.cache).await;
+    let mut copy = fixture.cache.copy(&built.manifest, &built.manifest.chunks()[0]);
     copy.take(b"half of a chunk");
-    assert_eq!(place.files().len(), 2);
+    assert_eq!(fixture.files().len(), 2);
     drop(copy);
-    assert_eq!(place.files(), ["1.json"]);
+    assert_eq!(fixture.files(), ["1.json"]);
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_deleted_and_counted() {
-    let (place, built) = (Place::new(), Built::new(1, 1, "a"));
-    built.put(&place.cache).await;
+async fn damaged_file_is_deleted_and_counted() {
+    let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
+    built.put(&fixture.cache).await;
     let path = |index: usize| {
-        place.folder().join(format!("{}.chunk", built.manifest.chunks()[index].digest))
+        fixture.folder().join(format!("{}.chunk", built.manifest.chunks()[index].digest))
     };
     let mut flipped = built.chunks[0].clone();
     *flipped.last_mut().unwrap() ^= 1;
     std::fs::write(path(0), &flipped).unwrap();
     std::fs::write(path(1), &built.chunks[1][..100]).unwrap();
     std::fs::write(path(2), b"").unwrap();
-    assert_eq!((built.found(&place.cache).await, place.errors(), place.chunk_files()), (1, 3, 1));
+    assert_eq!(
+        (built.found(&fixture.cache).await, fixture.errors(), fixture.chunk_files()),
+        (1, 3, 1)
+    );
 
-    // Without `CURRENT` or with another manifest than it names there is nothing to start with, and nothing wrong is.
-    std::fs::write(place.folder().join("1.json"), b"{}").unwrap();
-    assert_eq!((last_generation(&place.cache).await, place.errors()), (None, 4));
-    built.put(&place.cache).await;
-    std::fs::write(place.folder().join("CURRENT"), b"<html>").unwrap();
-    assert_eq!(last_generation(&place.cache).await, None);
+    // No start without `CURRENT`, or with a manifest that it does not name.
+    std::fs::write(fixture.folder().join("1.json"), b"{}").unwrap();
+    assert_eq!((last_generation(&fixture.cache).await, fixture.errors()), (None, 4));
+    built.put(&fixture.cache).await;
+    std::fs::write(fixture.folder().join("CURRENT"), b"<html>").unwrap();
+    assert_eq!(last_generation(&fixture.cache).await, None);
 }
 
 #[tokio::test]
-async fn no_more_than_what_is_served_and_what_is_being_loaded_is_kept() {
-    let place = Place::new();
+async fn only_served_and_loading_generations_are_kept() {
+    let fixture = CacheFixture::new();
     let [first, second, third] =
         [(1, "a"), (2, "b"), (3, "c")].map(|(n, seed)| Built::new(n, n, seed));
-    first.put(&place.cache).await;
-    second.put(&place.cache).await;
-    assert_eq!((first.found(&place.cache).await, second.found(&place.cache).await), (0, 4));
+    first.put(&fixture.cache).await;
+    second.put(&fixture.cache).await;
+    assert_eq!((first.found(&fixture.cache).await, second.found(&fixture.cache).await), (0, 4));
 
-    // Another process has begun with the third when this one comes to serve the second, again.
-    let other = place.shared();
+    // Another process is loading the third generation while this one commits the second again.
+    let other = fixture.shared();
     third.begin(&other).await;
     third.copy(&other);
-    second.put(&place.cache).await;
-    assert_eq!((second.found(&place.cache).await, third.found(&other).await), (4, 4));
+    second.put(&fixture.cache).await;
+    assert_eq!((second.found(&fixture.cache).await, third.found(&other).await), (4, 4));
 
-    // It never came to an end.
-    age(&place.folder().join("3.json"));
-    let staged = place.folder().join("0123456789abcdef.tmp");
+    // The load was abandoned.
+    age(&fixture.folder().join("3.json"));
+    let staged = fixture.folder().join("0123456789abcdef.tmp");
     for is_old in [false, true] {
         std::fs::write(&staged, b"x").unwrap();
         if is_old {
             age(&staged);
         }
-        second.put(&place.cache).await;
+        second.put(&fixture.cache).await;
         assert_eq!(staged.exists(), !is_old);
     }
-    assert_eq!((third.found(&other).await, place.chunk_files(), place.errors()), (0, 4, 0));
+    assert_eq!((third.found(&other).await, fixture.chunk_files(), fixture.errors()), (0, 4, 0));
 }
 
 #[tokio::test]
-async fn a_process_that_lags_behind_does_not_turn_another_s_cache_back() {
-    let (ahead, behind) = (Place::new(), Built::new(1, 1, "a"));
+async fn lagging_process_does_not_revert_a_shared_cache() {
+    let (ahead, behind) = (CacheFixture::new(), Built::new(1, 1, "a"));
     let lagging = ahead.shared();
-    lagging.note(&audience()).await;
+    lagging.remember_current(&audience()).await;
     behind.begin(&lagging).await;
     behind.copy(&lagging);
     Built::new(2, 2, "b").put(&ahead.cache).await;
     lagging.commit(&behind.manifest, &behind.current).await;
     assert_eq!(last_generation(&ahead.shared()).await, Some(2));
 
-    // A store that was made anew counts from 1: what was there before it was asked does not matter.
+    // A recreated store counts from 1: a `CURRENT` from before the first poll is replaced.
     let anew = ahead.shared();
-    anew.note(&audience()).await;
+    anew.remember_current(&audience()).await;
     Built::new(1, 1, "c").put(&anew).await;
     assert_eq!(last_generation(&ahead.shared()).await, Some(1));
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_costs_the_cache_alone() {
-    let place = Place::new();
-    // A file where a folder should be: neither permissions nor root's powers matter to it.
-    std::fs::write(place.folder.path().join("made"), b"a file").unwrap();
+async fn unwritable_folder_only_disables_the_cache() {
+    let fixture = CacheFixture::new();
+    // A file instead of a folder: fails for root too.
+    std::fs::write(fixture.folder.path().join("made"), b"a file").unwrap();
     let built = Built::new(1, 1, "a");
-    built.put(&place.cache).await;
-    assert_eq!((built.found(&place.cache).await, last_generation(&place.cache).await), (0, None));
-    assert!(place.errors() >= 5, "{}", place.errors());
+    built.put(&fixture.cache).await;
+    assert_eq!(
+        (built.found(&fixture.cache).await, last_generation(&fixture.cache).await),
+        (0, None)
+    );
+    assert!(fixture.errors() >= 5, "{}", fixture.errors());
 }

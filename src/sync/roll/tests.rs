@@ -30,13 +30,13 @@ fn shards(plan: &RollPlan) -> Vec<Range<usize>> {
     plan.steps.iter().map(|step| step.shards.clone()).collect()
 }
 
-/// In chunks of sixteen shards, which are all of one size.
+/// The peak in chunks of sixteen shards, which all have one size.
 fn chunks_at_peak(plan: &RollPlan, manifest: &Manifest) -> f64 {
     plan.peak_bytes as f64 / manifest.chunks()[0].filter_bytes() as f64
 }
 
 #[test]
-fn generations_of_one_size_and_cut_need_one_chunk_more() {
+fn equal_chunk_boundaries_need_memory_for_one_more_chunk() {
     let (old, chunks) = generation(1, 1, 0..128, 16);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
@@ -46,7 +46,7 @@ fn generations_of_one_size_and_cut_need_one_chunk_more() {
 }
 
 #[test]
-fn other_cuts_need_two_chunks_more_at_most() {
+fn different_chunk_boundaries_need_memory_for_two_more_chunks() {
     let (old, chunks) = generation(1, 1, 0..128, 32);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
@@ -55,11 +55,15 @@ fn other_cuts_need_two_chunks_more_at_most() {
 
     let (coarse, _) = generation(2, 2, 0..128, 128);
     let plan = RollPlan::new(&served, &coarse);
-    assert_eq!(plan.peak_bytes, coarse.chunks()[0].filter_bytes(), "one chunk is all of it");
+    assert_eq!(
+        plan.peak_bytes,
+        coarse.chunks()[0].filter_bytes(),
+        "a single chunk holds all shards"
+    );
 }
 
 #[test]
-fn a_generation_that_grew_needs_what_it_grew_by_and_a_chunk() {
+fn a_larger_generation_needs_its_growth_and_one_chunk() {
     let (old, chunks) = generation(1, 1, 0..64, 16);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
@@ -71,13 +75,13 @@ fn a_generation_that_grew_needs_what_it_grew_by_and_a_chunk() {
 }
 
 #[test]
-fn what_is_held_is_not_read_again_and_takes_no_step_of_its_own() {
+fn held_chunks_join_the_step_of_the_next_missing_chunk() {
     let (old, chunks) = generation(1, 1, 0..128, 16);
     let served = assemble(old.clone(), &chunks);
     let plan = RollPlan::new(&served, &old);
     assert!(plan.steps.is_empty() && plan.held.len() == 8 && plan.peak_bytes == 0);
 
-    // Chunks 0 and 3 are new; 1 and 2 come with step 3, and those after it are there already.
+    // Chunks 0 and 3 are missing; 1 and 2 join the step of 3, and all later ones are held.
     let (other, other_chunks) = generation(2, 2, 0..128, 16);
     let digest = |manifest: &Manifest, index: usize| manifest.chunks()[index].digest;
     let mixed = served.with_chunks(0..16, &[Arc::clone(&other_chunks[&digest(&other, 0)])]);

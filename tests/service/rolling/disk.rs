@@ -105,7 +105,7 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
         leave(leave_bytes);
         let results = syncs.each_mut().map(|(sync, shared)| {
             runtime.block_on(sync.poll_all());
-            shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
+            shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
         });
         results.map(|last| (last.result, last.error.unwrap_or_default()))
     };

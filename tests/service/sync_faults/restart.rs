@@ -267,7 +267,7 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut look = || {
         runtime.block_on(sync.poll_all());
-        shared.board.last(&AUDIENCE.parse().unwrap()).unwrap()
+        shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
     };
     assert_eq!((look().result, generation()), ("ok", 1));
 

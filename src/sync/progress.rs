@@ -1,36 +1,37 @@
-//! What is remembered of an audience between looks: which `CURRENT` is newer, and what was refused.
+//! Sync progress of an audience between polls: the accepted `CURRENT`, and the refused one.
 
 use rtad_core::snapshot::{Current, Digest};
 use rtad_store::Live;
 
-/// A snapshot that was refused is not read again before this many poll intervals, unless something new is published.
+/// Most polls that skip a refused snapshot before it is read again.
 const MAX_BACKOFF_POLLS: u32 = 32;
 
-/// What is remembered of an audience between looks.
+/// Sync progress of one audience.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Of the newest `CURRENT` that was accepted.
+pub(super) struct Progress {
+    /// Sequence of the newest accepted `CURRENT`.
     pub(super) sequence: u64,
-    /// The highest generation that any accepted `CURRENT` spoke of.
+    /// The highest generation that any accepted `CURRENT` named.
     pub(super) highest: u64,
-    /// Digest of the manifest that it names.
+    /// Digest of the accepted `CURRENT`'s manifest.
     manifest: Option<Digest>,
-    /// The `CURRENT` that was read last, accepted or not: the next is asked for on the condition that it is another.
+    /// The `CURRENT` that was read last, accepted or not: the condition of the next conditional
+    /// read.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
 }
 
 #[derive(Debug)]
 struct Refused {
-    /// All of it, not its sequence alone: a `CURRENT` that was restored by hand counts on from where it was.
+    /// Compared as a whole: a `CURRENT` restored by hand may repeat a sequence.
     current: Current,
     polls_to_skip: u32,
     next_skip: u32,
     result: &'static str,
 }
 
-impl Seen {
-    /// `current` is served now.
+impl Progress {
+    /// Records that `current` is served.
     pub(super) fn accept(&mut self, current: &Current) {
         self.sequence = current.sequence;
         self.highest = self.highest.max(current.highest_generation());
@@ -38,12 +39,12 @@ impl Seen {
         self.refused = None;
     }
 
-    /// Whether `current` names the very generation that was accepted last: then only what is said over it may have changed.
-    pub(super) fn is_of_accepted(&self, current: &Current) -> bool {
+    /// Whether `current` names the accepted manifest: then only its deltas or its state changed.
+    pub(super) fn has_accepted_manifest(&self, current: &Current) -> bool {
         self.manifest == Some(current.manifest_sha256)
     }
 
-    /// `current` was read and refused: it is left alone for ever more polls.
+    /// Records that `current` was refused. Each refusal doubles the number of polls that skip it.
     pub(super) fn refuse(&mut self, current: Current, result: &'static str) {
         let again = self.refused.take().filter(|refused| refused.current == current);
         let polls_to_skip = again.map_or(0, |refused| refused.next_skip);
@@ -51,21 +52,23 @@ impl Seen {
         self.refused = Some(Refused { current, polls_to_skip, next_skip, result });
     }
 
-    /// The cause for which `current` was refused, if it is not yet worth another try.
-    pub(super) fn skips(&mut self, current: &Current) -> Option<&'static str> {
+    /// The result that `current` was refused with, if this poll is to skip it.
+    pub(super) fn skip(&mut self, current: &Current) -> Option<&'static str> {
         let refused = self.refused.as_mut().filter(|refused| refused.current == *current)?;
         refused.polls_to_skip = refused.polls_to_skip.checked_sub(1)?;
         Some(refused.result)
     }
 
-    /// What was refused is tried again at the next look.
-    pub(super) fn forgive(&mut self) {
+    /// Makes the next poll read a refused snapshot again.
+    pub(super) fn clear_refusal(&mut self) {
         self.refused = None;
     }
 
-    /// Whether `current` may replace a generation that is served: it was written later, and it goes forward unless an operator
-    /// went back on purpose. A generation above all that were ever spoken of is later whatever the sequence says, as no stale
-    /// copy can name it: so a `CURRENT` that was lost, and with it the count, is made good by the next publish.
+    /// Whether `current` may replace the served generation.
+    ///
+    /// A later sequence may, if its generation is not lower or a rollback is recorded. A generation
+    /// above the highest known one always may, as no stale copy names it: the next publish repairs
+    /// a lost `CURRENT`.
     pub(super) const fn is_superseded_by(&self, current: &Current, served: u64) -> bool {
         if current.generation > self.highest {
             return true;
@@ -100,28 +103,28 @@ mod tests {
             (current(6, 3, Some(4)), (5, 5), 5, false),
             (current(7, 5, None), (6, 5), 3, true),
             (current(5, 5, None), (6, 5), 3, false),
-            // `CURRENT` was lost and with it the count; the next publish goes above all the same.
+            // A lost `CURRENT` restarts the sequence; the next publish has a higher generation.
             (current(1, 6, None), (9, 5), 5, true),
             (current(1, 5, None), (9, 5), 3, false),
         ] {
-            let seen = Seen { sequence, highest, ..Seen::default() };
-            let found = seen.is_superseded_by(&current, served);
-            assert_eq!(found, expected, "{current:?} after {seen:?}, serving {served}");
+            let progress = Progress { sequence, highest, ..Progress::default() };
+            let found = progress.is_superseded_by(&current, served);
+            assert_eq!(found, expected, "{current:?} after {progress:?}, serving {served}");
         }
     }
 
     #[test]
-    fn what_is_refused_is_tried_after_ever_more_polls_and_anything_else_at_once() {
+    fn a_refused_current_is_skipped_with_exponential_backoff() {
         let (refused, other) = (current(2, 2, None), current(3, 3, None));
-        let mut seen = Seen::default();
+        let mut progress = Progress::default();
         for expected in [0, 1, 3, 7, 15, 31, 32, 32] {
-            seen.refuse(refused.clone(), "digest");
-            assert_eq!(seen.skips(&other), None);
-            let skipped = (0..).take_while(|_| seen.skips(&refused) == Some("digest")).count();
+            progress.refuse(refused.clone(), "digest");
+            assert_eq!(progress.skip(&other), None);
+            let skipped = (0..).take_while(|_| progress.skip(&refused) == Some("digest")).count();
             assert_eq!(skipped, expected);
         }
-        seen.refuse(refused.clone(), "digest");
-        seen.forgive();
-        assert_eq!(seen.skips(&refused), None);
+        progress.refuse(refused.clone(), "digest");
+        progress.clear_refusal();
+        assert_eq!(progress.skip(&refused), None);
     }
 }

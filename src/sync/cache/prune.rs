@@ -1,0 +1,95 @@
+//! Removal of cached files that no generation needs any more. Everything here blocks.
+
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Duration;
+
+use super::signed::read_signed;
+use rtad_core::snapshot::{Current, MAX_MANIFEST_BYTES, Manifest};
+use rtad_store::Trust;
+
+/// Older files of a load or a write are abandoned.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Removes all files but those of `served` and of a later generation that is being loaded: the
+/// highest one whose manifest is young. Deltas that `current` does not name are removed once they
+/// are old.
+pub(super) fn prune(
+    folder: &Path,
+    served: &Manifest,
+    current: &Current,
+    trust: &Trust,
+) -> io::Result<()> {
+    let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
+    let mut signatures = Vec::new();
+    let named =
+        || current.deltas.iter().chain(&current.tombstones).map(|entry| entry.sha256.to_string());
+    let deltas: HashSet<String> = named().collect();
+    // All names first: the manifest of every listed chunk is then on disk already.
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        match name.rsplit_once('.') {
+            Some((digest, "chunk")) => chunks.push((digest.to_owned(), path)),
+            Some((digest, "delta")) if deltas.contains(digest) => {}
+            Some((delta, "minisig"))
+                if delta.strip_suffix(".delta").is_some_and(|digest| deltas.contains(digest)) => {}
+            Some((delta, "minisig")) if delta.ends_with(".delta") => staged.push(path),
+            Some((_, "tmp" | "delta")) => staged.push(path),
+            Some((manifest, "minisig")) => {
+                let generation =
+                    manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
+                signatures.extend(generation.map(|generation| (generation, path.clone())));
+            }
+            Some((generation, "json")) => {
+                manifests.extend(
+                    generation.parse::<u64>().ok().map(|generation| (generation, path.clone())),
+                );
+            }
+            _ => {}
+        }
+    }
+    let mut needed: HashSet<String> = names_of(served).collect();
+    manifests.retain(|(generation, _)| *generation != served.generation());
+    manifests.sort_unstable();
+    let later = manifests
+        .pop_if(|(generation, path)| *generation > served.generation() && !is_abandoned(path))
+        .and_then(|(generation, path)| {
+            let name = format!("{generation}.json");
+            let file = read_signed(path.parent()?, &name, MAX_MANIFEST_BYTES, trust).ok()?;
+            trust.check_manifest(served.audience(), generation, &file).ok()?;
+            Manifest::parse(&file.bytes, served.audience(), generation).ok()
+        });
+    let kept = [Some(served.generation()), later.as_ref().map(Manifest::generation)];
+    // A young signature without its manifest belongs to a load that has just begun.
+    let unneeded_signatures = signatures
+        .into_iter()
+        .filter(|(generation, path)| {
+            !kept.contains(&Some(*generation))
+                && (*generation <= served.generation() || is_abandoned(path))
+        })
+        .map(|(_, path)| path);
+    needed.extend(later.iter().flat_map(names_of));
+    let unneeded =
+        chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
+    let abandoned = staged.into_iter().filter(|path| is_abandoned(path));
+    let unneeded = unneeded.chain(unneeded_signatures);
+    for path in unneeded.chain(manifests.into_iter().map(|(_, path)| path)).chain(abandoned) {
+        match std::fs::remove_file(path) {
+            // Removed by another process.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
+}
+
+fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {
+    manifest.chunks().iter().map(|entry| entry.digest.to_string())
+}
+
+fn is_abandoned(path: &Path) -> bool {
+    let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
+    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
+}

@@ -1,0 +1,170 @@
+//! State of the sync task, and the swap: the only write to the served catalog.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::cache::Cache;
+use super::headroom::Headroom;
+use super::load::Loader;
+use super::pace::{self, Pace};
+use super::progress::Progress;
+use super::shared::{Shared, now_unix_seconds};
+use crate::catalog::{Audience, Catalog, Serving};
+use crate::config::SwapMode;
+use crate::platform::Platform;
+use crate::strategy::Strategy;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::Store;
+
+/// The configured content of a catalog, and the limits for loading it.
+#[derive(Debug, Clone)]
+pub struct CatalogPlan {
+    /// Audiences, none loaded.
+    pub audiences: Vec<Audience>,
+    /// Strategies, which name audiences by index.
+    pub strategies: Vec<Strategy>,
+    /// Platforms, which name strategies by index.
+    pub platforms: Vec<Arc<Platform>>,
+    /// Time between polls of the store.
+    pub poll_interval: Duration,
+    /// Larger snapshots are refused.
+    pub max_snapshot_bytes: u64,
+    /// Way of replacing a served generation.
+    pub swap: SwapMode,
+}
+
+/// The task that keeps the catalog current.
+#[derive(Debug)]
+pub struct Sync {
+    pub(super) store: Store,
+    pub(super) serving: Arc<Serving>,
+    pub(super) shared: Shared,
+    pub(super) poll_interval: Duration,
+    pub(super) max_snapshot_bytes: u64,
+    pub(super) swap_mode: SwapMode,
+    pub(super) cache: Option<Cache>,
+    headroom: Headroom,
+    pub(super) pace: Pace,
+    pub(super) progress: HashMap<AudienceName, Progress>,
+}
+
+impl Sync {
+    /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
+    pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
+        let catalog =
+            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
+        Self {
+            store,
+            serving: Arc::new(Serving::from_pointee(catalog)),
+            shared,
+            poll_interval: plan.poll_interval,
+            max_snapshot_bytes: plan.max_snapshot_bytes,
+            swap_mode: plan.swap,
+            cache: None,
+            headroom: Headroom::default(),
+            pace: Pace::default(),
+            progress: HashMap::new(),
+        }
+    }
+
+    /// The same, with a folder that keeps verified chunks for the next start.
+    #[must_use]
+    pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
+        let cache = folder.map(|folder| {
+            Cache::new(folder, self.store.trust().clone(), Arc::clone(&self.shared.telemetry))
+        });
+        Self { cache, ..self }
+    }
+
+    /// The same, with another source of the memory limit, for tests.
+    #[must_use]
+    pub fn with_headroom(self, headroom: Headroom) -> Self {
+        Self { headroom, ..self }
+    }
+
+    /// The pointer that requests load.
+    pub fn serving(&self) -> Arc<Serving> {
+        Arc::clone(&self.serving)
+    }
+
+    pub(super) fn loader(&self) -> Loader<'_> {
+        Loader {
+            store: &self.store,
+            cache: self.cache.as_ref(),
+            headroom: &self.headroom,
+            telemetry: &self.shared.telemetry,
+            max_snapshot_bytes: self.max_snapshot_bytes,
+            spread: pace::spread(self.poll_interval),
+        }
+    }
+
+    /// Takes audiences out of service that exceed their `max_age` or have expired.
+    pub(super) fn mark_stale(&self) {
+        let catalog = self.serving.load();
+        let now = now_unix_seconds();
+        let is_outdated =
+            |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();
+        if catalog.audiences().iter().any(is_outdated) {
+            self.swap(catalog.with_audiences(|_| None));
+        }
+    }
+
+    /// Serves another catalog. The returned task ends when the old one is freed.
+    pub(super) fn swap(&self, catalog: Catalog) -> JoinHandle<()> {
+        let now = now_unix_seconds();
+        let catalog = catalog.with_audiences(|audience| {
+            let reason = stale_reason(audience, now);
+            let is_stale = reason.is_some();
+            if let Some(reason) = reason.filter(|_| !audience.is_stale) {
+                tracing::warn!(
+                    audience = audience.name.as_str(),
+                    reason,
+                    "the audience counts as unavailable"
+                );
+            }
+            (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
+        });
+        let complete = catalog.is_complete();
+        // Not while loading: a reload may still discard the snapshot.
+        for audience in catalog.audiences() {
+            if let Some(snapshot) = &audience.snapshot {
+                self.shared.telemetry.snapshot(snapshot, audience.max_age);
+            }
+        }
+        let kept: Vec<AudienceName> =
+            catalog.audiences().iter().map(|audience| audience.name.clone()).collect();
+        let old = self.serving.swap(Arc::new(catalog));
+        for dropped in old.audiences().iter().filter(|audience| !kept.contains(&audience.name)) {
+            self.shared.telemetry.no_snapshot(dropped.name.as_str());
+        }
+        if complete {
+            self.shared.readiness.complete();
+        }
+        tokio::spawn(retire(old))
+    }
+}
+
+/// The reason that a loaded audience is unavailable at `now`; `None` if it is available.
+fn stale_reason(audience: &Audience, now_unix_seconds: u64) -> Option<&'static str> {
+    let age = audience.age_seconds(now_unix_seconds).map(Duration::from_secs);
+    if matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit) {
+        return Some("older than max_age");
+    }
+    if audience.is_expired(now_unix_seconds) {
+        return Some("expired");
+    }
+    audience.snapshot.as_ref()?.overlay().not_served(now_unix_seconds)
+}
+
+/// Frees a replaced catalog once the last request that loaded it is done.
+async fn retire(old: Arc<Catalog>) {
+    while Arc::strong_count(&old) > 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // Returns gigabytes to the kernel: not on a thread that answers requests.
+    let _ = tokio::task::spawn_blocking(move || drop(old)).await;
+}
