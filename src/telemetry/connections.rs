@@ -1,4 +1,4 @@
-//! Open connections: how many, and for how long there has been none.
+//! Open connections: their number, and the time since the last one closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// The connections of one port.
 #[derive(Debug)]
 pub(super) struct OpenConnections {
-    begun: Instant,
+    started: Instant,
     count: AtomicUsize,
-    /// When one was closed last, in milliseconds since `begun`; `NEVER` before that.
+    /// Time of the last close, in milliseconds since `started`; `NEVER` before the first.
     closed: AtomicU64,
 }
 
@@ -17,12 +17,12 @@ const NEVER: u64 = u64::MAX;
 
 impl Default for OpenConnections {
     fn default() -> Self {
-        Self { begun: Instant::now(), count: AtomicUsize::new(0), closed: AtomicU64::new(NEVER) }
+        Self { started: Instant::now(), count: AtomicUsize::new(0), closed: AtomicU64::new(NEVER) }
     }
 }
 
 impl OpenConnections {
-    /// One more, and whether it is among the first `limit`.
+    /// Adds a connection, and returns whether it is within `limit`.
     pub(super) fn open(self: &Arc<Self>, limit: usize) -> (ConnectionPermit, bool) {
         let is_within = self.count.fetch_add(1, Ordering::Relaxed) < limit;
         (ConnectionPermit(Arc::clone(self)), is_within)
@@ -32,24 +32,25 @@ impl OpenConnections {
         self.count.load(Ordering::Acquire)
     }
 
-    /// For how long none has been open: nothing while one is.
+    /// Time since the last connection closed: zero while one is open, [`Duration::MAX`] if there
+    /// was none.
     pub(super) fn unused_for(&self) -> Duration {
         match (self.count(), self.closed.load(Ordering::Relaxed)) {
             (0, NEVER) => Duration::MAX,
-            (0, closed) => self.begun.elapsed().saturating_sub(Duration::from_millis(closed)),
+            (0, closed) => self.started.elapsed().saturating_sub(Duration::from_millis(closed)),
             _ => Duration::ZERO,
         }
     }
 }
 
-/// A connection's place under a limit; given back when dropped.
+/// A connection's permit under a limit; returned when dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<OpenConnections>);
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // First, so that nobody sees that there is none, and an older time.
-        self.0.closed.store(self.0.begun.elapsed().as_millis() as u64, Ordering::Release);
+        // Before the count: a reader of count 0 must not see an older time.
+        self.0.closed.store(self.0.started.elapsed().as_millis() as u64, Ordering::Release);
         self.0.count.fetch_sub(1, Ordering::Release);
     }
 }

@@ -1,12 +1,12 @@
-//! What is counted of requests: how many, how long they took.
+//! Request metrics: counts and durations per route.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::sharded_counter::ShardedCounter;
 
-/// Upper edges of the histogram, in nanoseconds: from what a decision costs to the 60 ms after which a platform no longer listens, and
-/// a little beyond.
+/// Upper edges of the histogram, in nanoseconds: from the cost of a decision to beyond the
+/// platforms' deadline of 60 ms.
 const EDGES: [u64; 14] = [
     5_000,
     10_000,
@@ -24,7 +24,7 @@ const EDGES: [u64; 14] = [
     250_000_000,
 ];
 
-/// A bucket for what is beyond the last edge, too.
+/// The last bucket has no upper edge.
 const BUCKETS: usize = EDGES.len() + 1;
 const NANOSECONDS: usize = BUCKETS;
 const OK: usize = BUCKETS + 1;
@@ -60,8 +60,8 @@ impl Route {
     }
 }
 
-/// What is counted of a route's requests. The exporter's own histogram would keep every duration until it is drained, and look at the
-/// clock for each.
+/// Metrics of a route. The exporter's own histogram would keep every sample until drained, and read
+/// the clock for each.
 #[derive(Debug, Clone)]
 pub struct RouteMetrics {
     pub(super) route: String,
@@ -73,11 +73,11 @@ impl RouteMetrics {
         Self { route: route.to_owned(), counter: ShardedCounter::default() }
     }
 
-    /// Counts one that took so long.
+    /// Counts a request.
     #[inline]
     pub(super) fn record(&self, duration: Duration, is_ok: bool) {
         let nanoseconds = duration.as_nanos() as u64;
-        // Nearly all are in the first few.
+        // Linear: nearly all requests are in the first few buckets.
         let bucket = EDGES.iter().position(|edge| nanoseconds <= *edge).unwrap_or(EDGES.len());
         self.counter.add(bucket, 1);
         self.counter.add(NANOSECONDS, nanoseconds);
@@ -86,17 +86,19 @@ impl RouteMetrics {
         }
     }
 
-    /// Those that were answered with 200.
+    /// Number of requests answered with 200.
     pub(super) fn ok(&self) -> u64 {
         self.counter.sum(OK)
     }
 }
 
-/// The histogram of all routes, in Prometheus' text format. A route's name is the config's, which has no characters to escape.
+/// The histogram of all routes, in Prometheus' text format. Route names come from the config, which
+/// allows no characters to escape.
 pub(super) fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut String) {
     let _ = write!(
         text,
-        "# HELP {DURATION} From a request's head to its answer's, by route\n# TYPE {DURATION} histogram\n"
+        "# HELP {DURATION} Time from a request's head to its answer's, by route\n\
+         # TYPE {DURATION} histogram\n"
     );
     for RouteMetrics { route, counter } in routes {
         let mut count = 0;
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_in_its_bucket_and_in_all_above() {
+    fn buckets_are_cumulative() {
         let route = RouteMetrics::new("check_one");
         for nanoseconds in [0, 5_000, 5_001, 60_000_000, 250_000_001] {
             route.record(Duration::from_nanos(nanoseconds), nanoseconds != 0);

@@ -1,5 +1,5 @@
-//! Counts of what happens with each request. Every worker has its own, which others only read: to count costs no core a cache line that
-//! another wants, nor a locked instruction.
+//! Sharded counters: each worker writes a slot of its own, so counting needs no locked instruction
+//! and shares no cache line.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 thread_local! {
-    /// Which of the counts are this thread's alone; the first are everybody's.
-    static MINE: Cell<usize> = const { Cell::new(0) };
+    /// Index of this thread's own slot; slot 0 is shared.
+    static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Has this thread count by itself, as the only one with this number. Threads that nobody numbers share their counts.
+/// Gives this thread a slot of its own. `number` must be unique; other threads share slot 0.
 pub fn count_as_worker(number: usize) {
-    MINE.set(number + 1);
+    SLOT.set(number + 1);
 }
 
-/// `N` counts of one thread. Two cache lines stand apart, as processors fetch them in pairs.
+/// `N` counters of one thread. Aligned to two cache lines, which processors fetch in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct PerWorkerCounters<const N: usize>([AtomicU64; N]);
 
-/// `N` counts, by thread.
+/// `N` counters, with a slot per worker.
 #[derive(Debug, Clone)]
 pub(super) struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
 impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
-        // Workers beyond the CPUs share theirs.
+        // Workers beyond the CPUs share slot 0.
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self(
             (0..=threads)
@@ -38,24 +38,24 @@ impl<const N: usize> Default for ShardedCounter<N> {
 }
 
 impl<const N: usize> ShardedCounter<N> {
-    /// Adds to the count at `place`; wraps, so that what was added can be taken off by the same thread.
+    /// Adds to the counter at `index`. Wraps, so that the same thread can subtract.
     #[inline]
-    pub(super) fn add(&self, place: usize, count: u64) {
-        match self.0.get(MINE.get()) {
-            Some(own) if MINE.get() > 0 => {
-                let own = &own.0[place];
-                // Nobody else writes it.
+    pub(super) fn add(&self, index: usize, count: u64) {
+        match self.0.get(SLOT.get()) {
+            Some(own) if SLOT.get() > 0 => {
+                let own = &own.0[index];
+                // Only this thread writes it.
                 own.store(own.load(Relaxed).wrapping_add(count), Relaxed);
             }
             _ => {
-                self.0[0].0[place].fetch_add(count, Relaxed);
+                self.0[0].0[index].fetch_add(count, Relaxed);
             }
         }
     }
 
-    /// What all threads have counted at `place`.
-    pub(super) fn sum(&self, place: usize) -> u64 {
-        self.0.iter().fold(0, |sum, own| sum.wrapping_add(own.0[place].load(Relaxed)))
+    /// Sum of all slots of the counter at `index`.
+    pub(super) fn sum(&self, index: usize) -> u64 {
+        self.0.iter().fold(0, |sum, own| sum.wrapping_add(own.0[index].load(Relaxed)))
     }
 }
 
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_whoever_counts() {
+    fn sum_covers_own_and_shared_slots() {
         let counter = ShardedCounter::<3>::default();
         std::thread::scope(|scope| {
-            // Two that are numbered, two that are not, and one with a number beyond all CPUs.
+            // Two numbered threads, two unnumbered ones, and one numbered beyond the CPUs.
             for number in [Some(0), Some(1), None, None, Some(1_000_000)] {
                 let counter = &counter;
                 scope.spawn(move || {
@@ -82,6 +82,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!([0, 1, 2].map(|place| counter.sum(place)), [0, 1_000_000, 0]);
+        assert_eq!([0, 1, 2].map(|index| counter.sum(index)), [0, 1_000_000, 0]);
     }
 }

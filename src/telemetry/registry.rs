@@ -1,0 +1,288 @@
+//! Registry of all metrics: the recorder, the workers' counters, and the text of a scrape.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Label};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+
+use super::connections::{ConnectionPermit, OpenConnections};
+use super::decisions::{DecisionCounters, IdCounters};
+use super::describe::{describe, set_initial_values};
+use super::requests::{self, Route, RouteMetrics};
+use super::sharded_counter::ShardedCounter;
+
+/// Time between two drains of the exporter's histograms.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Makes and holds all metrics. One per server.
+pub struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    routes: [RouteMetrics; Route::ALL.len()],
+    labeled: Mutex<LabeledCounters>,
+    shed: Counter,
+    /// Requests begun and not yet ended.
+    in_flight: ShardedCounter<1>,
+    in_flight_gauge: Gauge,
+    waiting: AtomicUsize,
+    connections: Arc<OpenConnections>,
+    connections_gauge: Gauge,
+}
+
+/// Counters of the workers, by labels. Equal labels share a counter.
+#[derive(Default)]
+struct LabeledCounters {
+    platform_routes: BTreeMap<String, RouteMetrics>,
+    /// By platform and strategy.
+    decisions: BTreeMap<(String, String), DecisionCounters>,
+    /// By kind.
+    ids: BTreeMap<String, IdCounters>,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        let sync_edges = Matcher::Full("rtad_sync_duration_seconds".to_owned());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(sync_edges, &[0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0])
+            .expect("the edges are not empty")
+            .build_recorder();
+        let handle = recorder.handle();
+        let (shed, in_flight_gauge, connections_gauge) =
+            metrics::with_local_recorder(&recorder, || {
+                describe();
+                set_initial_values();
+                let gauges =
+                    (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
+                (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
+            });
+        let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
+        let (labeled, in_flight, waiting, connections) = Default::default();
+        Self {
+            recorder,
+            handle,
+            routes,
+            labeled,
+            shed,
+            in_flight,
+            in_flight_gauge,
+            waiting,
+            connections,
+            connections_gauge,
+        }
+    }
+}
+
+impl Telemetry {
+    /// Metrics of one of rtad's own routes.
+    #[inline]
+    pub const fn route(&self, route: Route) -> &RouteMetrics {
+        &self.routes[route as usize]
+    }
+
+    /// Metrics of a platform's route.
+    pub fn platform_route(&self, platform: &str) -> RouteMetrics {
+        let mut labeled = self.labeled();
+        let route = labeled.platform_routes.entry(platform.to_owned());
+        route.or_insert_with(|| RouteMetrics::new(platform)).clone()
+    }
+
+    /// Counters of a strategy's decisions for a platform.
+    pub fn decisions(&self, platform: &str, strategy: &str) -> DecisionCounters {
+        let new = || {
+            DecisionCounters::new(|decision, reason| {
+                let labels = [
+                    ("platform", platform),
+                    ("strategy", strategy),
+                    ("decision", decision),
+                    ("reason", reason),
+                ];
+                self.counter("rtad_decisions_total", &labels)
+            })
+        };
+        let key = (platform.to_owned(), strategy.to_owned());
+        self.labeled().decisions.entry(key).or_insert_with(new).clone()
+    }
+
+    /// Counters of the ids of one kind.
+    pub fn ids(&self, kind: &str) -> IdCounters {
+        let new = || {
+            IdCounters::new(|result| {
+                self.counter("rtad_ids_total", &[("kind", kind), ("result", result)])
+            })
+        };
+        self.labeled().ids.entry(kind.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// Counts a finished request.
+    #[inline]
+    pub fn request(&self, route: &RouteMetrics, code: u16, duration: Duration) {
+        route.record(duration, code == 200);
+        if code != 200 {
+            // Rare, with few values: a look-up is cheap enough.
+            self.requests(&route.route, &code.to_string()).increment(1);
+        }
+    }
+
+    fn requests(&self, route: &str, code: &str) -> Counter {
+        self.counter("rtad_requests_total", &[("route", route), ("code", code)])
+    }
+
+    /// Counters of a platform's failures, in the order of `causes`.
+    pub fn platform_failures<const N: usize>(
+        &self,
+        platform: &str,
+        causes: [&str; N],
+    ) -> [Counter; N] {
+        causes.map(|cause| {
+            self.counter(
+                "rtad_platform_failures_total",
+                &[("platform", platform), ("cause", cause)],
+            )
+        })
+    }
+
+    /// Counts a request as in flight until the value is dropped. Drop it on the same thread.
+    #[inline]
+    pub fn begin(&self) -> InFlight<'_> {
+        self.in_flight.add(0, 1);
+        InFlight(&self.in_flight)
+    }
+
+    /// Whether `limit` requests are waiting for their bodies. If so, counts one more as shed. Other
+    /// requests in flight are at most one per worker: a complete request is answered at once.
+    #[inline]
+    pub fn is_full(&self, limit: usize) -> bool {
+        let is_full = self.waiting.load(Ordering::Relaxed) >= limit;
+        if is_full {
+            self.shed();
+        }
+        is_full
+    }
+
+    /// A permit to wait for a body; `None`, counted as shed, if `limit` permits are in use.
+    pub fn wait(&self, limit: usize) -> Option<BodyPermit<'_>> {
+        let permit = BodyPermit(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
+            return Some(permit);
+        }
+        drop(permit);
+        self.shed();
+        None
+    }
+
+    /// Counts a shed request.
+    pub fn shed(&self) {
+        self.shed.increment(1);
+    }
+
+    /// A permit for a connection; `None`, counted as shed, if `limit` permits are in use.
+    pub fn connect(&self, limit: usize) -> Option<ConnectionPermit> {
+        let (permit, is_within) = self.connections.open(limit);
+        if is_within {
+            return Some(permit);
+        }
+        drop(permit);
+        self.shed();
+        None
+    }
+
+    /// Open connections of the decision port.
+    pub fn connections(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Time since the last connection of the decision port closed: zero while one is open,
+    /// [`Duration::MAX`] if there was none.
+    pub fn unused_for(&self) -> Duration {
+        self.connections.unused_for()
+    }
+
+    /// Counts a poll of the store.
+    pub fn sync(&self, audience: &str, result: &str, duration: Duration) {
+        self.counter("rtad_sync_total", &[("audience", audience), ("result", result)]).increment(1);
+        metrics::with_local_recorder(&self.recorder, || {
+            metrics::histogram!("rtad_sync_duration_seconds", "audience" => audience.to_owned())
+                .record(duration);
+        });
+    }
+
+    pub(super) fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        let labels = owned(labels);
+        metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
+    }
+
+    pub(super) fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        let labels = owned(labels);
+        metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub fn render(&self) -> String {
+        // Signed: the threads' counters are read one after the other.
+        self.in_flight_gauge.set(self.in_flight.sum(0).cast_signed().max(0) as f64);
+        self.connections_gauge.set(self.connections() as f64);
+        let labeled = self.labeled();
+        let routes = || self.routes.iter().chain(labeled.platform_routes.values());
+        for route in routes() {
+            self.requests(&route.route, "200").absolute(route.ok());
+        }
+        labeled.decisions.values().for_each(DecisionCounters::publish);
+        labeled.ids.values().for_each(IdCounters::publish);
+        let mut text = self.handle.render();
+        requests::render(routes(), &mut text);
+        text
+    }
+
+    fn labeled(&self) -> MutexGuard<'_, LabeledCounters> {
+        self.labeled.lock().expect("nothing panics under this lock")
+    }
+
+    /// Drains the exporter's histograms: without it, memory grows until a scrape.
+    pub fn drain(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// Drains them periodically, without end.
+    pub async fn upkeep(&self) {
+        loop {
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
+            self.drain();
+        }
+    }
+}
+
+fn owned(labels: &[(&'static str, &str)]) -> Vec<Label> {
+    labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect()
+}
+
+impl std::fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Telemetry").finish_non_exhaustive()
+    }
+}
+
+/// A request in flight, until it is dropped.
+#[derive(Debug)]
+pub struct InFlight<'a>(&'a ShardedCounter<1>);
+
+impl Drop for InFlight<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.add(0, u64::MAX);
+    }
+}
+
+/// A permit to wait for a body; returned when dropped.
+#[derive(Debug)]
+pub struct BodyPermit<'a>(&'a AtomicUsize);
+
+impl Drop for BodyPermit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,76 @@
+//! Metrics of the served snapshots and of their deltas.
+
+use std::time::Duration;
+
+use super::registry::Telemetry;
+use rtad_core::snapshot::{Overlay, Snapshot};
+
+impl Telemetry {
+    /// Sets the gauges of a served audience, and its `max_age`.
+    pub fn snapshot(&self, snapshot: &Snapshot, max_age: Option<Duration>) {
+        let manifest = snapshot.manifest();
+        let fill = manifest.fill_ratio();
+        let values = [
+            manifest.generation() as f64,
+            manifest.keys() as f64,
+            manifest.size_bytes() as f64,
+            manifest.created_unix_seconds() as f64,
+            // NaN, as for an audience that is not served: no comparison with it holds.
+            manifest.expires_unix_seconds().map_or(f64::NAN, |expires| expires as f64),
+            max_age.map_or(f64::NAN, |age| age.as_secs_f64()),
+            manifest.target_fpr(),
+            manifest.expected_fpr(),
+            f64::from(u8::from(snapshot.is_mixed())),
+        ];
+        let audience = manifest.audience().as_str();
+        self.set_snapshot(audience, values, [fill.min, fill.mean, fill.max]);
+        self.deltas(audience, snapshot.overlay());
+    }
+
+    /// Sets the gauges of a removed audience to NaN: the exporter cannot remove a series, and no
+    /// comparison with NaN holds, so no alert on its age fires.
+    pub fn no_snapshot(&self, audience: &str) {
+        self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
+        self.no_deltas(audience);
+    }
+
+    fn set_snapshot(&self, audience: &str, values: [f64; 9], fill: [f64; 3]) {
+        const NAMES: [&str; 9] = [
+            "rtad_snapshot_generation",
+            "rtad_snapshot_keys",
+            "rtad_snapshot_size_bytes",
+            "rtad_snapshot_created_timestamp_seconds",
+            "rtad_snapshot_expires_timestamp_seconds",
+            "rtad_snapshot_max_age_seconds",
+            "rtad_snapshot_target_fpr",
+            "rtad_snapshot_expected_fpr",
+            "rtad_snapshot_mixed",
+        ];
+        for (name, value) in NAMES.into_iter().zip(values) {
+            self.gauge(name, &[("audience", audience)]).set(value);
+        }
+        for (stat, value) in ["min", "mean", "max"].into_iter().zip(fill) {
+            self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)])
+                .set(value);
+        }
+    }
+
+    fn deltas(&self, audience: &str, overlay: &Overlay) {
+        let appended = overlay.appended_unix_seconds().map_or(f64::NAN, |seconds| seconds as f64);
+        let keys = overlay.keys().map(|keys| keys as f64);
+        self.set_deltas(audience, overlay.deltas().count() as f64, keys, appended);
+    }
+
+    fn no_deltas(&self, audience: &str) {
+        self.set_deltas(audience, f64::NAN, [f64::NAN; 3], f64::NAN);
+    }
+
+    fn set_deltas(&self, audience: &str, deltas: f64, keys: [f64; 3], appended: f64) {
+        let audience = ("audience", audience);
+        self.gauge("rtad_deltas", &[audience]).set(deltas);
+        for (change, keys) in ["added", "removed", "tombstone"].into_iter().zip(keys) {
+            self.gauge("rtad_delta_keys", &[audience, ("change", change)]).set(keys);
+        }
+        self.gauge("rtad_delta_appended_timestamp_seconds", &[audience]).set(appended);
+    }
+}
