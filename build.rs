@@ -1,9 +1,10 @@
-//! Compiles `proto/` without protoc.
+//! Build script: compiles `proto/` without protoc.
 //!
-//! Two things are changed on the way, in the requests' decoders and not in the files that clients generate theirs from:
+//! Two changes apply to the decoders, not to the files that clients generate code from:
 //!
-//! - strings become `Bytes`: slices of the body, not copied, and not refused for a stray byte in one field;
-//! - fields that rtad does not read are left out: skipped, and so neither allocated nor able to fail a request.
+//! - strings become `Bytes`: slices of the body, not copied, and valid even if not UTF-8;
+//! - fields that rtad does not read are removed: they are skipped, so they cost no allocation and
+//!   fail no request.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use prost_types::field_descriptor_proto::Type;
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Messages that hold device ids. Their `Debug` is written by hand, and shows none.
+/// Messages that hold device ids. Their `Debug` is written by hand, without the ids.
 const HIDDEN: &[&str] = &[
     ".tencent.ad.rta.Device",
     ".tencent.ad.rta.Device.QaidInfo",
@@ -41,6 +42,7 @@ const HIDDEN: &[&str] = &[
     ".ocean.rta.Device",
 ];
 
+/// Fields that rtad does not read.
 const UNREAD: &[&str] = &[
     "tencent.ad.rta.RtaRequest.exps",
     "tencent.ad.rta.RtaRequest.unified_request_id",

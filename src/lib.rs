@@ -1,9 +1,9 @@
-//! Decides whether an ad impression is for a device you already know.
+//! Real-time ad decisions: bid or no-bid, by a device's membership in audiences.
 //!
-//! An ad platform asks before each impression; the answer must be there within 60 ms, hundreds of
-//! thousands of times a second. The pool of known devices, 1.5 billion ids, is held as Bloom filters
-//! in the process: 65,536 of them, sharded by the key's first 16 bits, swapped atomically from
-//! snapshots that an offline loader publishes.
+//! Ad platforms send a request before each impression and expect the answer within 60 ms, hundreds
+//! of thousands of times a second. Audiences of up to 1.5 billion ids are held as Bloom filters in
+//! the process: 65,536 shards, by the key's first 16 bits. Snapshots come from an offline loader
+//! and are swapped atomically.
 //!
 //! # Modules
 //!
@@ -18,14 +18,14 @@
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |
-//! | `telemetry` | metrics and logs |
+//! | `telemetry` | metrics |
 //! | `config` | the configuration, as data |
 //! | `strategy` | rules over audiences |
 //!
 //! # Limits
 //!
-//! A member is always found; a non-member is found with the false-positive rate that the filter was
-//! sized for. An id that stands for "no id" is never a key. Nothing here prints an id.
+//! A member is always found; a non-member with the false-positive rate that the filter was sized
+//! for. A blank id is never a key. No id is logged.
 
 pub mod catalog;
 pub mod config;

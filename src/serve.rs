@@ -59,8 +59,7 @@ const COMMANDS: usize = 4;
 ///
 /// # Errors
 ///
-/// [`StartError`]. An unavailable store is not one: the pod starts, is not ready, and goes on
-/// polling.
+/// [`StartError`]. An unavailable store is none: the pod starts, is not ready, and keeps polling.
 pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
     let store = find_audiences(&mut assembly.config).await?;
     let (plan, config) = (assembly.plan(), assembly.config);
@@ -85,7 +84,11 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
 
     let first_poll = start_sync(sync, received)?;
     let admin_address = start_admin_port(&parts, admin_listener)?;
-    tracing::info!(%admin_address, store = store_url, "admin port listens; loading the first snapshots");
+    tracing::info!(
+        %admin_address,
+        store = store_url,
+        "admin port listens; loading the first snapshots"
+    );
     // Fails only if the sync thread is gone, and then there is nothing to wait for.
     let _ = first_poll.await;
     let decision = open_decision_port(&parts, decision_socket)?;
@@ -147,7 +150,8 @@ impl Parts {
     }
 }
 
-/// Binds both ports. Only the admin port listens: a decision port without snapshots refuses clients.
+/// Binds both ports. Only the admin port listens: a decision port without snapshots refuses
+/// clients.
 fn bind_ports(server: &ServerConfig) -> Result<(Socket, TcpListener), StartError> {
     let admin_socket = listener::bind(server.admin_listen).map_err(admin_error(server))?;
     let decision_socket = listener::bind(server.listen).map_err(decision_error(server))?;
@@ -235,12 +239,14 @@ fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, Sta
     let listener = listener::listen(socket).map_err(decision_error(&parts.server))?;
     let address = listener.local_addr().map_err(decision_error(&parts.server))?;
     parts.shared.readiness.open();
-    let (hands, telemetry) = (Arc::clone(&workers), Arc::clone(&parts.shared.telemetry));
+    let (dispatch, telemetry) = (Arc::clone(&workers), Arc::clone(&parts.shared.telemetry));
     let limit = parts.server.max_connections;
     let acceptor = tokio::spawn(async move {
         let admit = || telemetry.connect(limit);
-        listener::accept(listener, phases, admit, |stream, permit| hands.hand_out(stream, permit))
-            .await
+        listener::accept(listener, phases, admit, |stream, permit| {
+            dispatch.hand_out(stream, permit)
+        })
+        .await
     });
     let ready = parts.shared.readiness.is_ready();
     tracing::info!(decision_address = %address, workers = count, ready, "decision port listens");

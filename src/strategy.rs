@@ -1,19 +1,19 @@
-//! The rules: which audiences decide, and what is answered when there is nothing to decide by.
+//! Strategies: rules that turn memberships in audiences into bid or no-bid.
 //!
-//! Pure: no IO, no clock, no knowledge of where audiences come from. A strategy sees an audience by its place in a list and
-//! asks one question of it, [`Membership`].
+//! Pure: no IO and no clock. A strategy names audiences by index, and sees only their
+//! [`Membership`].
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What an audience says of a device.
+/// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Membership {
     /// One of the device's ids is in it.
     Member,
     /// None of them is.
     NotMember,
-    /// The audience is missing or too old to say.
+    /// The audience is missing or too old.
     Unavailable,
 }
 
@@ -45,17 +45,18 @@ impl FromStr for Outcome {
     }
 }
 
-/// Why a decision is what it is.
+/// Reason of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The device is in an audience that decides.
     Member,
-    /// It is in none of them.
+    /// The device is in none of them.
     NotMember,
     /// The request carries no usable id.
     NoDevice,
-    /// An audience that it hangs on is missing or too old, or the service is overloaded.
+    /// An audience that the decision depends on is missing or too old, or the service is
+    /// overloaded.
     Unavailable,
 }
 
@@ -79,35 +80,36 @@ impl Reason {
 pub struct Decision {
     /// Bid or no bid.
     pub outcome: Outcome,
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
 }
 
-/// A rule over audiences, which are named by their places in the catalog.
+/// A rule over audiences, which are named by their indexes in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strategy {
-    /// Its name, as platforms and callers know it.
+    /// Its name in requests and in platforms' mappings.
     pub name: String,
     /// A member of any of these gets no bid.
     pub exclude: Vec<usize>,
-    /// If there are any, a device must be a member of at least one to get a bid.
+    /// Unless empty, only members of at least one of these get a bid.
     pub include: Vec<usize>,
     /// The answer to a request without a usable id.
     pub no_device: Outcome,
-    /// The answer when an audience that it hangs on cannot say.
+    /// The answer when an audience that the decision depends on is unavailable.
     pub unavailable: Outcome,
 }
 
 impl Strategy {
-    /// Decides about a device with at least one usable id. `ask` is called once for each audience until the answer is certain,
-    /// excluding ones first. An audience that cannot say matters only if the others leave the answer open: a device that is
-    /// known to be an old user stays one, whatever else is missing.
+    /// Decides about a device with at least one usable id.
+    ///
+    /// Calls `membership` once per audience, excluding ones first, until the answer is certain. An
+    /// unavailable audience matters only if the others leave the answer open.
     #[inline]
-    pub fn decide(&self, mut ask: impl FnMut(usize) -> Membership) -> Decision {
+    pub fn decide(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
         let mut any = |audiences: &[usize]| {
             let mut answer = Membership::NotMember;
             for audience in audiences {
-                match ask(*audience) {
+                match membership(*audience) {
                     Membership::Member => return Membership::Member,
                     Membership::Unavailable => answer = Membership::Unavailable,
                     Membership::NotMember => {}
@@ -136,7 +138,7 @@ impl Strategy {
         Decision { outcome: self.no_device, reason: Reason::NoDevice }
     }
 
-    /// The answer when the audiences cannot be asked.
+    /// The answer when the audiences are unavailable.
     pub const fn when_unavailable(&self) -> Decision {
         Decision { outcome: self.unavailable, reason: Reason::Unavailable }
     }
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn every_combination_of_two_excluding_and_two_including_audiences() {
         let rule = strategy(&[0, 1], &[2, 3]);
-        for answers in itertools(&[M, N, U]) {
+        for answers in combinations(&[M, N, U]) {
             let decision = rule.decide(|audience| answers[audience]);
             let [a, b, c, d] = answers;
             let expected = if a == M || b == M {
@@ -184,12 +186,12 @@ mod tests {
         }
     }
 
-    fn itertools(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
+    fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
         (0..81).map(|n| [values[n % 3], values[n / 3 % 3], values[n / 9 % 3], values[n / 27]])
     }
 
     #[test]
-    fn only_excluding_audiences_bid_for_everybody_else() {
+    fn excluding_audiences_alone_bid_for_non_members() {
         let rule = strategy(&[0], &[]);
         assert_eq!(
             rule.decide(|_| N),
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_answers_are_given() {
+    fn unavailable_and_no_device_give_the_configured_answers() {
         let mut rule = strategy(&[0], &[]);
         rule.unavailable = Outcome::Bid;
         rule.no_device = Outcome::Bid;
@@ -217,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn audiences_are_asked_no_further_than_needed() {
-        let mut asked = Vec::new();
+    fn evaluation_stops_at_the_first_excluding_member() {
+        let mut evaluated = Vec::new();
         strategy(&[0, 1], &[2]).decide(|audience| {
-            asked.push(audience);
+            evaluated.push(audience);
             if audience == 0 { M } else { N }
         });
-        assert_eq!(asked, [0]);
+        assert_eq!(evaluated, [0]);
     }
 }

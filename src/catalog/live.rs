@@ -1,28 +1,29 @@
-//! Decides for platforms' requests: ids become keys, keys meet the catalog, everything is counted.
+//! Decider of platform requests: turns ids into keys, evaluates strategies, and counts both.
 
-use super::{Catalog, ServedPlatform};
+use super::served::{Catalog, ServedPlatform};
 use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_IDS};
 use crate::strategy::Decision;
 use rtad_core::device::DeviceKey;
 
-/// What the ids of one request come to. The same for whoever serves and for whoever explains.
+/// Keys of one request, within the limit of ids. Used by serving and by `explain`.
 #[derive(Debug)]
 pub struct RequestKeys {
-    /// Each once.
+    /// Distinct keys.
     keys: Keys,
-    /// Ids that were handed over, usable or not.
+    /// Ids in the request, usable or not.
     ids: usize,
     decides: bool,
 }
 
-/// Whether one more id is looked at.
+/// Capacity of a request for one more id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
-    /// It is.
+    /// The id may be read.
     Available,
-    /// It is the one too many. Now none of them decides: the one that is not looked at might be a member.
+    /// The id exceeds the limit. The request gets `unavailable`, because an unread id might be a
+    /// member.
     Exceeded,
-    /// Nothing is, any more.
+    /// An earlier id exceeded the limit, or the request was given up.
     Exhausted,
 }
 
@@ -34,7 +35,7 @@ impl Default for RequestKeys {
 }
 
 impl RequestKeys {
-    /// Takes note of one more id. Only one that there is room for may be kept.
+    /// Counts one more id. Only an `Available` one may be kept.
     #[inline]
     pub const fn capacity(&mut self) -> Capacity {
         self.ids += 1;
@@ -48,7 +49,7 @@ impl RequestKeys {
         }
     }
 
-    /// Keeps the key of an id; false if it was there.
+    /// Keeps the key of an id; false if it is a duplicate.
     #[inline]
     pub fn keep(&mut self, key: DeviceKey) -> bool {
         let is_new = !self.keys.contains(&key);
@@ -58,32 +59,32 @@ impl RequestKeys {
         is_new
     }
 
-    /// Lets no key decide from now on.
+    /// Makes every later decision `unavailable`.
     pub const fn give_up(&mut self) {
         self.decides = false;
     }
 
-    /// The keys that decide; none if none may.
+    /// The keys that decide; none after [`RequestKeys::give_up`] or too many ids.
     pub fn keys(&self) -> &[DeviceKey] {
         if self.decides { &self.keys } else { &[] }
     }
 
-    /// What the catalog's strategy at that place decides, not counted.
+    /// The decision of the strategy at `index`, not counted.
     ///
     /// # Panics
     ///
-    /// If there is no strategy at `place`.
+    /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide(&self, catalog: &Catalog, place: usize) -> Decision {
+    pub fn decide(&self, catalog: &Catalog, index: usize) -> Decision {
         if self.decides {
-            catalog.decide_uncounted(place, &self.keys)
+            catalog.decide_uncounted(index, &self.keys)
         } else {
-            catalog.strategies[place].when_unavailable()
+            catalog.strategies()[index].when_unavailable()
         }
     }
 }
 
-/// One request's decider. Looks nothing up if it is told that there is no time for it.
+/// Decider of one request.
 #[derive(Debug)]
 pub struct Live<'a> {
     catalog: &'a Catalog,
@@ -93,13 +94,13 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// A decider that looks ids up.
+    /// A decider that looks up ids.
     #[inline]
     pub fn new(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
         Self { catalog, served, reader, request_keys: RequestKeys::default() }
     }
 
-    /// One that gives every strategy's `unavailable` answer.
+    /// A decider that gives every strategy's `unavailable` answer.
     pub fn unavailable(
         catalog: &'a Catalog,
         served: &'a ServedPlatform,
@@ -110,9 +111,9 @@ impl<'a> Live<'a> {
         live
     }
 
-    /// Whether an id is looked at; that there are too many is counted once.
+    /// Whether one more id may be read. Too many ids are counted once.
     #[inline]
-    fn has_room(&mut self) -> bool {
+    fn accepts_id(&mut self) -> bool {
         let capacity = self.request_keys.capacity();
         if capacity == Capacity::Exceeded {
             self.served.count_failure(Failure::TooManyIds);
@@ -124,7 +125,7 @@ impl<'a> Live<'a> {
 impl Decider for Live<'_> {
     #[inline]
     fn id(&mut self, id: Id<'_>) {
-        if self.has_room()
+        if self.accepts_id()
             && let Some(key) = self.reader.key(id.field, id.value)
         {
             self.request_keys.keep(key);
@@ -133,7 +134,7 @@ impl Decider for Live<'_> {
 
     #[inline]
     fn doubtful(&mut self, id: Id<'_>) {
-        if self.has_room() {
+        if self.accepts_id() {
             self.reader.doubtful(id.field);
         }
     }
@@ -145,9 +146,7 @@ impl Decider for Live<'_> {
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
         let decision = self.request_keys.decide(self.catalog, strategy);
-        if let Some(counters) = &self.served.decisions[strategy] {
-            counters.count(decision);
-        }
+        self.served.count(strategy, decision);
         decision
     }
 

@@ -57,7 +57,7 @@ impl Assembly {
         mistakes.into_result(Self { config, platforms })
     }
 
-    /// What sync is to serve.
+    /// The plan for sync.
     pub fn plan(&self) -> CatalogPlan {
         let config = &self.config;
         let index = |name: &AudienceName| {
@@ -85,7 +85,7 @@ impl Assembly {
     }
 }
 
-/// The words of the config that the rest of the service knows.
+/// Platform kinds and reserved names, for reading the config.
 fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
     const ROUTES: [&str; Route::ALL.len() + 1] = {
         let [check_one, check_many, decide, unknown] = Route::ALL;
@@ -97,7 +97,7 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
 fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platform, Vec<Mistake>> {
     let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
-    // A strategy that is not in the list is the only one, of a config that names none.
+    // A config without strategies has one default strategy, at index 0.
     let index =
         |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
     let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();

@@ -8,13 +8,13 @@ use super::error::StartError;
 use crate::config::Config;
 use crate::sync::cached_audiences;
 
-/// Opens the config's store. A config without audiences and strategies gets all audiences of the store,
-/// or all of the cache if the store is unavailable.
+/// Opens the config's store. A config without audiences and strategies gets all audiences of the
+/// store, or all of the cache if the store is unavailable.
 ///
 /// # Errors
 ///
-/// [`StartError`] if the store cannot be used; if it has to name the audiences and holds none; if it
-/// is unavailable and the cache holds none.
+/// [`StartError`] if the store cannot be opened, or if neither the config, the store nor the cache
+/// names an audience.
 pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
     let store = Store::open(&config.store.url)?
         .with_stall_timeout(config.store.stall_timeout)
@@ -45,7 +45,7 @@ pub(super) async fn fill_in_audiences(
     }
     let mut audiences = Vec::new();
     for audience in store.audiences().await? {
-        // A deleted audience never gets a snapshot. A `CURRENT` that is refused is sync's to report.
+        // A deleted audience never gets a snapshot. Sync reports an unreadable `CURRENT`.
         let is_deleted = |live: &Live| live.current.state == State::Deleted;
         let live = store.live(&audience).await;
         if !live.is_ok_and(|live| live.as_ref().is_some_and(is_deleted)) {

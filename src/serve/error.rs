@@ -27,7 +27,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     /// The config names no audience and the store holds none.
     #[error(
-        "the config names no [[audience]] and the store {url} holds none: publish one with `rtad-loader build`"
+        "the config names no [[audience]] and the store {url} holds none: \
+         publish one with `rtad-loader build`"
     )]
     NothingToServe {
         /// The store.

@@ -28,17 +28,17 @@ pub(super) struct Reloader {
     state: Mutex<State>,
 }
 
-/// What was found in the files: a config, by its fingerprint, or mistakes.
+/// Result of reading the files: the fingerprint of the config, or its mistakes.
 type Found = Result<u64, String>;
 
 struct State {
     served: Found,
-    /// What was read last, if that was refused.
+    /// The last result, if it was refused.
     refused: Option<Found>,
 }
 
-/// Looks that are left out at most between two reloads of what was refused.
-const MAX_PAUSE: u32 = 32;
+/// Most intervals between two reloads of a refused config.
+const MAX_BACKOFF: u32 = 32;
 
 impl Reloader {
     pub(super) fn new(
@@ -52,7 +52,7 @@ impl Reloader {
         Self { started_with, store, reread: Arc::new(reread), commands, telemetry, state }
     }
 
-    /// Reloads, as the admin port does it.
+    /// The reload function of the admin port.
     pub(super) fn handle(self: &Arc<Self>) -> Reload {
         let reloader = Arc::clone(self);
         Box::new(move || {
@@ -61,7 +61,7 @@ impl Reloader {
         })
     }
 
-    /// Rereads the config and serves it, all of it or nothing. One at a time, whoever asks: what was read last is served last.
+    /// Rereads the config and serves it, all of it or nothing. Reloads are serialized.
     pub(super) async fn reload(&self) -> Result<Reloaded, String> {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
@@ -78,7 +78,7 @@ impl Reloader {
                 *state = State { served: found, refused: None };
             }
             (Err(reason), found) => {
-                tracing::warn!(reason, "config not reloaded; the old one goes on");
+                tracing::warn!(reason, "config not reloaded; the old one stays");
                 state.refused = Some(found);
             }
         }
@@ -86,7 +86,7 @@ impl Reloader {
     }
 
     async fn serve(&self, mut assembly: Assembly) -> Result<Reloaded, String> {
-        // Not those that were served before: the platforms name strategies by their indexes in this very config.
+        // Not the audiences served before: platforms name strategies by index in this config.
         let served = fill_in_audiences(&mut assembly.config, &self.store).await;
         served.map_err(|error| error_chain(&error))?;
         let needs_restart = assembly.config.needs_restart(&self.started_with);
@@ -98,7 +98,7 @@ impl Reloader {
         Ok(Reloaded { reloaded: true, needs_restart })
     }
 
-    /// Reads the files where they may keep a thread waiting.
+    /// Reads the files on the blocking pool.
     async fn read(&self) -> Result<Assembly, String> {
         let reread = Arc::clone(&self.reread);
         tokio::task::spawn_blocking(move || reread())
@@ -106,26 +106,29 @@ impl Reloader {
             .map_err(|_| "reading the config panicked".to_owned())?
     }
 
-    /// Reloads whenever the files say something else than what is served, for ever. They are read anew each time and not watched for
-    /// events: a ConfigMap changes by its directory's symlink, a secret in another directory, and a mount over a network tells nobody.
-    /// The same mistake is told once. What is refused for a store's or a snapshot's sake is tried again after ever more looks.
+    /// Reloads the config when its files differ from the served state, without end.
+    ///
+    /// The files are read at each interval, not watched for events: a ConfigMap changes by its
+    /// directory's symlink, and network mounts send no events. Mistakes are reported once. A config
+    /// that is refused because of the store or a snapshot is retried with exponential backoff.
     pub(super) async fn watch(&self, interval: Duration) {
-        let (mut pause, mut rest) = (1, 0);
+        let (mut backoff, mut intervals_left) = (1, 0);
         loop {
             tokio::time::sleep(interval).await;
             let found = fingerprint(&self.read().await);
             let state = self.state.lock().await;
             let is_refused = state.refused.as_ref() == Some(&found);
-            // After a refusal, what is served is news: that it is all right again is told as well.
+            // After a refusal, the served config is reloaded once too, so that its recovery is
+            // reported.
             let is_served = state.refused.is_none() && state.served == found;
             drop(state);
-            if is_served || is_refused && (found.is_err() || rest > 0) {
-                rest = u32::saturating_sub(rest, 1);
+            if is_served || is_refused && (found.is_err() || intervals_left > 0) {
+                intervals_left = u32::saturating_sub(intervals_left, 1);
                 continue;
             }
-            pause = if is_refused { MAX_PAUSE.min(2 * pause) } else { 1 };
-            rest = pause;
-            // What comes of it is logged.
+            backoff = if is_refused { MAX_BACKOFF.min(2 * backoff) } else { 1 };
+            intervals_left = backoff;
+            // The result is logged.
             let _ = self.reload().await;
         }
     }

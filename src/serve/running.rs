@@ -14,10 +14,11 @@ use crate::http::admin_app::Reloaded;
 use crate::sync::{Command, Shared};
 use crate::telemetry::ConnectionPermit;
 
-/// Most time after SIGTERM in which new connections are still answered, while load balancers notice.
+/// Most time after SIGTERM in which new connections are still answered, while load balancers
+/// notice.
 const LAME_DUCK: Duration = Duration::from_secs(5);
-/// A balancer that opens a connection for each request, as it does when told `Connection: close`, is
-/// back within so long.
+/// Balancers that open a connection per request, as after `Connection: close`, return within this
+/// time.
 const UNUSED: Duration = Duration::from_secs(1);
 
 /// rtad, serving.
@@ -68,14 +69,14 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// The reason why nothing was changed, in words.
+    /// The reason that nothing was changed.
     pub async fn reload(&self) -> Result<Reloaded, String> {
         self.reloader.reload().await
     }
 
-    /// Drains in order: readiness falls; for a while requests are answered with `Connection: close`;
-    /// then no more connections are accepted, idle ones are closed, and requests in flight finish.
-    /// Returns when all have, or at the drain time-out.
+    /// Drains in order: readiness falls; for a while requests are answered with `Connection:
+    /// close`; then no more connections are accepted, idle ones are closed, and requests in flight
+    /// finish. Returns when all have, or at the drain time-out.
     pub async fn drain(self) {
         let started = Instant::now();
         self.shared.readiness.drain();
@@ -91,8 +92,8 @@ impl Running {
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }
 
-    /// Waits until no client has been connected for a while: balancers that still send requests have
-    /// not noticed the drain. A port that nobody ever used is not waited for.
+    /// Waits until no client has been connected for [`UNUSED`]: balancers that still send requests
+    /// have not noticed the drain. Returns at once if the port was never used.
     async fn wait_for_balancers(&self, started: Instant) {
         let telemetry = &self.shared.telemetry;
         let lame_duck = LAME_DUCK.min(self.drain_timeout / 2);

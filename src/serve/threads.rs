@@ -2,14 +2,13 @@
 
 use super::error::StartError;
 
-/// The lowest priority: a seventieth of the share of a worker while that has work to do. More would
-/// be missed by a core that is nearly busy: requests would come faster than it answers them.
-/// `SCHED_IDLE` would give no share at all to a load where all cores are busy.
+/// The lowest priority: a seventieth of a busy worker's share. A larger share would saturate a core
+/// that is nearly busy. `SCHED_IDLE` would starve a load while all cores are busy.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICENESS: i32 = 19;
 
-/// Raises the limit of open files as far as it goes: a login shell's 1,024 would run out long before
-/// `max_connections`.
+/// Raises the limit of open files as far as it goes: a login shell's 1,024 would run out long
+/// before `max_connections`.
 pub(super) fn raise_file_limit(max_connections: usize) {
     /// Files besides connections: the admin port's, the store's, the runtimes'.
     const OTHERS: u64 = 512;
@@ -24,7 +23,7 @@ pub(super) fn raise_file_limit(max_connections: usize) {
     }
 }
 
-/// Runs `work` on a thread with a runtime of its own. Each of its threads begins with `begin`.
+/// Runs `work` on a thread with its own runtime. Each thread of the runtime calls `begin` first.
 pub(super) fn spawn<F: Future<Output = ()>>(
     name: &str,
     begin: fn(),
@@ -42,9 +41,8 @@ pub(super) fn spawn<F: Future<Output = ()>>(
     Ok(())
 }
 
-/// Gives this thread the lowest priority: hashing gigabytes is in no hurry, and a request that waits
-/// for the end of a time slice is late. Where the kernel knows no priorities of threads, all stay
-/// equal.
+/// Gives this thread the lowest priority, so that hashing delays no request by a time slice.
+/// Without effect on kernels without thread priorities.
 pub(super) fn lower_priority() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
