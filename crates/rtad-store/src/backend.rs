@@ -1,4 +1,4 @@
-//! Backend of a store: a directory, or a client of an object store; and its capabilities.
+//! Backend of a store: a directory or an object store's client, and its capabilities.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use super::error::StoreError;
 use super::remote;
 use super::url::Location;
 
+/// A directory, or a client of an object store.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Directory(PathBuf),
@@ -23,19 +24,19 @@ pub(crate) enum Backend {
 pub(crate) enum Access {
     /// All operations; puts may be conditional.
     All,
-    /// Objects are read by name, and nothing else.
+    /// Reads by name only.
     Get,
 }
 
 impl std::fmt::Debug for Backend {
-    /// The URL alone: a client may also hold credentials.
+    /// The URL alone: a client may hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.url())
     }
 }
 
 impl Backend {
-    /// The client is made here, with the credentials in the environment; no request is sent.
+    /// Opens a backend with credentials from the environment. Sends no request.
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source: object_store::Error| StoreError::Open {
             url: url.to_owned(),
@@ -63,13 +64,13 @@ impl Backend {
         }
     }
 
-    /// Whether it is a directory, which is locked for writing and has no conditional puts.
+    /// Whether this is a directory: written under locks, without conditional puts.
     pub(crate) const fn is_directory(&self) -> bool {
         matches!(self, Self::Directory(_))
     }
 
-    /// A client for `path`. A directory is opened anew each time, which takes microseconds: it may
-    /// appear after the pod started, and volumes of config maps are updated by swapping a link.
+    /// A client for `path`. A directory is opened each time, which takes microseconds: it may
+    /// appear after the start, and ConfigMap volumes change by swapping a link.
     pub(crate) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
         match self {
             Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
@@ -107,7 +108,7 @@ impl Backend {
         }
     }
 
-    /// The objects below a folder; none if there is no such folder.
+    /// The objects below a folder; empty if there is no such folder.
     pub(crate) async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         self.check_listable()?;
         let objects = match self.objects(folder) {

@@ -1,4 +1,4 @@
-//! Work that computes or waits for a disk: off the runtime's threads.
+//! Blocking work: computation and disk access, off the runtime's threads.
 
 /// Runs `work` on the blocking pool. A panic in it continues in the caller.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

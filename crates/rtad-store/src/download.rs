@@ -1,11 +1,8 @@
-//! Downloads: the bytes of one object in blocks, resumed after failures, given up when they stall.
+//! Downloads: the bytes of one object in blocks, resumed after failures, with stall detection.
 //!
-//! * No time-out covers a whole object. A read that brings less than 16 KiB in the stall time-out
-//!   is given up: a byte a second is no progress either.
+//! * No time-out covers a whole object. A read of less than 16 KiB within the stall time-out fails.
 //! * All ranges are of one file: the entity tag of the first is the condition of the others.
-//! * From a server without ranges the whole is requested, and read no further than the known size.
-//!
-//! The bytes have no meaning here; only their number is checked.
+//! * From a server without ranges the whole object is requested, and read up to its known size.
 
 mod range;
 mod stall;

@@ -1,4 +1,4 @@
-//! Errors of a store, and the words by which they are counted.
+//! Errors of a store, and their causes as metrics count them.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use rtad_core::snapshot::{
     AudienceName, ChunkError, DeltaError, Fault, MAX_DELTA_KEYS, ManifestError, State,
 };
 
-/// A store that does not answer, or an object in it that is refused.
+/// A failed operation on a store, or a refused object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store's URL is not one that can be opened.
+    /// The store's URL is not accepted.
     #[error(transparent)]
     Url(UrlError),
-    /// The environment does not say what the store needs, or contradicts itself.
+    /// The environment lacks settings for the store, or they contradict each other.
     #[error("store {url:?} cannot be opened")]
     Open {
         /// As it was given.
@@ -27,16 +27,16 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Writing to a store that can only be read.
+    /// A write to a read-only store.
     #[error("store {url:?} is read-only: nothing can be published or removed over plain HTTP")]
     ReadOnly {
         /// As it was given.
         url: String,
     },
-    /// Listing a store that can only be asked for what one knows.
+    /// A listing of a store that only serves objects by name.
     #[error(
-        "store {url:?} cannot be listed over plain HTTP: name the audiences ([[audience]], --audience) \
-         or the generation (--generation)"
+        "store {url:?} cannot be listed over plain HTTP: name the audiences ([[audience]], \
+         --audience) or the generation (--generation)"
     )]
     NoListing {
         /// As it was given.
@@ -53,7 +53,7 @@ pub enum StoreError {
     Backend {
         /// The operation.
         action: &'static str,
-        /// On which object.
+        /// The object's path.
         path: String,
         /// The store's reason.
         #[source]
@@ -68,7 +68,7 @@ pub enum StoreError {
         #[source]
         source: ManifestError,
     },
-    /// A file is not signed as it should be.
+    /// A signature is missing or refused.
     #[error("{path}")]
     Signature {
         /// Its path in the store.
@@ -106,8 +106,8 @@ pub enum StoreError {
     },
     /// More changes than deltas may hold.
     #[error(
-        "{audience}: {keys} keys in one delta, the limit is {MAX_DELTA_KEYS}; nothing was changed; fold the deltas \
-         into a generation first, with `rtad-loader build`"
+        "{audience}: {keys} keys in one delta, the limit is {MAX_DELTA_KEYS}; nothing was changed; \
+         fold the deltas into a generation first, with `rtad-loader build`"
     )]
     TooManyDeltas {
         /// The audience.
@@ -123,14 +123,14 @@ pub enum StoreError {
         /// Its state.
         state: State,
     },
-    /// Another file came in its place while it was being read.
+    /// The file was replaced while it was being read.
     #[error("{path} was replaced while it was read")]
     Replaced {
         /// Its path in the store.
         path: String,
     },
-    /// The bytes stopped coming.
-    #[error("{path} came to a standstill: under {bytes} bytes in {} s", timeout.as_secs_f32())]
+    /// A read made too little progress.
+    #[error("{path}: read stalled: less than {bytes} bytes in {} s", timeout.as_secs_f32())]
     Stalled {
         /// Its path in the store.
         path: String,
@@ -139,21 +139,21 @@ pub enum StoreError {
         /// The time-out.
         timeout: Duration,
     },
-    /// Somebody else published meanwhile.
+    /// Another writer was faster.
     #[error("{audience}: {reason}; nothing was changed")]
     Conflict {
         /// The audience.
         audience: AudienceName,
         /// The reason.
         reason: String,
-        /// Nothing was published: somebody else is at work, or a gc has removed what can be written
-        /// again. What was to be published may be, later.
-        passes: bool,
+        /// A retry may succeed: another writer is at work, or a gc removed a file that can be
+        /// written again.
+        is_transient: bool,
     },
 }
 
 impl StoreError {
-    /// The cause as `rtad_sync_total{result}` counts it; one of a closed set of words.
+    /// The cause as `rtad_sync_total{result}` counts it, from a closed set.
     pub const fn cause(&self) -> &'static str {
         match self {
             Self::Url(..)
@@ -175,17 +175,17 @@ impl StoreError {
         }
     }
 
-    /// Whether the store did not answer, or with nothing of use: it may at another time.
+    /// Whether the store is unavailable: a later retry may succeed.
     pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Backend { .. } | Self::Stalled { .. })
     }
 
-    /// Whether the same may go well at another time: it is an outage, or somebody else at work.
-    pub const fn passes(&self) -> bool {
-        self.is_outage() || matches!(self, Self::Conflict { passes: true, .. })
+    /// Whether a later retry may succeed: after an outage, or while another writer is at work.
+    pub const fn is_transient(&self) -> bool {
+        self.is_outage() || matches!(self, Self::Conflict { is_transient: true, .. })
     }
 
-    /// For how long the store asks to be left alone, as it says with a 429 or 503.
+    /// The `Retry-After` of the store's 429 or 503.
     pub fn retry_after(&self) -> Option<Duration> {
         client::find(self).map(|busy: &Busy| busy.after)
     }

@@ -6,11 +6,11 @@
 //! {store}/{audience}/chunks/{digest}.chunk        filters; immutable, named by content
 //! {store}/{audience}/deltas/{last}-{digest}.delta exact changes; immutable; `last` is the sequence
 //!                                                 of the CURRENT that first named the delta
-//! {store}/{audience}/GC                           what a gc is about to remove; object stores only
+//! {store}/{audience}/GC                           files that a gc is removing; object stores only
 //! {file}.minisig                                  the signature of a manifest or a delta
 //! ```
 //!
-//! No path ever comes from a file's content: names are made here from digests and numbers.
+//! No path comes from a file's content: names are made here from digests and numbers.
 
 use object_store::path::Path;
 
@@ -36,8 +36,7 @@ pub(crate) fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
     manifests_path(audience).join(format!("{generation}.json"))
 }
 
-/// The generation in a file's name as the format writes it: without the sign and the leading zeros
-/// that `parse` would take.
+/// The generation in a file's name. Refuses the signs and leading zeros that `parse` accepts.
 pub(crate) fn generation_of(name: &str, suffix: &str) -> Option<u64> {
     let plain = |digits: &&str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
     name.strip_suffix(suffix).filter(plain)?.parse().ok()

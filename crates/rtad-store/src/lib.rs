@@ -1,16 +1,16 @@
-//! Snapshot store: where loaders publish snapshots and pods read them.
+//! Snapshot store: loaders publish snapshots, pods read them.
 //!
 //! **Job.** Reading ([`Store`]) and writing ([`write::StoreWriter`]) the files that `layout.rs`
-//! names, in a directory, a bucket, or, to read only, behind an HTTP server. All access goes
-//! through [`object_store`]. Everything is verified as it is read.
+//! names: in a directory, a bucket, or read-only behind an HTTP server. All access goes through
+//! [`object_store`]. Every file is verified when it is read.
 //!
-//! **May use.** `rtad-core`, which knows the bytes of the files; HTTP clients; tokio.
+//! **May use.** `rtad-core` for the file formats; HTTP clients; tokio.
 //!
 //! **Does not do.** Building chunks and manifests, deciding what to load and when to poll (`rtad`),
 //! reading dumps (`rtad-loader`), keeping secret keys (the caller implements [`write::Sign`]).
 //!
-//! A pod is built from [`Store`] alone: what it returns can write nothing. A loader makes a
-//! [`write::StoreWriter`] from it, explicitly, and so every program that can write says `write::`.
+//! A pod uses [`Store`] alone, which cannot write. A loader creates a [`write::StoreWriter`] from
+//! it.
 //!
 //! | module | job | uses, of this crate |
 //! |---|---|---|

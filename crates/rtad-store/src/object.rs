@@ -1,7 +1,7 @@
-//! One object by its own URL, such as a dump that an audience is built from: all of it, or ranges.
+//! Single remote objects by URL, such as dumps: read whole or by ranges.
 //!
-//! Clients, credentials, redirects, stall detection and resuming are the store's. An object may have
-//! a hundred gigabytes: resumes are bounded per block, not per object, and requests are larger.
+//! Clients, credentials, redirects, stall detection and resuming are those of the store. An object
+//! may have a hundred gigabytes, so resumes are bounded per block and requests are larger.
 
 use std::ops::Range;
 
@@ -14,26 +14,24 @@ use crate::error::StoreError;
 use crate::remote;
 use crate::url::{Location, UrlError, redacted};
 
-/// Size of a request: it costs a round trip, and its answer is handed on as it arrives.
+/// Size of a request: each costs a round trip, and its answer is streamed.
 const REQUEST_BYTES: u64 = 64 << 20;
 
-/// An object that is being read, from its first byte to its last or range by range. Not for many
-/// threads at once.
+/// An object that is being read, in order or range by range. Not for concurrent use.
 pub struct Object {
     reader: RangeReader,
     version: String,
 }
 
 impl std::fmt::Debug for Object {
-    /// What a client holds besides may be credentials.
+    /// Without the client, which may hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Object").field("size_bytes", &self.size_bytes()).finish_non_exhaustive()
     }
 }
 
 impl Object {
-    /// Whether it is the URL of one object that [`Object::open`] can read. Reads no environment and
-    /// makes no client.
+    /// Checks that [`Object::open`] accepts a URL. Reads no environment and creates no client.
     ///
     /// # Errors
     ///
@@ -42,12 +40,12 @@ impl Object {
         locate(url).map(|_| ())
     }
 
-    /// Looks it up. The client is made here, with the credentials that the environment holds.
+    /// Opens an object with credentials from the environment, and reads its size.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Url`] if it names no object, [`StoreError::Open`] if the environment does not
-    /// fit it, or the store's own.
+    /// [`StoreError::Url`] if the URL names no object, [`StoreError::Open`] if the environment does
+    /// not fit it, or the store's own.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source: object_store::Error| StoreError::Open {
             url: url.to_owned(),
@@ -61,7 +59,7 @@ impl Object {
                 url.set_path("");
                 (remote::http(&url).map_err(failed)?, path)
             }
-            (Location::Directory(_), _) => unreachable!("a directory is no URL of an object"),
+            (Location::Directory(_), _) => unreachable!("locate refuses directories"),
         };
         let found = StallTimer::new(STALL_TIMEOUT).wait(&path, objects.head(&path)).await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
@@ -70,18 +68,17 @@ impl Object {
         Ok(Self { reader: reader.with_request_bytes(REQUEST_BYTES), version })
     }
 
-    /// Its size.
+    /// Size of the object.
     pub const fn size_bytes(&self) -> u64 {
         self.reader.size()
     }
 
-    /// Another one if it is replaced: its entity tag, or when it was written, if its store has no
-    /// tags.
+    /// Version of the object: its entity tag, or its time of modification if the store has no tags.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Its next bytes, about a MiB of them; none at its end.
+    /// The next bytes, about 1 MiB; empty at the end.
     ///
     /// # Errors
     ///
@@ -91,11 +88,11 @@ impl Object {
         Ok(self.reader.next_block().await?.unwrap_or_default())
     }
 
-    /// A range of it, which must lie within. [`Object::next`] has no bytes left after it.
+    /// A range of the object, which must be in bounds. [`Object::next`] returns no bytes after it.
     ///
     /// # Errors
     ///
-    /// The store's own; a server that does not know ranges is one.
+    /// The store's own, also if the server does not support ranges.
     pub async fn range(&mut self, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
         self.reader.seek(range);
         let mut bytes = Vec::new();
@@ -113,7 +110,7 @@ fn locate(url: &str) -> Result<(Location, Path), UrlError> {
     let refuse = |reason| Err(UrlError { url: redacted(url).into_owned(), reason });
     let location = Location::parse(url)?;
     let path = match &location {
-        Location::Directory(_) => return refuse("it is no URL of an object"),
+        Location::Directory(_) => return refuse("it is not the URL of an object"),
         Location::Bucket { prefix, .. } => prefix.clone(),
         // A parsed URL has no empty parts; parsing the path decodes them.
         Location::Http { url } => Path::from_url_path(url.path()).unwrap_or_default(),
@@ -129,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_has_a_name() {
+    fn only_urls_with_an_object_name_are_accepted() {
         for url in [
             "s3://ads/dump.gz",
             "gs://ads/a/b",
@@ -143,8 +140,8 @@ mod tests {
         for (url, reason) in [
             ("s3://ads", "it names no object"),
             ("https://host/", "it names no object"),
-            ("/srv/dump", "it is no URL of an object"),
-            ("file:///srv/dump", "it is no URL of an object"),
+            ("/srv/dump", "it is not the URL of an object"),
+            ("file:///srv/dump", "it is not the URL of an object"),
             ("https://host/dump?sig=abc", "it has a query or a fragment"),
         ] {
             let Err(UrlError { reason: found, .. }) = Object::check_url(url) else {

@@ -1,4 +1,4 @@
-//! Read side: `CURRENT`, manifests, chunks and deltas, from a store that may fail at any byte.
+//! Read side: `CURRENT`, manifests, chunks and deltas.
 //!
 //! Everything is verified as it is read: [`Store::chunk`] returns the published bytes or an error.
 //!
@@ -7,8 +7,7 @@
 //!   byte where it stopped. The number of resumes is bounded per object.
 //! * With public keys, signatures are verified before anything is parsed (`read/signed.rs`).
 //!
-//! Not done here: coming back later. That is up to the caller, and
-//! [`crate::StoreError::retry_after`] may say when.
+//! Later retries are up to the caller; [`crate::StoreError::retry_after`] may give the time.
 //!
 //! | file | job |
 //! |---|---|

@@ -1,14 +1,15 @@
-//! Stores behind a network: S3, Google Cloud Storage, Azure Blob Storage, and any HTTP server.
+//! Remote stores: S3, Google Cloud Storage, Azure Blob Storage, and any HTTP server.
 //!
-//! Credentials come from the environment, as each vendor's own tools read them (`AWS_…`, `GOOGLE_…`, `AZURE_…`), and are
-//! in no error and no `Debug`.
+//! Credentials come from the environment, as each vendor's tools read them (`AWS_…`, `GOOGLE_…`,
+//! `AZURE_…`). They are in no error and no `Debug`.
 //!
-//! The HTTP client is ours, for three reasons. A redirect is followed only within the host that was configured: what
-//! answers elsewhere is not the store. No time-out covers a whole body, as that would cut off a slow link however well it
-//! goes on; what is bounded is the time without a byte. And the cryptography is `ring`, so that no second TLS stack comes in.
+//! The HTTP client differs from object_store's default in three ways:
 //!
-//! Not done here: coming back after a failure. A request is tried three times within seconds, for what passes at once;
-//! everything else is the caller's.
+//! * redirects are followed only within the configured host;
+//! * the time without a byte is bounded, not the whole body: a slow link may make progress;
+//! * TLS uses `ring`, so that no second TLS stack is linked.
+//!
+//! A request is tried three times within seconds. Later retries are up to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +24,17 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use reqwest::redirect;
 
-use super::client::Watched;
+use super::client::InspectingClient;
 use super::url::BucketKind;
 
-/// Until a connection stands, TLS included.
+/// Time for connecting, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Without a byte of the answer. A read asks for 1 MiB at most, and any byte of it starts the time anew. A write gets this
-/// for its whole body, as its answer comes after it: 16 MiB, so a quarter of a MiB/s is enough.
+/// Time without a byte of the answer. For a write it covers the whole body of up to 16 MiB, so a
+/// link needs about 0.27 MiB/s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_REDIRECTS: usize = 5;
 
-/// A bucket, or the part of it below `prefix`.
+/// A client for a bucket, or for the part below `prefix`.
 pub(crate) fn bucket(
     kind: BucketKind,
     name: &str,
@@ -69,7 +70,7 @@ pub(crate) fn bucket(
     })
 }
 
-/// Files below a URL.
+/// A client for the files below a URL.
 pub(crate) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
     let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries());
@@ -87,47 +88,46 @@ fn retries() -> RetryConfig {
     RetryConfig { backoff, max_retries: 2, retry_timeout: Duration::from_secs(10) }
 }
 
-/// Makes clients that stay with the host they were sent to.
+/// Creates clients that follow no redirect to another host.
 #[derive(Debug, Default)]
 struct SameHost {}
 
 impl HttpConnector for SameHost {
-    /// Of the options two count: whether plain HTTP is allowed, and a shorter time to connect, which is what object_store sets
-    /// for the metadata services of clouds.
+    /// Honors two options: plain HTTP, and a shorter connect time-out, which object_store sets for
+    /// the clouds' metadata services.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let option = |key| options.get_config_value(&key);
         let plain = option(ClientConfigKey::AllowHttp).is_some_and(|allowed| allowed == "true");
-        let asked = option(ClientConfigKey::ConnectTimeout);
-        let asked =
-            asked.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(CONNECT_TIMEOUT);
+        let connect_timeout = option(ClientConfigKey::ConnectTimeout)
+            .and_then(|text| humantime::parse_duration(&text).ok())
+            .map_or(CONNECT_TIMEOUT, |wanted| wanted.min(CONNECT_TIMEOUT));
         let failed = |source: reqwest::Error| object_store::Error::Generic {
             store: "HTTP client",
             source: source.into(),
         };
-        // Fails if there is one already, which is as good.
+        // Fails if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = || {
             reqwest::Client::builder()
                 .user_agent(concat!("rtad/", env!("CARGO_PKG_VERSION")))
                 .http1_only()
                 .https_only(!plain)
-                .connect_timeout(asked.min(CONNECT_TIMEOUT))
+                .connect_timeout(connect_timeout)
                 .read_timeout(IDLE_TIMEOUT)
                 .redirect(redirect::Policy::custom(same_host))
         };
         match client().build() {
-            Ok(client) => Ok(HttpClient::new(Watched(client))),
-            // An image without CA certificates: no TLS then, but plain HTTP needs none.
-            Err(_) if plain => {
-                Ok(HttpClient::new(Watched(client().tls_certs_only([]).build().map_err(failed)?)))
-            }
+            Ok(client) => Ok(HttpClient::new(InspectingClient(client))),
+            // An image without CA certificates: plain HTTP works without TLS.
+            Err(_) if plain => Ok(HttpClient::new(InspectingClient(
+                client().tls_certs_only([]).build().map_err(failed)?,
+            ))),
             Err(error) => Err(failed(error)),
         }
     }
 }
 
-/// Follows a redirect to the same scheme, host and port only. So what answers is always what was configured, and
-/// credentials go nowhere else.
+/// Follows redirects to the same scheme, host and port only: credentials go to no other server.
 fn same_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let previous = attempt.previous();
     let stays = previous.first().is_some_and(|first| first.origin() == attempt.url().origin());
@@ -144,8 +144,8 @@ fn same_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
 /// A redirect that is not followed.
 #[derive(Debug, thiserror::Error)]
 enum RedirectError {
-    #[error("redirects to {to}, which is not the store")]
+    #[error("redirects to {to}, expected the same scheme, host and port")]
     Elsewhere { to: String },
-    #[error("redirects in a circle")]
+    #[error("redirects more than {MAX_REDIRECTS} times")]
     TooMany,
 }

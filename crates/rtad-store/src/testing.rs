@@ -1,4 +1,4 @@
-//! Keys that tests make and sign with.
+//! Signing keys for tests.
 
 use std::sync::Arc;
 

@@ -39,16 +39,16 @@ use rtad_core::snapshot::{
 };
 
 /// A store, and the directory under it if it is one.
-struct Place {
+struct StoreFixture {
     writer: StoreWriter,
     folder: Option<TempDir>,
 }
 
-impl Place {
+impl StoreFixture {
     fn directory() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let place = Self::open(folder.path().to_str().unwrap());
-        Self { folder: Some(folder), ..place }
+        let fixture = Self::open(folder.path().to_str().unwrap());
+        Self { folder: Some(folder), ..fixture }
     }
 
     fn over(store: Store) -> Self {
@@ -65,13 +65,13 @@ impl Place {
 
     /// A part of the test's bucket that nobody else uses.
     fn s3() -> Option<Self> {
-        static PLACES: AtomicU32 = AtomicU32::new(0);
+        static PREFIXES: AtomicU32 = AtomicU32::new(0);
         let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
             println!("skipped: RTAD_TEST_S3 names no bucket");
             return None;
         };
-        let place = PLACES.fetch_add(1, Ordering::Relaxed);
-        let url = format!("{bucket}/unit-{}-{place}/with%20space", std::process::id());
+        let fixture = PREFIXES.fetch_add(1, Ordering::Relaxed);
+        let url = format!("{bucket}/unit-{}-{fixture}/with%20space", std::process::id());
         println!("on {url}");
         Some(Self::open(&url))
     }
@@ -207,32 +207,32 @@ fn chain(error: &StoreError) -> String {
 async fn a_store_that_is_not_there_yet_reads_as_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not/yet");
-    let place = Place::open(&format!("file://{}", path.display()));
+    let fixture = StoreFixture::open(&format!("file://{}", path.display()));
     for _ in 0..2 {
-        assert!(place.store().audiences().await.unwrap().is_empty());
-        assert!(place.store().live(&audience()).await.unwrap().is_none());
-        assert!(place.store().generations(&audience()).await.unwrap().is_empty());
+        assert!(fixture.store().audiences().await.unwrap().is_empty());
+        assert!(fixture.store().live(&audience()).await.unwrap().is_none());
+        assert!(fixture.store().generations(&audience()).await.unwrap().is_empty());
         assert!(!path.exists(), "reading makes nothing");
     }
-    let error = place.store().manifest_of(&audience(), 1).await.unwrap_err();
+    let error = fixture.store().manifest_of(&audience(), 1).await.unwrap_err();
     assert_eq!(error.cause(), "not_found");
 
     // The same store sees what is published later.
     let members = keys("member", 50);
-    assert_eq!(place.publish(&members).await.unwrap().0, 1);
-    place.assert_serves(1, &members).await;
-    assert_eq!(place.store().audiences().await.unwrap(), [audience()]);
+    assert_eq!(fixture.publish(&members).await.unwrap().0, 1);
+    fixture.assert_serves(1, &members).await;
+    assert_eq!(fixture.store().audiences().await.unwrap(), [audience()]);
 }
 
 #[tokio::test]
 async fn audiences_are_the_folders_with_an_audience_s_name() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         for path in
             ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"]
         {
-            place.write(path, b"x".to_vec()).await;
+            fixture.write(path, b"x".to_vec()).await;
         }
-        let names = place.store().audiences().await.unwrap();
+        let names = fixture.store().audiences().await.unwrap();
         assert_eq!(names.iter().map(AudienceName::as_str).collect::<Vec<_>>(), ["a-1", "b"]);
     }
 }

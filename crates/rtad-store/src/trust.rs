@@ -1,20 +1,18 @@
-//! Trust: the signatures that make a manifest or a delta acceptable. No I/O.
+//! Trust: verification of the signatures of manifests and deltas. No I/O.
 //!
-//! Next to a signed file lies `{file}.minisig`, as the tool `minisign` writes it (prehashed, its
-//! default). Its trusted comment is `rtad {path}`, with the file's path in the store, so that a
-//! file which was signed for one path is refused at any other: another audience's manifest, or an
-//! older one under a newer number.
+//! The signature of a file is `{file}.minisig`, as the tool `minisign` writes it (prehashed, its
+//! default). Its trusted comment is `rtad {path}`, with the file's path in the store. So a file
+//! signed for one path is refused at any other: another audience's manifest, or an older one under
+//! a newer number.
 //!
 //! * The signature is written first: a reader that sees the file sees its signature.
-//! * With public keys a file is verified before anything parses it (`read/signed.rs`); any one of
-//!   them is enough, so that keys can be changed without a gap. Without any, nothing is verified
-//!   and no signature is read.
+//! * With public keys, a file is verified before it is parsed (`read/signed.rs`). Any one key is
+//!   enough, so keys can be rotated. Without keys, no signature is read.
 //! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
-//! `CURRENT` is not signed: it changes under conditions that only the store can see, and names its
-//! manifest by a digest. An intruder with write access can therefore choose among the generations
-//! that were signed and have not expired, and leave out deltas; but add no device and change no
-//! filter.
+//! `CURRENT` is not signed: it is replaced by conditional puts, and names its manifest by a digest.
+//! An intruder with write access can therefore choose among signed, unexpired generations and leave
+//! out deltas, but cannot add a device or change a filter.
 
 mod key;
 
@@ -28,25 +26,24 @@ pub use key::{ACCEPTED_KEYS, PublicKey, PublicKeyError};
 use super::layout::{delta_path, manifest_path};
 use rtad_core::snapshot::{AudienceName, DeltaEntry};
 
-/// Of a signature's file. One of ours has about 350.
+/// Largest signature file; rtad's have about 350 bytes.
 pub const MAX_SIGNATURE_BYTES: u64 = 4096;
 
 /// A file as it was read, with its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
-    /// Its bytes.
+    /// The file's bytes.
     pub bytes: Vec<u8>,
-    /// Those of its signature; `None` if it has none, or if no signature is required.
+    /// The signature's bytes; `None` if there is none, or none is required.
     pub signature: Option<Vec<u8>>,
 }
 
-/// The accepted signers. Cheap to clone; none by default: then no signature is
-/// required.
+/// The accepted public keys. Cheap to clone. Without keys, the default, no signature is required.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<[PublicKey]>);
 
 impl Trust {
-    /// Files must be signed by any one of these; with none, nothing needs to be.
+    /// Requires signatures by any one of these keys; none if there are no keys.
     pub fn new(keys: impl Into<Arc<[PublicKey]>>) -> Self {
         Self(keys.into())
     }
@@ -56,11 +53,11 @@ impl Trust {
         !self.0.is_empty()
     }
 
-    /// Whether a manifest may be parsed. Hashes the bytes, and takes some 0.1 ms besides.
+    /// Verifies a manifest's signature. Costs a hash of the bytes and about 0.1 ms.
     ///
     /// # Errors
     ///
-    /// [`SignatureError`], unless nothing needs to be signed.
+    /// [`SignatureError`], unless no signature is required.
     pub fn check_manifest(
         &self,
         audience: &AudienceName,
@@ -74,11 +71,11 @@ impl Trust {
         )
     }
 
-    /// The same of a delta.
+    /// Verifies a delta's signature.
     ///
     /// # Errors
     ///
-    /// [`SignatureError`], unless nothing needs to be signed.
+    /// [`SignatureError`], unless no signature is required.
     pub fn check_delta(
         &self,
         audience: &AudienceName,
@@ -88,7 +85,7 @@ impl Trust {
         self.check(&delta_path(audience, entry), &delta.bytes, delta.signature.as_deref())
     }
 
-    /// Whether what was read at `path` may be parsed.
+    /// Verifies the signature of a file at `path`.
     pub(crate) fn check(
         &self,
         path: &Path,
@@ -104,8 +101,8 @@ impl Trust {
         let mut refused = SignatureError::UnknownKey;
         for key in self.0.iter() {
             match key.verify(bytes, &signature) {
-                Ok(()) => return is_for(path, &signature),
-                // Two keys may have one number: another's failure is not yet the last word.
+                Ok(()) => return check_path(path, &signature),
+                // Key ids may collide: another key may still verify it.
                 Err(minisign_verify::Error::UnexpectedKeyId) => {}
                 Err(minisign_verify::Error::UnexpectedAlgorithm) => {
                     refused = SignatureError::Legacy
@@ -117,13 +114,13 @@ impl Trust {
     }
 }
 
-/// Whether the signature, which is verified, was made for this path.
-fn is_for(path: &Path, signature: &Signature) -> Result<(), SignatureError> {
+/// Checks that a verified signature was made for this path.
+fn check_path(path: &Path, signature: &Signature) -> Result<(), SignatureError> {
     let (found, expected) = (signature.trusted_comment(), trusted_comment(path));
     if found == expected {
         return Ok(());
     }
-    Err(SignatureError::Place { found: found.chars().take(200).collect(), expected })
+    Err(SignatureError::WrongPath { found: found.chars().take(200).collect(), expected })
 }
 
 /// The trusted comment of the signature of the file at `path`.
@@ -131,36 +128,36 @@ pub(crate) fn trusted_comment(path: &Path) -> String {
     format!("rtad {path}")
 }
 
-/// A signature that does not make its file acceptable.
+/// A missing or refused signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// There is none.
+    /// There is no signature.
     #[error(
         "is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`"
     )]
     Missing,
-    /// More than a signature has.
+    /// The signature's file is too large.
     #[error("its signature has more than {limit} bytes")]
     TooLarge {
         /// The limit.
         limit: u64,
     },
-    /// Not what minisign writes.
-    #[error("its signature is not one of minisign's")]
+    /// The file is not a minisign signature.
+    #[error("its signature is malformed: expected a minisign signature")]
     Malformed,
     /// Signed as minisign did by default before version 0.10.
     #[error("its signature is of the old kind, without prehashing: sign it with a newer minisign")]
     Legacy,
-    /// By somebody else.
+    /// The signer's key is not accepted.
     #[error("is signed by a key that is not among the public keys")]
     UnknownKey,
     /// The file, the signature or the trusted comment was changed.
     #[error("its signature is wrong: the file or its signature was changed")]
     Invalid,
-    /// The file of another path.
-    #[error("is signed as {found:?}, expected {expected:?}: it was put here from elsewhere")]
-    Place {
+    /// The signature is for another path.
+    #[error("is signed as {found:?}, expected {expected:?}: it was moved here from another path")]
+    WrongPath {
         /// The trusted comment.
         found: String,
         /// The expected one.

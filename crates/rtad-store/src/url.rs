@@ -1,10 +1,7 @@
-//! URLs of stores and of remote objects: parsing, and the accepted kinds.
+//! URLs of stores and of remote objects: parsing, and the accepted kinds. No I/O.
 //!
-//! A URL holds no secret. One with a user, a password or a query is refused, because URLs end in
-//! logs, process lists and error messages; credentials come from the environment. A refused URL is
-//! only ever shown by [`redacted`].
-//!
-//! Nothing is opened or looked up here.
+//! URLs with a user, a password or a query are refused, because URLs end in logs, process lists and
+//! error messages. Credentials come from the environment. A refused URL is shown [`redacted`].
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -12,14 +9,14 @@ use std::path::PathBuf;
 use object_store::path::Path;
 
 /// Accepted values of `--store` and `store.url`, for messages.
-pub const ACCEPTED_URLS: &str = "a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, \
-    az://container/prefix, https://host/path or http://host/path";
+pub const ACCEPTED_URLS: &str = "a directory, file:///directory, s3://bucket/prefix, \
+    gs://bucket/prefix, az://container/prefix, https://host/path or http://host/path";
 
-/// A URL that cannot be opened.
+/// A URL that is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("store {url:?}: {reason}; accepted: {ACCEPTED_URLS}")]
 pub struct UrlError {
-    /// As it was given, without secrets.
+    /// The URL, without secrets.
     pub url: String,
     /// The fault.
     pub reason: &'static str,
@@ -65,7 +62,7 @@ fn parse(url: &str) -> Result<Location, &'static str> {
         "gs" => Some(BucketKind::Google),
         "az" => Some(BucketKind::Azure),
         "http" | "https" => None,
-        _ => return Err("there is no such kind of store"),
+        _ => return Err("it has an unknown scheme"),
     };
     if host.contains('@') {
         return Err("credentials come from the environment, not from the URL");
@@ -76,12 +73,12 @@ fn parse(url: &str) -> Result<Location, &'static str> {
     if host.is_empty() {
         return Err(if kind.is_some() { "it names no bucket" } else { "it names no host" });
     }
-    // Decodes %20 and its like, and refuses what could leave the prefix: `.`, `..`, an empty part.
+    // Decodes %20 and the like, and refuses parts that could leave the prefix.
     let bad_path = "its path has an empty, a `.` or a `..` part, or is not UTF-8";
     let prefix = Path::from_url_path(path).map_err(|_| bad_path)?;
     let Some(kind) = kind else {
         let mut url: url::Url = url.parse().map_err(|_| "it is not a URL")?;
-        // Rewritten from its parts: a slash at its end would be doubled in every request.
+        // Rebuilt from its parts: a trailing slash would be doubled in every request.
         url.set_path("");
         url.path_segments_mut()
             .expect("an http URL has a path")
@@ -90,17 +87,18 @@ fn parse(url: &str) -> Result<Location, &'static str> {
     };
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if !host.bytes().all(allowed) {
-        return Err("a bucket's name is of letters, digits, `-`, `.` and `_`");
+        return Err(
+            "its bucket's name has a character other than letters, digits, `-`, `.` and `_`",
+        );
     }
     Ok(Location::Bucket { kind, name: host.to_owned(), prefix })
 }
 
-/// The text with everything taken out of it that a URL may hold of a secret: the user and password,
-/// the query, the fragment. Any other text is as it was.
+/// A URL without user, password, query and fragment. Other text is unchanged.
 pub fn redacted(url: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = url.split_once("://") else { return Cow::Borrowed(url) };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    // A password may hold a slash that should have been encoded: all up to the last `@` goes.
+    // Up to the last `@`: a password may contain an unencoded slash.
     let user = rest[..end].rfind('@');
     if user.is_none() && end == rest.len() {
         return Cow::Borrowed(url);
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_known() {
+    fn each_kind_of_url_is_parsed() {
         let http = |text: &str| Location::Http { url: text.parse().unwrap() };
         for (url, expected) in [
             ("/srv/rtad", Location::Directory("/srv/rtad".into())),
@@ -140,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_why_and_shows_no_secret() {
+    fn refused_urls_give_a_reason_and_no_secret() {
         let bad_path = "its path has an empty, a `.` or a `..` part, or is not UTF-8";
         let credentials = "credentials come from the environment, not from the URL";
         for (url, shown, reason) in [
             ("", "", "it is empty"),
-            ("ftp://x", "ftp://x", "there is no such kind of store"),
-            ("S3://x", "S3://x", "there is no such kind of store"),
+            ("ftp://x", "ftp://x", "it has an unknown scheme"),
+            ("S3://x", "S3://x", "it has an unknown scheme"),
             ("file://", "file://", "a file URL needs an absolute path"),
             ("file://host/x", "file://host/x", "a file URL needs an absolute path"),
             ("s3://", "s3://", "it names no bucket"),
@@ -154,7 +152,11 @@ mod tests {
             ("https://", "https://", "it names no host"),
             ("https:///x", "https:///x", "it names no host"),
             ("http://ho st/x", "http://ho st/x", "it is not a URL"),
-            ("s3://a:9/x", "s3://a:9/x", "a bucket's name is of letters, digits, `-`, `.` and `_`"),
+            (
+                "s3://a:9/x",
+                "s3://a:9/x",
+                "its bucket's name has a character other than letters, digits, `-`, `.` and `_`",
+            ),
             ("s3://a/../b", "s3://a/../b", bad_path),
             ("s3://a/%2e%2e/b", "s3://a/%2e%2e/b", bad_path),
             ("https://host/a//b", "https://host/a//b", bad_path),

@@ -1,9 +1,8 @@
 //! Write side: publishing, appending, rolling back, collecting garbage and deleting.
 //!
-//! A [`StoreWriter`] is made from a [`crate::Store`] by an explicit call, and refuses a store that
-//! is read-only. Stores differ in one point: how `CURRENT` is replaced without overwriting another
-//! loader's publish. A bucket does it by a conditional put. A directory has no such put, so lock
-//! files are held while files are written (`write/lock.rs`).
+//! A [`StoreWriter`] is created from a [`crate::Store`], unless that is read-only. Buckets replace
+//! `CURRENT` by a conditional put. Directories have no conditional puts, so writers hold lock files
+//! (`write/lock.rs`).
 //!
 //! | file | job | uses, of this folder |
 //! |---|---|---|
@@ -12,13 +11,13 @@
 //! | `sign` | making signatures | |
 //! | `writer` | [`StoreWriter`]; signed files | `put`, `sign` |
 //! | `deltas` | writing and joining deltas | `writer` |
-//! | `chunks` | writing chunks, also ahead of a publication | `writer`, `put`, `lock` |
-//! | `gc/plan` | finding what no kept generation needs | |
-//! | `gc/mark` | `{audience}/GC`: what a gc is about to remove | `gc/plan` |
-//! | `gc/guard` | checking that no gc removes what a publication needs | `gc/mark` |
-//! | `gc` | removing what no kept generation needs | `writer`, `lock`, `gc/plan`, `gc/mark` |
+//! | `chunks` | writing chunks, also before a publication | `writer`, `put`, `lock` |
+//! | `gc/plan` | finding unneeded files | |
+//! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `gc/plan` |
+//! | `gc/guard` | checking that no gc removes a publication's files | `gc/mark` |
+//! | `gc` | removing unneeded files | `writer`, `lock`, `gc/plan`, `gc/mark` |
 //! | `delete` | deleting an audience | `writer`, `lock`, `put`, `gc` |
-//! | `base` | what was live when the work began | `writer` |
+//! | `base` | the `CURRENT` when the work began | `writer` |
 //! | `live` | making a generation live, with the deltas it keeps | `writer`, `put`, `lock`, `deltas`, `base` |
 //! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |

@@ -157,7 +157,7 @@ impl CommandError {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
             Self::Spill(_) | Self::Rejects(_) => true,
             Self::Input(InputError::Fetch { .. } | InputError::Read { .. }) => true,
-            Self::Store(error) => error.passes(),
+            Self::Store(error) => error.is_transient(),
             _ => false,
         }
     }

@@ -134,7 +134,7 @@ impl Job {
     }
 
     fn base(&self) -> Base {
-        Base::noted(self.audience.clone(), self.current.clone())
+        Base::new(self.audience.clone(), self.current.clone())
     }
 
     /// Whether filters of this kind keep their rate with so many keys.
@@ -224,7 +224,7 @@ mod tests {
     fn a_job_is_what_it_was_when_it_is_read_again() {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let current = Current::new(7, 3, b"a manifest", None);
-        let base = Base::noted("a".parse().unwrap(), Some(current));
+        let base = Base::new("a".parse().unwrap(), Some(current));
         let changes = ChangedKeys { added: 3, removed: 2 };
         let job = Job::new(&base, &filter, 0.0001, changes);
         let text = serde_json::to_string(&job).unwrap();
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((again.id(), again.filter()), (job.id(), filter));
         assert_eq!((again.base().folded(), again.changes), (base.folded(), changes));
 
-        let other = Job::new(&Base::noted("a".parse().unwrap(), None), &filter, 0.0001, changes);
+        let other = Job::new(&Base::new("a".parse().unwrap(), None), &filter, 0.0001, changes);
         assert_ne!(other.id(), job.id());
         for (from, to, reason) in [
             ("\"version\":1,\"audience\"", "\"version\":2,\"audience\"", "use one for all steps"),

@@ -168,7 +168,7 @@ fn inspect_and_list_say_what_there_is() {
         let outcome = sandbox.run(&format!("{arguments} --store {{}}/s --audience none {ids}"));
         outcome.fails(5, "nothing is published for audience none");
     }
-    sandbox.run("list --store ftp://bucket/rtad").fails(2, "there is no such kind of store");
+    sandbox.run("list --store ftp://bucket/rtad").fails(2, "it has an unknown scheme");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn what_a_url_may_be_is_said_and_no_secret_with_it() {
         ),
         ("s3://ads/hush*", "it is a pattern; a URL names one object"),
         ("s3://ads", "input s3://ads: it names no object; accepted: a path, a pattern, `-`,"),
-        ("ftp://host/dump", "there is no such kind of store"),
+        ("ftp://host/dump", "it has an unknown scheme"),
     ] {
         let outcome = build(input);
         outcome.fails(2, says);
@@ -123,7 +123,7 @@ fn what_a_url_may_be_is_said_and_no_secret_with_it() {
         );
     }
     build(&format!("{}/nothing", web.url())).fails(5, "nothing does not exist");
-    build(&format!("{}/away/dump", web.url())).fails(5, "which is not the store");
+    build(&format!("{}/away/dump", web.url())).fails(5, "expected the same scheme, host and port");
     // Nobody listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     build(&format!("http://127.0.0.1:{port}/dump")).fails(5, "could not fetch it after byte 0");

@@ -94,7 +94,7 @@ fn a_store_that_answers_nonsense_is_survived() {
             Fault::Mute,
             "CURRENT",
             "store",
-            "old_users/CURRENT came to a standstill: under 16384 bytes in 1 s",
+            "old_users/CURRENT: read stalled: less than 16384 bytes in 1 s",
         ),
         (forbidden, "", "store", "403 Forbidden"),
         (forbidden, "chunks/", "store", "403 Forbidden"),
@@ -161,7 +161,7 @@ fn leaves_alone(fields: &'static str) {
     network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
     wait_until("it is busy", || network.server.looks(AUDIENCE, "store") == 1);
     let (_, error) = network.server.last_sync(AUDIENCE);
-    assert!(error.contains("answers 503 and asks to be left alone for 3600 s"), "{error}");
+    assert!(error.contains("answered 503 with Retry-After: 3600 s"), "{error}");
     network.assert_serves(served, "busy");
     // Not even a request by hand is answered with more than one; and it is asked at once, as somebody wants it.
     let asked = network.unruly.requests("CURRENT");
@@ -216,8 +216,8 @@ fn a_server_without_ranges_is_read_as_a_whole() {
 fn a_redirect_elsewhere_is_not_followed() {
     let mut network = Network::small();
     let away = FileServer::serve(&network.depot.root);
-    network.survives(Fault::Elsewhere(away.address), "", "store", "which is not the store");
-    network.survives(Fault::Elsewhere(away.address), "chunks/", "store", "which is not the store");
+    network.survives(Fault::Elsewhere(away.address), "", "store", "expected the same scheme, host and port");
+    network.survives(Fault::Elsewhere(away.address), "chunks/", "store", "expected the same scheme, host and port");
     assert_eq!(away.requests(""), 0);
 }
 

@@ -48,7 +48,7 @@ fn a_manifest_that_is_not_signed_as_it_should_be_is_refused_and_taken_when_it_is
             .file(&signature, key.signature(&manifest, place))
         };
         let wrong = "its signature is wrong: the file or its signature was changed";
-        let malformed = "its signature is not one of minisign's";
+        let malformed = "its signature is malformed: expected a minisign signature";
         let damage = |name: &str, words: &str| Damage::new(name, "signature", format!("{place}: {words}"));
         let unsigned =
             "is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`";

@@ -1,32 +1,32 @@
-//! What an error's body says, fit for a log: one short line, without what may be secret.
+//! Excerpt of an error's body for logs: one short line without secrets.
 //!
-//! S3 and Azure answer a wrong signature with all that was signed, the session token among it, so of their XML the code and the
-//! message are taken and nothing else. Whatever else comes loses the queries of URLs, as a presigned one is a credential, and
-//! whatever looks like a token.
+//! S3 and Azure answer a wrong signature with everything that was signed, including the session
+//! token. So only code and message of their XML are taken. Other bodies lose the queries of URLs,
+//! as presigned URLs are credentials, and all token-like words.
 
-/// Characters that are kept.
+/// Longest excerpt, in characters.
 const MAX_CHARS: usize = 200;
-/// A run of so many letters and digits, digits among them, is taken for a token.
+/// Shortest run of letters and digits that counts as a token, if it has a digit.
 const TOKEN_CHARS: usize = 25;
 
-/// The line; empty if nothing is left.
+/// The excerpt; may be empty.
 pub(super) fn of(body: &str) -> String {
-    let said: Vec<&str> =
+    let elements: Vec<&str> =
         ["Code", "Message"].into_iter().filter_map(|name| element(body, name)).collect();
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
-    let said = if is_xml || !said.is_empty() { said.join(": ") } else { body.to_owned() };
+    let text = if is_xml || !elements.is_empty() { elements.join(": ") } else { body.to_owned() };
     let words: Vec<String> =
-        said.split_whitespace().map(|word| without_tokens(without_query(word))).collect();
+        text.split_whitespace().map(|word| without_tokens(without_query(word))).collect();
     words.join(" ").chars().filter(|char| !char.is_control()).take(MAX_CHARS).collect()
 }
 
-/// What stands in the first XML element of that name; all there is, if the body was cut off inside it.
+/// The text of the first XML element of that name, up to the end of a truncated body.
 fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
     let (_, rest) = body.split_once(&format!("<{name}>"))?;
     Some(rest.split('<').next().unwrap_or(rest))
 }
 
-/// A word up to its question mark, and that.
+/// A word up to and including its question mark.
 fn without_query(word: &str) -> &str {
     word.find('?').map_or(word, |at| &word[..=at])
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_xml_the_code_and_the_message_are_told_and_nothing_that_was_signed() {
+    fn only_code_and_message_of_xml_are_kept() {
         let body = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>The request signature we\n \
             calculated does not match.</Message><AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC\
             </StringToSign><CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_and_tokens_are_left_out_of_anything_else() {
+    fn queries_and_tokens_are_removed_from_other_bodies() {
         for (body, line) in [
             ("try https://h/x?X-Amz-Signature=0a1b&y=2 again", "try https://h/x? again"),
             ("token eyJhbGciOiJSUzI1NiIsImtpZCI6IjAifQ.e30 is old", "token ….e30 is old"),

@@ -1,15 +1,14 @@
 //! Resumable reads: the bytes of an object, or of a range of it, in order and in blocks.
 //!
-//! Two layers resume a body that breaks off. object_store asks for the rest by itself:
+//! Two layers resume an aborted body. object_store requests the rest itself:
 //!
 //! * after an error of the connection, not after a stall;
-//! * if the answer had an entity tag and the new one has the same;
-//! * if the server knows ranges;
-//! * with the retries that its request has left (`store/remote.rs`): two, within 10 s of the request.
+//! * if both answers have the same entity tag;
+//! * if the server supports ranges;
+//! * with the retries left to its request (`remote.rs`): two, within 10 s of the request.
 //!
-//! [`RangeReader`] goes on in all other cases, from the first missing byte: after a stall, without
-//! entity tags, without ranges, after those retries. The meaning of the bytes is up to the caller;
-//! only their number is checked here.
+//! [`RangeReader`] resumes in all other cases, from the first missing byte. Only the number of
+//! bytes is checked here; the caller verifies their content.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,9 +26,8 @@ use crate::client::{self, Busy, RangeIgnored};
 use crate::error::StoreError;
 use rtad_core::snapshot::ChunkError;
 
-/// Size of a block, and of a request unless the reader is told otherwise: large enough that a
-/// request costs little beside it, small enough that a failed one is soon repeated and that the
-/// allocator keeps little of it.
+/// Size of a block, and the default size of a request: large enough to amortize a request, small
+/// enough for a cheap retry and little allocator overhead.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Resumes of one reader.
@@ -137,7 +135,7 @@ impl RangeReader {
             if let Err(failure) = self.read_into(&mut block).await {
                 self.body = None;
                 if let Err(error) = self.back_off(failure).await {
-                    // No byte of this block was handed out.
+                    // No byte of this block was returned.
                     self.offset = start;
                     return Err(error);
                 }
@@ -146,7 +144,7 @@ impl RangeReader {
         Ok(Some(block.into()))
     }
 
-    /// Waits before the read goes on after a failure, or returns its error.
+    /// Waits before a resume, or returns the error if there is none left.
     async fn back_off(&mut self, failure: Failure) -> Result<(), StoreError> {
         if failure.is_transient && self.resumes < MAX_RESUMES {
             tokio::time::sleep(RESUME_DELAY * 2_u32.pow(self.resumes)).await;
@@ -154,13 +152,13 @@ impl RangeReader {
             return Ok(());
         }
         match failure.error {
-            // A range behind the object's end is an error like any other: the size tells it apart.
+            // Stores report a range beyond the object's end in different ways; the size is certain.
             error @ StoreError::Backend { .. } => Err(self.wrong_size().await.unwrap_or(error)),
             error => Err(error),
         }
     }
 
-    /// The error of an object with another size, if the store says so.
+    /// The error of an object with another size, if its size differs.
     async fn wrong_size(&mut self) -> Option<StoreError> {
         let found = self.stall.wait(&self.path, self.objects.head(&self.path)).await.ok()?.ok()?;
         (found.size != self.size).then(|| self.wrong_length(found.size, self.size))
@@ -176,7 +174,7 @@ impl RangeReader {
             return Err(Failure::transient(self.wrong_length(found, expected)));
         };
         let bytes = next.map_err(|error| Failure {
-            // Whoever asks to be left alone is left alone.
+            // `Retry-After` is the caller's to honor.
             is_transient: client::find::<Busy>(&error).is_none(),
             error: StoreError::backend("read", &self.path, error),
         })?;
@@ -255,7 +253,8 @@ impl RangeReader {
         Ok(())
     }
 
-    /// From now on requests the whole object. Not for a range: each would take the whole.
+    /// Switches to requests for the whole object. An error for a part: each part would cost the
+    /// whole.
     fn without_ranges(&mut self) -> Result<(), StoreError> {
         if self.end < self.size {
             let (path, source) = (self.path.to_string(), Box::new(RangeIgnored));
@@ -277,8 +276,7 @@ impl RangeReader {
     }
 }
 
-/// Whether a request that failed before its answer may succeed when repeated: the server has read
-/// and refused nothing.
+/// Whether a request failed before the server answered, so that a retry may succeed.
 fn is_transient(error: &object_store::Error) -> bool {
     use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
     client::find(error).is_some_and(|error: &HttpError| {

@@ -1,4 +1,4 @@
-//! Stall detection: a bound on the time without progress, and none on a whole read.
+//! Stall detection: a bound on the time without progress, but not on a whole read.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::error::StoreError;
 
 /// A read without progress for this long fails.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Progress within that time: a byte a second is none.
+/// Least number of bytes within that time.
 const STALL_BYTES: u64 = 16 << 10;
 
 /// Time that a read may still wait before it needs progress.

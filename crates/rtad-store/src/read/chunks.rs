@@ -1,4 +1,4 @@
-//! Chunks: read block by block, verified as they come.
+//! Chunks: read block by block, and verified on the way.
 
 use futures_util::{StreamExt, stream};
 use object_store::ObjectStoreExt;
@@ -10,8 +10,8 @@ use crate::error::StoreError;
 use crate::layout::chunk_path;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, Manifest};
 
-/// A receiver of a chunk's bytes as they come, before they are verified. Called on the blocking
-/// pool; must not fail.
+/// A receiver of a chunk's bytes before they are verified. Called on the blocking pool; cannot
+/// fail.
 pub trait ByteSink: Send + 'static {
     /// Takes the file's next bytes.
     fn take(&mut self, bytes: &[u8]);
@@ -30,9 +30,8 @@ impl ByteSink for () {
 }
 
 impl Store {
-    /// Reads one chunk of a manifest, block by block: its fields are checked before memory is taken
-    /// for it, its digest before it is returned. The hashing runs on the blocking pool, beside the
-    /// caller's other tasks.
+    /// Reads one chunk of a manifest. Its fields are checked before memory is allocated, its digest
+    /// before it is returned. Hashing runs on the blocking pool.
     ///
     /// # Errors
     ///
@@ -61,8 +60,8 @@ impl Store {
         Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
     }
 
-    /// The same, by any reader of the chunk's file, with a copy of its bytes for `sink`, which
-    /// comes back once they are verified.
+    /// The same with any reader. Copies the bytes to `sink`, which is returned once they are
+    /// verified.
     ///
     /// # Errors
     ///
@@ -107,12 +106,11 @@ impl Store {
         Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
     }
 
-    /// Reads chunks of a manifest, `parallel` at a time, and hands each over with its entry as it
-    /// arrives, in any order.
+    /// Reads chunks of a manifest, `parallel` at a time. Calls `arrived` for each, in any order.
     ///
     /// # Errors
     ///
-    /// The first that occurs; the others are then abandoned.
+    /// The first that occurs; the other reads are then abandoned.
     pub async fn chunks(
         &self,
         audience: &AudienceName,

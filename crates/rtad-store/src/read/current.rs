@@ -41,8 +41,7 @@ impl Store {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             objects => objects?,
         };
-        // A file's tag is made of its inode, size and time, which two quick publishes may have in
-        // common. Reading it is cheap.
+        // A local file's tag is its inode, size and time, which two quick publishes may share.
         let last = last.filter(|_| self.is_remote());
         let if_none_match = last.and_then(|live| live.version.e_tag.clone());
         let options = GetOptions { if_none_match, ..GetOptions::default() };

@@ -1,4 +1,4 @@
-//! Deltas: read and verified, and laid over a generation as `CURRENT` says.
+//! Deltas: read, verified, and combined into the overlay of a `CURRENT`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::trust::Signed;
 use rtad_core::snapshot::{AudienceName, Current, Delta, DeltaEntry, Overlay};
 
 impl Store {
-    /// Reads a delta, and verifies it. Takes its size in memory twice, for a moment.
+    /// Reads a delta, and verifies it. Takes its size in memory twice while reading.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Store {
         let objects = self.objects(&path)?;
         let mut reader =
             RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
-        // Not allocated at once: only `CURRENT` vouches for the size.
+        // Not allocated at once: the size comes from `CURRENT`, which is not signed.
         let mut bytes = Vec::new();
         while let Some(block) = reader.next_block().await? {
             bytes.extend_from_slice(&block);

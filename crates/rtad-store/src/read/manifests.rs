@@ -1,4 +1,4 @@
-//! Manifests: of the generation that `CURRENT` names, or of any other.
+//! Manifests, of the live generation or of any other.
 
 use super::store::Store;
 use crate::error::StoreError;
@@ -37,7 +37,7 @@ impl Store {
         Ok((manifest, file))
     }
 
-    /// The manifest of any generation, and its bytes. No digest is known for it: its fields are
+    /// The manifest of any generation, and its bytes. Without a known digest: only its fields are
     /// checked, and its signature if there are public keys.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Signed files: the one way in for everything that decides what pods serve.
+//! Signed files: reading a file with its signature, and verifying it.
 
 use object_store::GetOptions;
 use object_store::path::Path;
@@ -10,8 +10,8 @@ use crate::layout::signature_path;
 use crate::trust::{MAX_SIGNATURE_BYTES, SignatureError, Signed};
 
 impl Store {
-    /// Reads a file whole, never more than `limit` bytes of it, and verifies its signature if there
-    /// are public keys. Messages name it `what`.
+    /// Reads a file of at most `limit` bytes, and verifies its signature if there are public keys.
+    /// Messages name it `what`.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Store {
         self.with_signature(path, bytes).await
     }
 
-    /// A file that was read from `path`, with its signature, verified, if there are public keys.
+    /// Adds the verified signature to a file from `path`, if there are public keys.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Small objects, read whole and never past a limit.
+//! Small objects, read whole up to a limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::download::{STALL_TIMEOUT, StallTimer};
 use crate::error::StoreError;
 use rtad_core::snapshot::ManifestError;
 
-/// Reads a whole small object, never more than `limit` bytes of it.
+/// Reads a whole object of at most `limit` bytes.
 pub(crate) async fn read_small(
     objects: &dyn ObjectStore,
     path: &Path,

@@ -30,9 +30,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens a store by its URL: one of [`crate::ACCEPTED_URLS`]. The client of a remote store is
-    /// made here, once, with the credentials in the environment; no request is sent. Connections
-    /// are kept, so open a store once and clone it.
+    /// Opens a store by its URL: one of [`crate::ACCEPTED_URLS`]. Sends no request. Credentials
+    /// come from the environment. Connections are kept, so open a store once and clone it.
     ///
     /// # Errors
     ///
@@ -42,7 +41,7 @@ impl Store {
         Backend::open(url).map(Self::new)
     }
 
-    /// Whether [`Store::open`] accepts a URL. Reads no environment and makes no client.
+    /// Checks that [`Store::open`] accepts a URL. Reads no environment and creates no client.
     ///
     /// # Errors
     ///
@@ -67,19 +66,19 @@ impl Store {
         Self { stall_timeout, ..self }
     }
 
-    /// The same store, whose manifests and deltas must be signed by one of these keys; with none,
-    /// signatures are not read.
+    /// The same store, with required signatures: by one of these keys. Without keys, signatures are
+    /// not read.
     #[must_use]
     pub fn with_public_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Self {
         Self { trust: Trust::new(keys), ..self }
     }
 
-    /// The accepted signers.
+    /// The accepted public keys.
     pub const fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// Whether it is behind a network, where many pods share its capacity.
+    /// Whether the store is behind a network.
     pub const fn is_remote(&self) -> bool {
         !self.backend.is_directory()
     }
@@ -138,12 +137,12 @@ impl Store {
 /// Generations and the store's metadata of their files, oldest first.
 pub(crate) struct ListedManifests {
     pub(crate) manifests: Vec<(u64, ObjectMeta)>,
-    /// A signature may have no manifest: of a publish that was killed, or is under way.
+    /// A signature without a manifest belongs to a publish that was killed or is running.
     pub(crate) signatures: Vec<(u64, ObjectMeta)>,
 }
 
 impl ListedManifests {
-    /// The highest number that is taken, if only by a signature.
+    /// The highest number in use, by a manifest or a signature.
     pub(crate) fn highest(&self) -> u64 {
         let last =
             |files: &[(u64, ObjectMeta)]| files.last().map_or(0, |(generation, _)| *generation);

@@ -6,71 +6,72 @@ use super::*;
 use crate::write::{Retention, lock_shared};
 
 /// By several at once, each chunk by two of them.
-async fn put_ahead(place: &Place, chunks: &[BuiltChunk]) -> Vec<bool> {
+async fn put_ahead(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
     let copies = chunks.iter().chain(chunks.iter().rev()).map(|chunk| BuiltChunk {
         entry: chunk.entry.clone(),
         bytes: chunk.bytes.clone(),
         stats: chunk.stats,
     });
     let audience = audience();
-    let puts: Vec<_> = copies.map(|chunk| place.writer.put_chunk_ahead(&audience, chunk)).collect();
+    let puts: Vec<_> =
+        copies.map(|chunk| fixture.writer.put_chunk_ahead(&audience, chunk)).collect();
     stream::iter(puts).buffer_unordered(5).try_collect().await.unwrap()
 }
 
 #[tokio::test]
 async fn what_was_put_ahead_is_published_later() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let members = keys("member", 300);
-        let base = place.writer.base(&audience()).await.unwrap();
+        let base = fixture.writer.base(&audience()).await.unwrap();
         let (_, chunks) = build(1, &members);
-        let written = put_ahead(&place, &chunks).await;
+        let written = put_ahead(&fixture, &chunks).await;
         assert_eq!(written.len(), 32);
         assert!(written.iter().filter(|written| **written).count() >= 16, "{written:?}");
         assert!(
-            place.store().live(&audience()).await.unwrap().is_none(),
+            fixture.store().live(&audience()).await.unwrap().is_none(),
             "nothing is live by that"
         );
 
         // By what another process has noted.
-        let base = Base::noted(audience(), base.current().cloned());
-        let publication = place.writer.publish(base.clone()).await.unwrap();
+        let base = Base::new(audience(), base.current().cloned());
+        let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert!(publication.missing(manifest.chunks()).await.unwrap().is_empty());
         publication.commit(&manifest).await.unwrap();
-        place.assert_serves(1, &members).await;
-        let late = place.writer.publish(base).await;
+        fixture.assert_serves(1, &members).await;
+        let late = fixture.writer.publish(base).await;
         assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
         // What is live is not written again.
-        let again = put_ahead(&place, &chunks).await;
+        let again = put_ahead(&fixture, &chunks).await;
         assert!(again.iter().all(|written| !written), "{again:?}");
     }
 }
 
 #[tokio::test]
 async fn what_a_gc_has_removed_is_missed() {
-    for place in Place::all() {
-        place.publish(&keys("live", 50)).await.unwrap();
-        let base = place.writer.base(&audience()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("live", 50)).await.unwrap();
+        let base = fixture.writer.base(&audience()).await.unwrap();
         let members = keys("member", 300);
         let (_, chunks) = build(1, &members);
-        put_ahead(&place, &chunks).await;
+        put_ahead(&fixture, &chunks).await;
         let hour = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-        let collected = place.writer.collect(&audience(), hour, false).await.unwrap();
+        let collected = fixture.writer.collect(&audience(), hour, false).await.unwrap();
         assert_eq!((collected.removed_chunks, collected.young_chunks), (0, 16));
 
         let at_once = Retention { keep: 1, min_age: Duration::ZERO };
         assert_eq!(
-            place.writer.collect(&audience(), at_once, false).await.unwrap().removed_chunks,
+            fixture.writer.collect(&audience(), at_once, false).await.unwrap().removed_chunks,
             16
         );
-        let publication = place.writer.publish(base).await.unwrap();
+        let publication = fixture.writer.publish(base).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 16);
         drop(publication);
         // Put again, it is there.
-        put_ahead(&place, &chunks[3..]).await;
-        let base = place.writer.base(&audience()).await.unwrap();
-        let publication = place.writer.publish(base).await.unwrap();
+        put_ahead(&fixture, &chunks[3..]).await;
+        let base = fixture.writer.base(&audience()).await.unwrap();
+        let publication = fixture.writer.publish(base).await.unwrap();
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 3);
     }
 }
@@ -78,29 +79,29 @@ async fn what_a_gc_has_removed_is_missed() {
 /// A gc sweeps what is half-written, so it must not come in between.
 #[tokio::test]
 async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
-    let place = Place::directory();
-    place.publish(&keys("live", 50)).await.unwrap();
+    let fixture = StoreFixture::directory();
+    fixture.publish(&keys("live", 50)).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::ZERO };
-    let one = lock_shared(&place.store().backend, &audience()).await.unwrap();
-    let other = lock_shared(&place.store().backend, &audience()).await.unwrap();
+    let one = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
+    let other = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
     assert!(one.is_some() && other.is_some(), "they keep out nobody of their own");
     drop(one);
-    let refused = place.writer.collect(&audience(), retention, false).await;
+    let refused = fixture.writer.collect(&audience(), retention, false).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     drop(other);
-    place.writer.collect(&audience(), retention, false).await.unwrap();
+    fixture.writer.collect(&audience(), retention, false).await.unwrap();
 }
 
 /// A job's last step comes when its chunk steps have ended, but for one that was thought dead.
 #[tokio::test]
 async fn in_a_directory_a_publish_waits_for_a_chunk_under_way() {
-    let place = Place::directory();
-    let straggler = lock_shared(&place.store().backend, &audience()).await.unwrap();
-    let base = place.writer.base(&audience()).await.unwrap();
+    let fixture = StoreFixture::directory();
+    let straggler = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
+    let base = fixture.writer.base(&audience()).await.unwrap();
     let release = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         drop(straggler);
     };
-    let (publication, ()) = tokio::join!(place.writer.publish(base), release);
+    let (publication, ()) = tokio::join!(fixture.writer.publish(base), release);
     publication.unwrap();
 }

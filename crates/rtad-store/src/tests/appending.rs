@@ -14,48 +14,48 @@ use model::{adding, append, build_over, compact};
 
 #[tokio::test]
 async fn an_append_is_one_small_file_and_one_write_of_current() {
-    for place in Place::all() {
-        place.publish(&keys("member", 300)).await.unwrap();
-        let before = place.files().await;
-        let appended = append(&place, &adding(keys("new", 1000))).await.unwrap();
-        let after = place.files().await;
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 300)).await.unwrap();
+        let before = fixture.files().await;
+        let appended = append(&fixture, &adding(keys("new", 1000))).await.unwrap();
+        let after = fixture.files().await;
         assert_eq!((appended.added, appended.generation, appended.sequence), (1000, 1, 2));
         assert_eq!((appended.deltas, appended.delta_keys), (1, 1000));
         assert_eq!(appended.written_bytes, 64 + 16 * 1000);
         let changed: Vec<_> =
             after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
-        assert_eq!(changed.len(), 2, "{}", place.name());
+        assert_eq!(changed.len(), 2, "{}", fixture.name());
         assert!(
             keys("new", 1000)
                 .iter()
                 .all(|key| after.len() == before.len() + 1 && key.shard() < u16::MAX)
         );
-        let snapshot = place.read().await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         assert!(
             keys("new", 1000).iter().chain(&keys("member", 300)).all(|key| snapshot.contains(key))
         );
 
         // What changes nothing writes nothing.
-        let nothing = append(&place, &Change::default()).await.unwrap();
+        let nothing = append(&fixture, &Change::default()).await.unwrap();
         assert_eq!((nothing.sequence, nothing.written_bytes), (2, 0));
-        assert_eq!(place.files().await, after);
+        assert_eq!(fixture.files().await, after);
     }
 }
 
 #[tokio::test]
 async fn deltas_stay_few_and_current_small_however_many_are_appended() {
-    let place = Place::memory();
-    place.publish(&keys("member", 30)).await.unwrap();
+    let fixture = StoreFixture::memory();
+    fixture.publish(&keys("member", 30)).await.unwrap();
     let mut written = 0;
     for batch in 0..300 {
         let change = adding(keys(&format!("batch {batch}"), 10));
-        written += append(&place, &change).await.unwrap().written_bytes;
-        assert!(place.current().await.deltas.len() <= 7);
-        assert!(place.current().await.to_bytes().len() < 4096);
+        written += append(&fixture, &change).await.unwrap().written_bytes;
+        assert!(fixture.current().await.deltas.len() <= 7);
+        assert!(fixture.current().await.to_bytes().len() < 4096);
     }
     let once = 300 * 10 * 16;
     assert!(written < 10 * once, "{written} bytes for {once} bytes of keys");
-    let snapshot = place.read().await.unwrap();
+    let snapshot = fixture.read().await.unwrap();
     assert!(
         (0..300).all(|batch| keys(&format!("batch {batch}"), 10)
             .iter()
@@ -66,25 +66,25 @@ async fn deltas_stay_few_and_current_small_however_many_are_appended() {
 /// A delta of many, one of a single device after it, and a compaction: the residual ends where the single one does.
 #[tokio::test]
 async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let members = keys("member", 300);
-        place.publish(&members).await.unwrap();
+        fixture.publish(&members).await.unwrap();
         let mut change = Change::default();
         members[..100].iter().for_each(|key| change.remove(*key));
-        append(&place, &change).await.unwrap();
-        append(&place, &adding(keys("new", 1))).await.unwrap();
-        assert_eq!(place.current().await.deltas.len(), 2);
-        assert_eq!(compact(&place).await, Some(2));
+        append(&fixture, &change).await.unwrap();
+        append(&fixture, &adding(keys("new", 1))).await.unwrap();
+        assert_eq!(fixture.current().await.deltas.len(), 2);
+        assert_eq!(compact(&fixture).await, Some(2));
         for generation in [1, 2, 1] {
-            place
+            fixture
                 .roll_back(generation)
                 .await
                 .unwrap_or_else(|error| panic!("{generation}: {error:?}"));
-            let snapshot = place.read().await.unwrap();
+            let snapshot = fixture.read().await.unwrap();
             assert!(
                 snapshot.contains(&keys("new", 1)[0]),
                 "generation {generation}, {}",
-                place.name()
+                fixture.name()
             );
             assert!(members[100..].iter().all(|key| snapshot.contains(key)));
             assert!(!members[..100].iter().any(|key| snapshot.contains(key)));
@@ -94,64 +94,64 @@ async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() 
 
 #[tokio::test]
 async fn a_current_that_was_lost_goes_on_above_every_number_there_was() {
-    for place in Place::all() {
-        place.publish(&keys("old", 50)).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
         for n in 0..5 {
-            append(&place, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
+            append(&fixture, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
         }
-        build_over(&place, &keys("old", 50)).await.unwrap();
-        append(&place, &adding(keys("late", 3))).await.unwrap();
-        let lost = place.current().await.sequence;
-        place.delete("old_users/CURRENT").await;
-        build_over(&place, &keys("old", 60)).await.unwrap();
-        assert!(place.current().await.sequence > lost);
-        append(&place, &adding(keys("since", 3))).await.unwrap();
-        place.roll_back(2).await.unwrap();
-        let snapshot = place.read().await.unwrap();
-        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", place.name());
+        build_over(&fixture, &keys("old", 50)).await.unwrap();
+        append(&fixture, &adding(keys("late", 3))).await.unwrap();
+        let lost = fixture.current().await.sequence;
+        fixture.delete("old_users/CURRENT").await;
+        build_over(&fixture, &keys("old", 60)).await.unwrap();
+        assert!(fixture.current().await.sequence > lost);
+        append(&fixture, &adding(keys("since", 3))).await.unwrap();
+        fixture.roll_back(2).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", fixture.name());
     }
 }
 
 #[tokio::test]
 async fn tombstones_that_are_there_already_are_not_written_again() {
-    for place in Place::all() {
-        place.publish(&keys("old", 50)).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
         let mut change = Change::default();
         keys("old", 5).iter().for_each(|key| change.entomb(*key));
-        append(&place, &change).await.unwrap();
-        let before = place.files().await;
-        let again = append(&place, &change).await.unwrap();
+        append(&fixture, &change).await.unwrap();
+        let before = fixture.files().await;
+        let again = append(&fixture, &change).await.unwrap();
         assert_eq!((again.written_bytes, again.tombstones), (0, 5));
-        assert_eq!(place.files().await, before);
+        assert_eq!(fixture.files().await, before);
     }
 }
 
 #[tokio::test]
 async fn an_audience_that_is_not_there_is_not_appended_to() {
-    for place in Place::all() {
-        let error = append(&place, &adding(keys("new", 1))).await.unwrap_err();
+    for fixture in StoreFixture::all() {
+        let error = append(&fixture, &adding(keys("new", 1))).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
-        assert!(place.files().await.is_empty());
+        assert!(fixture.files().await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
-    for place in Place::all() {
-        place.publish(&keys("member", 30)).await.unwrap();
-        append(&place, &adding(keys("new", 10))).await.unwrap();
-        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 30)).await.unwrap();
+        append(&fixture, &adding(keys("new", 10))).await.unwrap();
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
         ledger.set(rtad_core::snapshot::State::Disabled, Some(7)).await.unwrap();
         let error = ledger.append(adding(keys("newer", 10))).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is disabled; nothing was changed");
         // A build of it is not enabling it.
-        build_over(&place, &keys("member", 30)).await.unwrap();
-        let current = place.current().await;
+        build_over(&fixture, &keys("member", 30)).await.unwrap();
+        let current = fixture.current().await;
         assert_eq!((current.state.as_str(), current.expires_unix_seconds), ("disabled", Some(7)));
         ledger.refresh().await.unwrap();
         ledger.set(rtad_core::snapshot::State::Live, None).await.unwrap();
         ledger.append(adding(keys("newer", 10))).await.unwrap();
-        let snapshot = place.read().await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         assert!(
             ["new", "newer"]
                 .iter()
@@ -162,34 +162,34 @@ async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
 
 #[tokio::test]
 async fn a_publish_that_is_long_under_way_loses_no_delta() {
-    for place in Place::all() {
-        place.publish(&keys("old", 50)).await.unwrap();
-        append(&place, &adding(keys("before", 10))).await.unwrap();
-        let base = place.writer.base(&audience()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
+        append(&fixture, &adding(keys("before", 10))).await.unwrap();
+        let base = fixture.writer.base(&audience()).await.unwrap();
         let folded = base.folded().unwrap();
         // In a directory the loader has its lock from here on.
-        let publication = place.writer.publish(base).await.unwrap();
-        append(&place, &adding(keys("meanwhile", 10))).await.unwrap();
+        let publication = fixture.writer.publish(base).await.unwrap();
+        append(&fixture, &adding(keys("meanwhile", 10))).await.unwrap();
         let members = [keys("new", 50), keys("before", 10)].concat();
         let members: Vec<_> = BTreeSet::from_iter(members).into_iter().collect();
         put_chunks(&publication, &members).await.unwrap();
-        append(&place, &adding(keys("at last", 10))).await.unwrap();
+        append(&fixture, &adding(keys("at last", 10))).await.unwrap();
         let manifest = build(publication.generation(), &members).0.with_folded(folded);
         publication.commit(&manifest).await.unwrap();
 
-        let snapshot = place.read().await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         assert_eq!(snapshot.manifest().generation(), 2);
         for (seed, count) in [("new", 50), ("before", 10), ("meanwhile", 10), ("at last", 10)] {
             assert!(
                 keys(seed, count).iter().all(|key| snapshot.contains(key)),
                 "{seed}, {}",
-                place.name()
+                fixture.name()
             );
         }
         // The next build takes up the rest, and then nothing is left to apply.
-        build_over(&place, &members).await.unwrap();
-        assert!(place.current().await.deltas.is_empty());
-        let snapshot = place.read().await.unwrap();
+        build_over(&fixture, &members).await.unwrap();
+        assert!(fixture.current().await.deltas.is_empty());
+        let snapshot = fixture.read().await.unwrap();
         assert!(keys("at last", 10).iter().all(|key| snapshot.contains(key)));
     }
 }
@@ -197,12 +197,12 @@ async fn a_publish_that_is_long_under_way_loses_no_delta() {
 #[tokio::test]
 async fn an_append_whose_answer_was_lost_is_known_for_done() {
     for lost in [Lost::Retried, Lost::Broken] {
-        let (meddled, place) = Meddled::place();
-        place.publish(&keys("member", 30)).await.unwrap();
+        let (meddled, fixture) = Meddled::fixture();
+        fixture.publish(&keys("member", 30)).await.unwrap();
         meddled.lose("CURRENT", lost);
-        let appended = append(&place, &adding(keys("new", 10))).await.unwrap();
+        let appended = append(&fixture, &adding(keys("new", 10))).await.unwrap();
         assert_eq!(appended.sequence, 2, "once, and not again after {lost:?}");
-        let snapshot = place.read().await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         assert!(keys("new", 10).iter().all(|key| snapshot.contains(key)));
     }
 }
@@ -210,11 +210,11 @@ async fn an_append_whose_answer_was_lost_is_known_for_done() {
 #[tokio::test]
 async fn an_append_that_is_killed_has_happened_or_not() {
     for requests in 0.. {
-        let (_, place) = Meddled::place();
-        place.publish(&keys("member", 30)).await.unwrap();
-        append(&place, &adding(keys("first", 10))).await.unwrap();
+        let (_, fixture) = Meddled::fixture();
+        fixture.publish(&keys("member", 30)).await.unwrap();
+        append(&fixture, &adding(keys("first", 10))).await.unwrap();
         let change = adding(keys("second", 10));
-        let mut killed = Box::pin(append(&place, &change));
+        let mut killed = Box::pin(append(&fixture, &change));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let is_done = (0..requests).any(|_| {
             // The merging is on another thread.
@@ -222,17 +222,17 @@ async fn an_append_that_is_killed_has_happened_or_not() {
             killed.as_mut().poll(&mut context).is_ready()
         });
         drop(killed);
-        let snapshot = place.read().await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         let found = keys("second", 10).iter().filter(|key| snapshot.contains(key)).count();
-        let is_named = place.current().await.sequence == 3;
+        let is_named = fixture.current().await.sequence == 3;
         assert_eq!(found, if is_named { 10 } else { 0 });
         assert!(keys("first", 10).iter().all(|key| snapshot.contains(key)));
         // Who comes next is not held up, and a gc removes what nobody named.
-        append(&place, &adding(keys("third", 10))).await.unwrap();
+        append(&fixture, &adding(keys("third", 10))).await.unwrap();
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
-        place.writer.collect(&audience(), retention, false).await.unwrap();
-        let deltas = place.files().await.keys().filter(|path| path.ends_with(".delta")).count();
-        assert_eq!(deltas, place.current().await.deltas.len());
+        fixture.writer.collect(&audience(), retention, false).await.unwrap();
+        let deltas = fixture.files().await.keys().filter(|path| path.ends_with(".delta")).count();
+        assert_eq!(deltas, fixture.current().await.deltas.len());
         if is_done {
             assert!(requests > 4, "it took {requests} requests");
             return;
@@ -246,29 +246,29 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 1..=300 {
-        let (meddled, place) = Meddled::place();
+        let (meddled, fixture) = Meddled::fixture();
         runtime.block_on(async {
-            place.publish(&keys("a", 4)).await.unwrap();
-            append(&place, &adding(keys("before", 3))).await.unwrap();
-            build_over(&place, &keys("b", 4)).await.unwrap();
-            append(&place, &adding(keys("since", 3))).await.unwrap();
+            fixture.publish(&keys("a", 4)).await.unwrap();
+            append(&fixture, &adding(keys("before", 3))).await.unwrap();
+            build_over(&fixture, &keys("b", 4)).await.unwrap();
+            append(&fixture, &adding(keys("since", 3))).await.unwrap();
             meddled.age().await;
         });
         let acknowledged = Mutex::new(vec!["before", "since"]);
         let won = Mutex::new(Vec::new());
         let run = |side: &'static str| {
-            let (place, acknowledged, won) = (&place, &acknowledged, &won);
+            let (fixture, acknowledged, won) = (&fixture, &acknowledged, &won);
             async move {
                 let done = match side {
-                    "build" => build_over(place, &keys("c", 4)).await.map(|_| ()),
-                    "rollback" => place.roll_back(1).await,
+                    "build" => build_over(fixture, &keys("c", 4)).await.map(|_| ()),
+                    "rollback" => fixture.roll_back(1).await,
                     "gc" => {
                         // A rollback relies on a minimum age; all that was there before is older.
                         let retention = Retention { keep: 2, min_age: Duration::from_secs(3600) };
-                        place.writer.collect(&audience(), retention, false).await.map(|_| ())
+                        fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }
                     name => {
-                        append(place, &adding(keys(name, 3))).await.unwrap();
+                        append(fixture, &adding(keys(name, 3))).await.unwrap();
                         acknowledged.lock().unwrap().push(name);
                         Ok(())
                     }
@@ -292,7 +292,7 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
         won.into_inner().unwrap().into_iter().for_each(|side| *wins.entry(side).or_default() += 1);
         runtime.block_on(async {
             let snapshot =
-                place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             // Generation 3 is built over what had taken "before" up already: its input is the truth of that.
             let is_due = |name: &&str| *name != "before" || snapshot.manifest().generation() < 3;
             for name in acknowledged.into_inner().unwrap().into_iter().filter(is_due) {

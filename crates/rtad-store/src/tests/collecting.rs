@@ -12,14 +12,18 @@ use crate::write::{Collected, Retention};
 const NOBODY_ELSE: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn collect(place: &Place, keep: usize, min_age: Duration) -> Result<Collected, StoreError> {
-    place.writer.collect(&audience(), Retention { keep, min_age }, false).await
+async fn collect(
+    fixture: &StoreFixture,
+    keep: usize,
+    min_age: Duration,
+) -> Result<Collected, StoreError> {
+    fixture.writer.collect(&audience(), Retention { keep, min_age }, false).await
 }
 
 /// Publishes one generation for each seed, of a few chunks.
-async fn publish_all(place: &Place, seeds: &[&str]) {
+async fn publish_all(fixture: &StoreFixture, seeds: &[&str]) {
     for seed in seeds {
-        place.publish(&keys(seed, 4)).await.unwrap();
+        fixture.publish(&keys(seed, 4)).await.unwrap();
     }
 }
 
@@ -30,23 +34,23 @@ fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn what_no_kept_generation_needs_goes() {
-    for place in Place::all() {
-        publish_all(&place, &["a", "b", "a", "c", "d"]).await;
-        let before = place.files().await;
+    for fixture in StoreFixture::all() {
+        publish_all(&fixture, &["a", "b", "a", "c", "d"]).await;
+        let before = fixture.files().await;
         let retention = Retention { keep: 2, min_age: NOBODY_ELSE };
-        let planned = place.writer.collect(&audience(), retention, true).await.unwrap();
-        assert_eq!(place.files().await, before, "a dry run removes nothing");
+        let planned = fixture.writer.collect(&audience(), retention, true).await.unwrap();
+        assert_eq!(fixture.files().await, before, "a dry run removes nothing");
 
-        let collected = collect(&place, 2, NOBODY_ELSE).await.unwrap();
+        let collected = collect(&fixture, 2, NOBODY_ELSE).await.unwrap();
 
         assert_eq!(collected, planned);
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![4, 5], vec![1, 2, 3]),
             "{}",
-            place.name()
+            fixture.name()
         );
-        let after = place.files().await;
+        let after = fixture.files().await;
         let mut expected = chunk_names(&["c", "d"]);
         expected.extend(
             ["CURRENT", "manifests/4.json", "manifests/5.json"].map(|p| format!("old_users/{p}")),
@@ -62,54 +66,54 @@ async fn what_no_kept_generation_needs_goes() {
             (collected.removed_bytes, collected.removed_chunks),
             (gone as u64, chunk_names(&["a", "b"]).len() as u64)
         );
-        place.assert_serves(5, &keys("d", 4)).await;
+        fixture.assert_serves(5, &keys("d", 4)).await;
 
         // Again, there is nothing left to do.
         let nothing = Collected { kept_generations: vec![4, 5], ..Collected::default() };
-        assert_eq!(collect(&place, 2, NOBODY_ELSE).await.unwrap(), nothing);
+        assert_eq!(collect(&fixture, 2, NOBODY_ELSE).await.unwrap(), nothing);
         // What is gone is written again when it is needed again.
-        place.publish(&keys("a", 4)).await.unwrap();
-        place.assert_serves(6, &keys("a", 4)).await;
+        fixture.publish(&keys("a", 4)).await.unwrap();
+        fixture.assert_serves(6, &keys("a", 4)).await;
     }
 }
 
 #[tokio::test]
 async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
-    for place in Place::all() {
-        publish_all(&place, &["a", "b", "c", "d"]).await;
-        place.roll_back(2).await.unwrap();
-        let collected = collect(&place, 1, HOUR).await.unwrap();
+    for fixture in StoreFixture::all() {
+        publish_all(&fixture, &["a", "b", "c", "d"]).await;
+        fixture.roll_back(2).await.unwrap();
+        let collected = collect(&fixture, 1, HOUR).await.unwrap();
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![1, 2, 3, 4], vec![])
         );
-        let collected = collect(&place, 1, NOBODY_ELSE).await.unwrap();
+        let collected = collect(&fixture, 1, NOBODY_ELSE).await.unwrap();
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![2, 3, 4], vec![1])
         );
-        place.assert_serves(2, &keys("b", 4)).await;
-        place.roll_back(4).await.unwrap();
-        place.assert_serves(4, &keys("d", 4)).await;
+        fixture.assert_serves(2, &keys("b", 4)).await;
+        fixture.roll_back(4).await.unwrap();
+        fixture.assert_serves(4, &keys("d", 4)).await;
 
         // A loader that was killed leaves chunks that nothing names: they go when they are old.
         let orphan =
             chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
-        place.write(&orphan, vec![1]).await;
-        assert_eq!(collect(&place, 9, HOUR).await.unwrap().young_chunks, 1);
-        assert_eq!(collect(&place, 9, NOBODY_ELSE).await.unwrap().removed_bytes, 1);
-        assert!(!place.files().await.contains_key(&orphan));
+        fixture.write(&orphan, vec![1]).await;
+        assert_eq!(collect(&fixture, 9, HOUR).await.unwrap().young_chunks, 1);
+        assert_eq!(collect(&fixture, 9, NOBODY_ELSE).await.unwrap().removed_bytes, 1);
+        assert!(!fixture.files().await.contains_key(&orphan));
     }
 }
 
 #[tokio::test]
 async fn it_removes_nothing_that_it_does_not_understand() {
-    for place in Place::all() {
-        let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+    for fixture in StoreFixture::all() {
+        let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
         assert_eq!(chain(&error), "old_users/CURRENT does not exist");
-        assert!(place.files().await.is_empty());
+        assert!(fixture.files().await.is_empty());
 
-        publish_all(&place, &["a", "b"]).await;
+        publish_all(&fixture, &["a", "b"]).await;
         for name in [
             "chunks/readme",
             "chunks/00.chunk",
@@ -117,19 +121,19 @@ async fn it_removes_nothing_that_it_does_not_understand() {
             "deltas/1",
             "chunks/x/y.chunk",
         ] {
-            place.write(&format!("old_users/{name}"), vec![1]).await;
+            fixture.write(&format!("old_users/{name}"), vec![1]).await;
         }
-        let before = place.files().await;
+        let before = fixture.files().await;
         // Of a later format, or broken: it may need any chunk.
-        place.write("old_users/manifests/2.json", b"{}".to_vec()).await;
-        let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+        fixture.write("old_users/manifests/2.json", b"{}".to_vec()).await;
+        let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
         assert_eq!(error.cause(), "format");
         let manifest = before["old_users/manifests/2.json"].clone();
-        place.write("old_users/manifests/2.json", manifest).await;
-        assert_eq!(place.files().await, before);
+        fixture.write("old_users/manifests/2.json", manifest).await;
+        assert_eq!(fixture.files().await, before);
 
-        collect(&place, 1, NOBODY_ELSE).await.unwrap();
-        let after = place.files().await;
+        collect(&fixture, 1, NOBODY_ELSE).await.unwrap();
+        let after = fixture.files().await;
         let others =
             |name: &&String| !name.ends_with("1.json") && !chunk_names(&["a"]).contains(*name);
         assert_eq!(
@@ -141,16 +145,16 @@ async fn it_removes_nothing_that_it_does_not_understand() {
 
 #[tokio::test]
 async fn in_a_directory_gc_and_a_loader_keep_each_other_out() {
-    let place = Place::directory();
-    publish_all(&place, &["a", "b"]).await;
-    let base = place.writer.base(&audience()).await.unwrap();
-    let publication = place.writer.publish(base).await.unwrap();
-    let before = place.files().await;
-    let error = collect(&place, 1, NOBODY_ELSE).await.unwrap_err();
+    let fixture = StoreFixture::directory();
+    publish_all(&fixture, &["a", "b"]).await;
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    let publication = fixture.writer.publish(base).await.unwrap();
+    let before = fixture.files().await;
+    let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-    assert_eq!(place.files().await, before);
+    assert_eq!(fixture.files().await, before);
     drop(publication);
-    assert_eq!(collect(&place, 1, NOBODY_ELSE).await.unwrap().removed_generations, [1]);
+    assert_eq!(collect(&fixture, 1, NOBODY_ELSE).await.unwrap().removed_generations, [1]);
 }
 
 /// What the two sides of a race came to.
@@ -167,19 +171,19 @@ fn race<'a>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins = BTreeMap::new();
     for seed in 1..=runs {
-        let (meddled, place) = Meddled::place();
+        let (meddled, fixture) = Meddled::fixture();
         runtime.block_on(async {
-            publish_all(&place, &prepare("")).await;
+            publish_all(&fixture, &prepare("")).await;
             meddled.age().await;
         });
         let outcomes = Outcomes::default();
         let run = |side: &'static str| {
-            let (place, outcomes) = (&place, &outcomes);
+            let (fixture, outcomes) = (&fixture, &outcomes);
             async move {
                 let outcome = match side {
-                    "gc" | "another gc" => collect(place, 1, min_age).await.map(|_| 0),
-                    "rollback" => place.roll_back(1).await.map(|()| 1),
-                    seed => place.publish(&keys(seed, 4)).await.map(|(generation, _)| generation),
+                    "gc" | "another gc" => collect(fixture, 1, min_age).await.map(|_| 0),
+                    "rollback" => fixture.roll_back(1).await.map(|()| 1),
+                    seed => fixture.publish(&keys(seed, 4)).await.map(|(generation, _)| generation),
                 };
                 outcomes.lock().unwrap().push((side, outcome));
             }
@@ -201,16 +205,16 @@ fn race<'a>(
             }
         }
         runtime.block_on(async {
-            let snapshot = place.read().await;
+            let snapshot = fixture.read().await;
             let snapshot = snapshot.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             let live = snapshot.manifest();
             // Whoever comes after gc and all is served as ever.
-            assert_eq!(live.generation(), place.current().await.generation);
-            place
+            assert_eq!(live.generation(), fixture.current().await.generation);
+            fixture
                 .publish(&keys("c", 4))
                 .await
                 .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
-            place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         });
     }
     wins
@@ -248,41 +252,41 @@ fn two_publishes_and_two_gcs_at_once() {
 
 #[tokio::test]
 async fn a_gc_that_was_killed_holds_up_only_who_needs_what_it_was_removing() {
-    let (meddled, place) = Meddled::place();
-    publish_all(&place, &["a", "b", "c"]).await;
+    let (meddled, fixture) = Meddled::fixture();
+    publish_all(&fixture, &["a", "b", "c"]).await;
     meddled.age().await;
     // Killed after each number of requests, until it ends before that.
     for requests in 0.. {
-        let (meddled, place) = Meddled::place();
-        publish_all(&place, &["a", "b", "c"]).await;
+        let (meddled, fixture) = Meddled::fixture();
+        publish_all(&fixture, &["a", "b", "c"]).await;
         meddled.age().await;
-        let mut gc = Box::pin(collect(&place, 1, HOUR));
+        let mut gc = Box::pin(collect(&fixture, 1, HOUR));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if (0..requests).any(|_| gc.as_mut().poll(&mut context).is_ready()) {
             assert!(requests > 10, "it took {requests} requests");
             break;
         }
         drop(gc);
-        let is_marked = place.files().await.contains_key("old_users/GC");
+        let is_marked = fixture.files().await.contains_key("old_users/GC");
 
-        place.assert_serves(3, &keys("c", 4)).await;
-        place.publish(&keys("new", 4)).await.unwrap();
-        place.assert_serves(4, &keys("new", 4)).await;
-        let again = place.publish(&keys("a", 4)).await;
+        fixture.assert_serves(3, &keys("c", 4)).await;
+        fixture.publish(&keys("new", 4)).await.unwrap();
+        fixture.assert_serves(4, &keys("new", 4)).await;
+        let again = fixture.publish(&keys("a", 4)).await;
         assert_eq!(again.is_err(), is_marked, "after {requests}: {again:?}");
         if is_marked {
-            let why = "a gc is removing what this generation needs, or was killed at it; run gc again, then this";
+            let why = "a running or killed gc is removing files of this generation; run gc again, then this";
             assert!(again.unwrap_err().to_string().contains(why));
-            let busy = collect(&place, 1, HOUR).await.unwrap_err();
+            let busy = collect(&fixture, 1, HOUR).await.unwrap_err();
             assert!(
                 busy.to_string().contains("another gc is at work, or was killed less than"),
                 "{busy}"
             );
             meddled.age().await;
-            collect(&place, 1, HOUR).await.unwrap();
-            assert!(!place.files().await.contains_key("old_users/GC"));
+            collect(&fixture, 1, HOUR).await.unwrap();
+            assert!(!fixture.files().await.contains_key("old_users/GC"));
         }
-        place.publish(&keys("a", 4)).await.unwrap();
-        place.read().await.unwrap();
+        fixture.publish(&keys("a", 4)).await.unwrap();
+        fixture.read().await.unwrap();
     }
 }

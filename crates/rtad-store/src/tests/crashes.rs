@@ -29,14 +29,14 @@ const STEPS: [Killed; 8] = [
 
 /// Does what a publish of `keys` does, up to the step and no further. A staged file is half of what it was to
 /// be.
-async fn publish_until(place: &Place, keys: &[DeviceKey], killed: Killed) {
-    let folder = place.audience_folder();
+async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Killed) {
+    let folder = fixture.audience_folder();
     let stage = |path: String, bytes: &[u8]| {
         std::fs::write(folder.join(path), &bytes[..bytes.len() / 2]).unwrap()
     };
-    let base = place.writer.base(&audience()).await.unwrap();
+    let base = fixture.writer.base(&audience()).await.unwrap();
     let sequence = base.current().unwrap().sequence + 1;
-    let publication = place.writer.publish(base).await.unwrap();
+    let publication = fixture.writer.publish(base).await.unwrap();
     let generation = publication.generation();
     let (manifest, chunks) = build(generation, keys);
     for (index, chunk) in chunks.into_iter().enumerate() {
@@ -54,7 +54,7 @@ async fn publish_until(place: &Place, keys: &[DeviceKey], killed: Killed) {
     match killed {
         Killed::InTheManifest => stage(format!("manifests/{generation}.json#1"), &manifest_bytes),
         Killed::AfterTheManifest | Killed::InCurrent => {
-            place.write(&format!("old_users/manifests/{generation}.json"), manifest_bytes).await;
+            fixture.write(&format!("old_users/manifests/{generation}.json"), manifest_bytes).await;
             if killed == Killed::InCurrent {
                 stage("CURRENT#1".to_owned(), &current);
             }
@@ -83,43 +83,43 @@ fn staged(folder: &FilePath) -> Vec<PathBuf> {
 #[tokio::test]
 async fn a_loader_killed_at_any_step_costs_nothing() {
     for killed in STEPS {
-        let place = Place::directory();
+        let fixture = StoreFixture::directory();
         let [old, new, next] = ["old", "new", "next"].map(|seed| keys(seed, 100));
-        place.publish(&old).await.unwrap();
+        fixture.publish(&old).await.unwrap();
 
-        publish_until(&place, &new, killed).await;
+        publish_until(&fixture, &new, killed).await;
 
         let (live, members) = if killed == Killed::AfterCurrent { (2, &new) } else { (1, &old) };
-        place.assert_serves(live, members).await;
-        let left = staged(&place.audience_folder());
+        fixture.assert_serves(live, members).await;
+        let left = staged(&fixture.audience_folder());
         let unfinished =
             [Killed::InAChunk, Killed::AfterSomeChunks, Killed::InTheManifest, Killed::InCurrent];
         assert_eq!(left.len(), usize::from(unfinished.contains(&killed)), "{killed:?}: {left:?}");
 
         // The next loader takes a number that no manifest has, and sweeps what was never finished.
         let taken = if killed >= Killed::AfterTheManifest { 3 } else { 2 };
-        assert_eq!(place.publish(&next).await.unwrap().0, taken, "{killed:?}");
-        place.assert_serves(taken, &next).await;
-        assert!(staged(&place.audience_folder()).is_empty(), "{killed:?}");
+        assert_eq!(fixture.publish(&next).await.unwrap().0, taken, "{killed:?}");
+        fixture.assert_serves(taken, &next).await;
+        assert!(staged(&fixture.audience_folder()).is_empty(), "{killed:?}");
     }
 }
 
 #[tokio::test]
 async fn a_loader_killed_and_started_again_writes_only_what_is_missing() {
-    let place = Place::directory();
+    let fixture = StoreFixture::directory();
     let [old, new] = ["old", "new"].map(|seed| keys(seed, 100));
-    place.publish(&old).await.unwrap();
-    publish_until(&place, &new, Killed::AfterSomeChunks).await;
-    assert_eq!(place.publish(&new).await.unwrap(), (2, 11));
-    place.assert_serves(2, &new).await;
+    fixture.publish(&old).await.unwrap();
+    publish_until(&fixture, &new, Killed::AfterSomeChunks).await;
+    assert_eq!(fixture.publish(&new).await.unwrap(), (2, 11));
+    fixture.assert_serves(2, &new).await;
 }
 
 #[tokio::test]
 async fn a_generation_left_behind_in_memory_is_skipped_too() {
-    let place = Place::memory();
+    let fixture = StoreFixture::memory();
     let members = keys("member", 30);
-    place.publish(&members).await.unwrap();
-    place.write("old_users/manifests/2.json", build(2, &members).0.to_bytes()).await;
-    place.assert_serves(1, &members).await;
-    assert_eq!(place.publish(&members).await.unwrap().0, 3);
+    fixture.publish(&members).await.unwrap();
+    fixture.write("old_users/manifests/2.json", build(2, &members).0.to_bytes()).await;
+    fixture.assert_serves(1, &members).await;
+    assert_eq!(fixture.publish(&members).await.unwrap().0, 3);
 }

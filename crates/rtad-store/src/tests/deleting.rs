@@ -17,8 +17,8 @@ fn adding(keys: Vec<DeviceKey>) -> Change {
     change
 }
 
-async fn append(place: &Place, change: &Change) -> Result<(), StoreError> {
-    let mut ledger = place.writer.ledger(&audience()).await?;
+async fn append(fixture: &StoreFixture, change: &Change) -> Result<(), StoreError> {
+    let mut ledger = fixture.writer.ledger(&audience()).await?;
     loop {
         match ledger.append(change.clone()).await {
             Err(StoreError::Conflict { .. }) => drop(ledger.refresh().await?),
@@ -28,13 +28,13 @@ async fn append(place: &Place, change: &Change) -> Result<(), StoreError> {
 }
 
 /// Two generations, a delta and a tombstone.
-async fn furnish(place: &Place) {
-    place.publish(&keys("older", 100)).await.unwrap();
-    place.publish(&keys("member", 100)).await.unwrap();
-    append(place, &adding(keys("new", 10))).await.unwrap();
+async fn furnish(fixture: &StoreFixture) {
+    fixture.publish(&keys("older", 100)).await.unwrap();
+    fixture.publish(&keys("member", 100)).await.unwrap();
+    append(fixture, &adding(keys("new", 10))).await.unwrap();
     let mut change = Change::default();
     change.entomb(keys("erased", 1)[0]);
-    append(place, &change).await.unwrap();
+    append(fixture, &change).await.unwrap();
 }
 
 fn names(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
@@ -43,15 +43,15 @@ fn names(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
 
 #[tokio::test]
 async fn of_a_deleted_audience_current_stays_and_says_so() {
-    for place in Place::all() {
-        furnish(&place).await;
+    for fixture in StoreFixture::all() {
+        furnish(&fixture).await;
         let other: AudienceName = "other".parse().unwrap();
-        place.write("other/CURRENT", b"of another audience".to_vec()).await;
-        let before = place.current().await;
-        let deletion = place.writer.delete(&audience()).await.unwrap();
-        assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", place.name());
+        fixture.write("other/CURRENT", b"of another audience".to_vec()).await;
+        let before = fixture.current().await;
+        let deletion = fixture.writer.delete(&audience()).await.unwrap();
+        assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", fixture.name());
         assert_eq!(deletion.removed.removed_deltas, 1);
-        let current = place.current().await;
+        let current = fixture.current().await;
         assert_eq!(current.state, State::Deleted);
         assert_eq!(
             (current.sequence, deletion.sequence),
@@ -59,98 +59,103 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         );
         assert_eq!((current.generation, current.deltas.len()), (2, 0));
         assert_eq!((&current.tombstones, current.tombstones.is_some()), (&before.tombstones, true));
-        let left = place.files().await;
+        let left = fixture.files().await;
         let left: Vec<_> =
             names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
         assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
-        assert_eq!(place.files().await.len(), 3, "and the tombstones");
-        assert_eq!(place.store().audiences().await.unwrap(), [audience(), other]);
+        assert_eq!(fixture.files().await.len(), 3, "and the tombstones");
+        assert_eq!(fixture.store().audiences().await.unwrap(), [audience(), other]);
 
         // Once more is as good as once.
-        let again = place.writer.delete(&audience()).await.unwrap();
+        let again = fixture.writer.delete(&audience()).await.unwrap();
         assert_eq!((again.sequence, again.removed.removed_chunks), (deletion.sequence, 0));
-        let error = append(&place, &adding(keys("late", 1))).await.unwrap_err();
+        let error = append(&fixture, &adding(keys("late", 1))).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
-        let error = place.roll_back(2).await.unwrap_err();
+        let error = fixture.roll_back(2).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
-        let collected = place.writer.collect(&audience(), NOTHING, false).await.unwrap();
+        let collected = fixture.writer.collect(&audience(), NOTHING, false).await.unwrap();
         assert_eq!((collected.kept_generations.len(), collected.removed_chunks), (0, 0));
-        assert_eq!(place.current().await, current);
+        assert_eq!(fixture.current().await, current);
     }
 }
 
 #[tokio::test]
 async fn what_was_never_published_is_not_deleted() {
-    for place in Place::all() {
-        let error = place.writer.delete(&audience()).await.unwrap_err();
+    for fixture in StoreFixture::all() {
+        let error = fixture.writer.delete(&audience()).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
-        assert!(place.files().await.is_empty());
+        assert!(fixture.files().await.is_empty());
     }
 }
 
 #[tokio::test]
 async fn published_again_it_goes_on_with_higher_numbers_and_nothing_of_before() {
-    for place in Place::all() {
-        furnish(&place).await;
+    for fixture in StoreFixture::all() {
+        furnish(&fixture).await;
         // What was rolled back from counts too: a pod may hold it still.
-        place.publish(&keys("third", 100)).await.unwrap();
-        place.roll_back(1).await.unwrap();
-        let deleted = place.writer.delete(&audience()).await.unwrap().sequence;
+        fixture.publish(&keys("third", 100)).await.unwrap();
+        fixture.roll_back(1).await.unwrap();
+        let deleted = fixture.writer.delete(&audience()).await.unwrap().sequence;
         // The very same chunks as before.
-        let (generation, written) = place.publish(&keys("member", 100)).await.unwrap();
-        assert_eq!((generation, written), (4, 16), "{}", place.name());
-        let current = place.current().await;
+        let (generation, written) = fixture.publish(&keys("member", 100)).await.unwrap();
+        assert_eq!((generation, written), (4, 16), "{}", fixture.name());
+        let current = fixture.current().await;
         assert_eq!((current.sequence, current.state), (deleted + 1, State::Live));
-        place.assert_serves(4, &keys("member", 100)).await;
-        let snapshot = place.read().await.unwrap();
+        fixture.assert_serves(4, &keys("member", 100)).await;
+        let snapshot = fixture.read().await.unwrap();
         assert!(keys("new", 10).iter().all(|key| !snapshot.contains(key)), "its deltas are gone");
-        append(&place, &adding(keys("erased", 1))).await.unwrap();
-        let snapshot = place.read().await.unwrap();
+        append(&fixture, &adding(keys("erased", 1))).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
         assert!(!snapshot.contains(&keys("erased", 1)[0]), "who was erased stays so");
     }
 }
 
 #[tokio::test]
 async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
-    for place in Place::all() {
-        furnish(&place).await;
-        let files = place.files().await;
-        place.writer.delete(&audience()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        furnish(&fixture).await;
+        let files = fixture.files().await;
+        fixture.writer.delete(&audience()).await.unwrap();
         for (path, bytes) in files.iter().filter(|(path, _)| !path.ends_with("CURRENT")) {
-            place.write(path, bytes.clone()).await;
+            fixture.write(path, bytes.clone()).await;
         }
         // What is young may be of one who publishes it again.
         let young = Retention { keep: 1, min_age: Duration::from_secs(3600) };
         assert_eq!(
-            place.writer.collect(&audience(), young, false).await.unwrap().removed_chunks,
+            fixture.writer.collect(&audience(), young, false).await.unwrap().removed_chunks,
             0
         );
-        assert_eq!(place.files().await.len(), files.len());
-        let collected = place.writer.collect(&audience(), NOTHING, true).await.unwrap();
+        assert_eq!(fixture.files().await.len(), files.len());
+        let collected = fixture.writer.collect(&audience(), NOTHING, true).await.unwrap();
         assert_eq!((collected.removed_generations.len(), collected.removed_deltas), (2, 1));
-        assert_eq!(place.files().await.len(), files.len(), "that was a dry run");
-        place.writer.collect(&audience(), NOTHING, false).await.unwrap();
-        assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, {}", place.name());
+        assert_eq!(fixture.files().await.len(), files.len(), "that was a dry run");
+        fixture.writer.collect(&audience(), NOTHING, false).await.unwrap();
+        assert_eq!(
+            fixture.files().await.len(),
+            2,
+            "CURRENT and the tombstones, {}",
+            fixture.name()
+        );
     }
 }
 
 #[tokio::test]
 async fn a_build_that_began_before_is_not_published_over_a_deletion() {
-    for place in Place::all() {
-        furnish(&place).await;
-        let base = place.writer.base(&audience()).await.unwrap();
-        let publication = place.writer.publish(base.clone()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        furnish(&fixture).await;
+        let base = fixture.writer.base(&audience()).await.unwrap();
+        let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let members = keys("member", 120);
         put_chunks(&publication, &members).await.unwrap();
-        let before = place.files().await;
-        let deleted = place.writer.delete(&audience()).await;
-        if place.store().backend.is_directory() {
+        let before = fixture.files().await;
+        let deleted = fixture.writer.delete(&audience()).await;
+        if fixture.store().backend.is_directory() {
             // It would remove what is being written.
             assert!(matches!(deleted, Err(StoreError::Conflict { .. })), "{deleted:?}");
-            assert_eq!(place.files().await, before);
+            assert_eq!(fixture.files().await, before);
             drop(publication);
-            place.writer.delete(&audience()).await.unwrap();
-            let error = place.writer.publish(base).await.unwrap_err();
+            fixture.writer.delete(&audience()).await.unwrap();
+            let error = fixture.writer.publish(base).await.unwrap_err();
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         } else {
             deleted.unwrap();
@@ -158,32 +163,37 @@ async fn a_build_that_began_before_is_not_published_over_a_deletion() {
             let error = publication.commit(&manifest).await.unwrap_err();
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         }
-        assert_eq!(place.current().await.state, State::Deleted);
-        place.writer.delete(&audience()).await.unwrap();
-        assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, {}", place.name());
+        assert_eq!(fixture.current().await.state, State::Deleted);
+        fixture.writer.delete(&audience()).await.unwrap();
+        assert_eq!(
+            fixture.files().await.len(),
+            2,
+            "CURRENT and the tombstones, {}",
+            fixture.name()
+        );
     }
 }
 
 #[tokio::test]
 async fn a_deletion_that_is_killed_has_happened_or_not() {
     for requests in 0.. {
-        let (meddled, place) = Meddled::place();
-        furnish(&place).await;
+        let (meddled, fixture) = Meddled::fixture();
+        furnish(&fixture).await;
         let name = audience();
-        let mut killed = Box::pin(place.writer.delete(&name));
+        let mut killed = Box::pin(fixture.writer.delete(&name));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let is_done = (0..requests).any(|_| killed.as_mut().poll(&mut context).is_ready());
         drop(killed);
-        match place.current().await.state {
-            State::Live => place.assert_serves(2, &keys("member", 100)).await,
-            _ => assert!(place.current().await.deltas.is_empty()),
+        match fixture.current().await.state {
+            State::Live => fixture.assert_serves(2, &keys("member", 100)).await,
+            _ => assert!(fixture.current().await.deltas.is_empty()),
         }
         // Who was killed left a mark; it is taken over when it is old.
         meddled.age().await;
-        place.writer.delete(&audience()).await.unwrap();
-        assert_eq!(place.files().await.len(), 2, "CURRENT and the tombstones, after {requests}");
-        place.publish(&keys("member", 100)).await.unwrap();
-        place.assert_serves(3, &keys("member", 100)).await;
+        fixture.writer.delete(&audience()).await.unwrap();
+        assert_eq!(fixture.files().await.len(), 2, "CURRENT and the tombstones, after {requests}");
+        fixture.publish(&keys("member", 100)).await.unwrap();
+        fixture.assert_serves(3, &keys("member", 100)).await;
         if is_done {
             assert!(requests > 20, "it took {requests} requests");
             return;
@@ -199,23 +209,23 @@ fn whoever_is_at_work_at_once_the_audience_is_deleted_or_whole() {
     let more: Vec<_> =
         BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat()).into_iter().collect();
     for seed in 1..=300 {
-        let (meddled, place) = Meddled::place();
-        runtime.block_on(furnish(&place));
+        let (meddled, fixture) = Meddled::fixture();
+        runtime.block_on(furnish(&fixture));
         runtime.block_on(meddled.age());
         let run = |side: &'static str| {
-            let (place, more) = (&place, &more);
+            let (fixture, more) = (&fixture, &more);
             async move {
                 let done = match side {
-                    "delete" => place.writer.delete(&audience()).await.map(|_| ()),
-                    "publish" => place.publish(&keys("member", 100)).await.map(|_| ()),
+                    "delete" => fixture.writer.delete(&audience()).await.map(|_| ()),
+                    "publish" => fixture.publish(&keys("member", 100)).await.map(|_| ()),
                     // Not the same manifest to the last byte, which in one second nobody builds twice.
-                    "another" => place.publish(more).await.map(|_| ()),
+                    "another" => fixture.publish(more).await.map(|_| ()),
                     "gc" => {
                         // Without a minimum age it would take over the deletion's mark, which is for who is alone.
                         let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-                        place.writer.collect(&audience(), retention, false).await.map(|_| ())
+                        fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }
-                    _ => append(place, &adding(keys("late", 3))).await,
+                    _ => append(fixture, &adding(keys("late", 3))).await,
                 };
                 match done {
                     Ok(())
@@ -240,10 +250,10 @@ fn whoever_is_at_work_at_once_the_audience_is_deleted_or_whole() {
             );
         }
         runtime.block_on(async {
-            let state = place.current().await.state;
+            let state = fixture.current().await.state;
             if state == State::Live {
                 let snapshot =
-                    place.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                    fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
                 assert!(
                     keys("member", 100).iter().all(|key| snapshot.contains(key)),
                     "seed {seed}"

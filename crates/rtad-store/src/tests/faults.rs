@@ -77,36 +77,36 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
         ),
         (&current, large, "too_large", ": CURRENT is ".to_owned()),
     ];
-    for place in Place::all() {
-        place.publish(&members).await.unwrap();
-        let sound = place.files().await;
+    for fixture in StoreFixture::all() {
+        fixture.publish(&members).await.unwrap();
+        let sound = fixture.files().await;
         for (path, spoil, cause, message) in &cases {
             match spoil(sound[*path].clone()) {
-                Some(bytes) => place.write(path, bytes).await,
-                None => place.delete(path).await,
+                Some(bytes) => fixture.write(path, bytes).await,
+                None => fixture.delete(path).await,
             }
-            let error = place.read().await.unwrap_err();
+            let error = fixture.read().await.unwrap_err();
             let text = chain(&error);
-            assert_eq!(error.cause(), *cause, "{}: {text}", place.name());
+            assert_eq!(error.cause(), *cause, "{}: {text}", fixture.name());
             assert!(
                 text.starts_with(&format!("{path}{message}")),
                 "{}: {text}, not {message}",
-                place.name()
+                fixture.name()
             );
-            place.write(path, sound[*path].clone()).await;
+            fixture.write(path, sound[*path].clone()).await;
         }
-        place.assert_serves(1, &members).await;
+        fixture.assert_serves(1, &members).await;
     }
 }
 
 #[tokio::test]
 async fn without_current_nothing_is_live() {
-    for place in Place::all() {
-        place.publish(&keys("member", 20)).await.unwrap();
-        place.delete("old_users/CURRENT").await;
-        assert!(place.store().live(&audience()).await.unwrap().is_none());
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 20)).await.unwrap();
+        fixture.delete("old_users/CURRENT").await;
+        assert!(fixture.store().live(&audience()).await.unwrap().is_none());
         assert_eq!(
-            place.publish(&keys("member", 20)).await.unwrap().0,
+            fixture.publish(&keys("member", 20)).await.unwrap().0,
             2,
             "its manifest still takes the number"
         );
@@ -115,12 +115,12 @@ async fn without_current_nothing_is_live() {
 
 #[tokio::test]
 async fn a_broken_current_is_not_overwritten_by_a_publish() {
-    for place in Place::all() {
-        place.publish(&keys("member", 20)).await.unwrap();
-        place.write("old_users/CURRENT", b"{}".to_vec()).await;
-        let before = place.files().await;
-        assert_eq!(place.publish(&keys("other", 20)).await.unwrap_err().cause(), "format");
-        assert_eq!(place.files().await, before);
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 20)).await.unwrap();
+        fixture.write("old_users/CURRENT", b"{}".to_vec()).await;
+        let before = fixture.files().await;
+        assert_eq!(fixture.publish(&keys("other", 20)).await.unwrap_err().cause(), "format");
+        assert_eq!(fixture.files().await, before);
     }
 }
 
@@ -138,20 +138,20 @@ async fn a_chunk_of_several_blocks_is_read_block_by_block() {
     let chunk = BuiltChunk::build(&spec, &members);
     let (path, whole) = (chunk_path(&audience(), &chunk.entry), chunk.bytes.clone());
     assert!(whole.len() as u64 > 2 * BLOCK_BYTES);
-    for place in Place::all() {
-        let base = place.writer.base(&audience()).await.unwrap();
-        let publication = place.writer.publish(base).await.unwrap();
+    for fixture in StoreFixture::all() {
+        let base = fixture.writer.base(&audience()).await.unwrap();
+        let publication = fixture.writer.publish(base).await.unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.001);
         builder.add(&chunk);
         let manifest = builder.finish(audience(), 1, 0, BuildReport::default());
         let copy = BuiltChunk::build(&spec, &members);
         assert!(publication.put_chunk(copy).await.unwrap());
         publication.commit(&manifest).await.unwrap();
-        place.assert_serves(1, &members).await;
+        fixture.assert_serves(1, &members).await;
 
         for len in [1, BLOCK_BYTES as usize, 2 * BLOCK_BYTES as usize, whole.len() - 1] {
-            place.write(path.as_ref(), whole[..len].to_vec()).await;
-            let error = place.read().await.unwrap_err();
+            fixture.write(path.as_ref(), whole[..len].to_vec()).await;
+            let error = fixture.read().await.unwrap_err();
             assert_eq!(chain(&error), format!("{path}: has {len} bytes, expected {}", whole.len()));
         }
     }
@@ -159,19 +159,19 @@ async fn a_chunk_of_several_blocks_is_read_block_by_block() {
 
 #[tokio::test]
 async fn a_size_that_no_memory_holds_is_refused_by_the_file_s_own_size() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let members = keys("member", 20);
-        place.publish(&members).await.unwrap();
+        fixture.publish(&members).await.unwrap();
         let (manifest, _) = build(1, &members);
         let mut json: serde_json::Value = serde_json::from_slice(&manifest.to_bytes()).unwrap();
         let size = manifest.chunks()[0].size_bytes;
         json["chunks"][0]["size_bytes"] = (1_u64 << 40).into();
         json["size_bytes"] = (manifest.size_bytes() - size + (1 << 40)).into();
         let bytes = serde_json::to_vec(&json).unwrap();
-        place.write("old_users/CURRENT", Current::new(2, 1, &bytes, None).to_bytes()).await;
-        place.write("old_users/manifests/1.json", bytes).await;
+        fixture.write("old_users/CURRENT", Current::new(2, 1, &bytes, None).to_bytes()).await;
+        fixture.write("old_users/manifests/1.json", bytes).await;
 
-        let error = place.read().await.unwrap_err();
+        let error = fixture.read().await.unwrap_err();
 
         assert_eq!(error.cause(), "truncated");
         assert!(chain(&error).ends_with(&format!(": has {size} bytes, expected {}", 1_u64 << 40)));

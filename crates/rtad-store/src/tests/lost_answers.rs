@@ -7,16 +7,16 @@ use super::*;
 async fn a_write_whose_answer_was_lost_was_a_write() {
     for lost in [Lost::Retried, Lost::Broken] {
         for suffix in ["CURRENT", ".json"] {
-            let (meddled, place) = Meddled::place();
+            let (meddled, fixture) = Meddled::fixture();
             let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
             meddled.lose(suffix, lost);
-            assert_eq!(place.publish(&first).await.unwrap().0, 1, "{lost:?} {suffix}");
-            place.assert_serves(1, &first).await;
-            assert_eq!(place.publish(&second).await.unwrap().0, 2, "{lost:?} {suffix}");
-            place.assert_serves(2, &second).await;
+            assert_eq!(fixture.publish(&first).await.unwrap().0, 1, "{lost:?} {suffix}");
+            fixture.assert_serves(1, &first).await;
+            assert_eq!(fixture.publish(&second).await.unwrap().0, 2, "{lost:?} {suffix}");
+            fixture.assert_serves(2, &second).await;
             if suffix == "CURRENT" {
-                place.roll_back(1).await.unwrap();
-                place.assert_serves(1, &first).await;
+                fixture.roll_back(1).await.unwrap();
+                fixture.assert_serves(1, &first).await;
             }
         }
     }
@@ -24,14 +24,14 @@ async fn a_write_whose_answer_was_lost_was_a_write() {
 
 #[tokio::test]
 async fn a_write_that_was_another_s_is_still_lost() {
-    let (meddled, place) = Meddled::place();
+    let (meddled, fixture) = Meddled::fixture();
     let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
     meddled.lose("CURRENT", Lost::Retried);
-    let base = place.writer.base(&audience()).await.unwrap();
-    let late = place.writer.publish(base).await.unwrap();
-    place.publish(&first).await.unwrap();
-    let before = place.files().await;
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    let late = fixture.writer.publish(base).await.unwrap();
+    fixture.publish(&first).await.unwrap();
+    let before = fixture.files().await;
     let lost = late.commit(&build(1, &second).0).await.unwrap_err();
     assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");
-    assert_eq!(place.files().await, before);
+    assert_eq!(fixture.files().await, before);
 }

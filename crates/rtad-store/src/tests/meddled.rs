@@ -37,10 +37,10 @@ pub(super) struct Meddled {
 }
 
 impl Meddled {
-    pub(super) fn place() -> (Arc<Self>, Place) {
+    pub(super) fn fixture() -> (Arc<Self>, StoreFixture) {
         let meddled = Arc::new(Self::default());
         let backend = Backend::over(Arc::clone(&meddled) as Arc<dyn ObjectStore>, "memory");
-        (meddled, Place::over(Store::new(backend)))
+        (meddled, StoreFixture::over(Store::new(backend)))
     }
 
     pub(super) fn lose(&self, suffix: &'static str, lost: Lost) {

@@ -5,14 +5,14 @@ use super::*;
 use crate::testing::Key;
 use crate::write::{Change, Retention, Sign as _, check_signer};
 
-impl Place {
-    /// The same place, for whoever signs with a key and whoever trusts it.
+impl StoreFixture {
+    /// The same fixture, for whoever signs with a key and whoever trusts it.
     fn with_key(self, key: &Arc<Key>) -> Self {
         let store = self.store().clone().with_public_keys([key.public.clone()]);
         Self { folder: self.folder, ..Self::over(store) }.signed_by(key)
     }
 
-    /// The same place, with another signer.
+    /// The same fixture, with another signer.
     fn signed_by(self, key: &Arc<Key>) -> Self {
         Self { writer: self.writer.with_signer(Some(Arc::clone(key) as _)), ..self }
     }
@@ -21,7 +21,7 @@ impl Place {
     async fn read_by(&self, keys: &[&Arc<Key>]) -> Result<(), StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| key.public.clone()).collect();
         let store = self.store().clone().with_public_keys(keys);
-        Place::over(store).read().await.map(drop)
+        StoreFixture::over(store).read().await.map(drop)
     }
 
     async fn assert_refused_by(&self, keys: &[&Arc<Key>], expected: SignatureError) {
@@ -49,46 +49,47 @@ fn signature_of(path: &str) -> String {
 
 #[tokio::test]
 async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let [old, new, other] = [(), (), ()].map(|()| Key::new());
         let members = keys("member", 100);
-        let place = place.with_key(&old);
-        place.publish(&members).await.unwrap();
-        place.assert_serves(1, &members).await;
-        assert!(place.files().await.contains_key(&signature_of(FIRST)));
+        let fixture = fixture.with_key(&old);
+        fixture.publish(&members).await.unwrap();
+        fixture.assert_serves(1, &members).await;
+        assert!(fixture.files().await.contains_key(&signature_of(FIRST)));
         for keys in [&[][..], &[&old], &[&new, &old], &[&old, &new]] {
-            place.read_by(keys).await.unwrap();
+            fixture.read_by(keys).await.unwrap();
         }
         for keys in [&[&new][..], &[&new, &other]] {
-            place.assert_refused_by(keys, SignatureError::UnknownKey).await;
+            fixture.assert_refused_by(keys, SignatureError::UnknownKey).await;
         }
         // Rotated: the new key signs, pods know both.
         let both = [old.public.clone(), new.public.clone()];
-        let store = place.store().clone().with_public_keys(both);
-        let place = Place { folder: place.folder, ..Place::over(store) }.signed_by(&new);
-        place.publish(&members).await.unwrap();
-        place.read_by(&[&new]).await.unwrap();
-        place.assert_refused_by(&[&old], SignatureError::UnknownKey).await;
-        place.store().manifest_of(&audience(), 1).await.unwrap();
+        let store = fixture.store().clone().with_public_keys(both);
+        let fixture =
+            StoreFixture { folder: fixture.folder, ..StoreFixture::over(store) }.signed_by(&new);
+        fixture.publish(&members).await.unwrap();
+        fixture.read_by(&[&new]).await.unwrap();
+        fixture.assert_refused_by(&[&old], SignatureError::UnknownKey).await;
+        fixture.store().manifest_of(&audience(), 1).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn whatever_was_changed_or_moved_is_refused() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let key = Key::new();
-        let place = place.with_key(&key);
+        let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
-        place.publish(&first).await.unwrap();
-        place.publish(&second).await.unwrap();
-        let files = place.files().await;
+        fixture.publish(&first).await.unwrap();
+        fixture.publish(&second).await.unwrap();
+        let files = fixture.files().await;
         let (manifest, signature) = (&files[SECOND], &files[&signature_of(SECOND)]);
-        let refused = async |expected| place.assert_refused_by(&[&key], expected).await;
+        let refused = async |expected| fixture.assert_refused_by(&[&key], expected).await;
 
         // By whoever can write to the store: `CURRENT` names what they put there.
         let name = async |bytes: &[u8]| {
-            place.write(SECOND, bytes.to_vec()).await;
-            place.write("old_users/CURRENT", Current::new(9, 2, bytes, None).to_bytes()).await;
+            fixture.write(SECOND, bytes.to_vec()).await;
+            fixture.write("old_users/CURRENT", Current::new(9, 2, bytes, None).to_bytes()).await;
         };
         let mut changed = manifest.clone();
         changed[50] ^= 1;
@@ -98,16 +99,16 @@ async fn whatever_was_changed_or_moved_is_refused() {
         }
         name(&files[FIRST]).await;
         refused(SignatureError::Invalid).await;
-        place.write(&signature_of(SECOND), files[&signature_of(FIRST)].clone()).await;
-        let place_of = |path: &str| SignatureError::Place {
+        fixture.write(&signature_of(SECOND), files[&signature_of(FIRST)].clone()).await;
+        let wrong_path = |path: &str| SignatureError::WrongPath {
             found: format!("rtad {path}"),
             expected: format!("rtad {SECOND}"),
         };
-        refused(place_of(FIRST)).await;
+        refused(wrong_path(FIRST)).await;
         name(manifest).await;
         let theirs = key.sign(manifest, "rtad others/manifests/2.json").unwrap();
-        place.write(&signature_of(SECOND), theirs.into_bytes()).await;
-        refused(place_of("others/manifests/2.json")).await;
+        fixture.write(&signature_of(SECOND), theirs.into_bytes()).await;
+        refused(wrong_path("others/manifests/2.json")).await;
         for (bytes, expected) in [
             (b"<html>".to_vec(), SignatureError::Malformed),
             (signature[..signature.len() / 2].to_vec(), SignatureError::Malformed),
@@ -118,15 +119,15 @@ async fn whatever_was_changed_or_moved_is_refused() {
                 SignatureError::TooLarge { limit: 4096 },
             ),
         ] {
-            place.write(&signature_of(SECOND), bytes).await;
+            fixture.write(&signature_of(SECOND), bytes).await;
             refused(expected).await;
         }
-        place.delete(&signature_of(SECOND)).await;
+        fixture.delete(&signature_of(SECOND)).await;
         refused(SignatureError::Missing).await;
-        place.read_by(&[]).await.unwrap();
+        fixture.read_by(&[]).await.unwrap();
         // An older generation that was signed may be named: `CURRENT` is not.
-        place.write(&signature_of(SECOND), signature.clone()).await;
-        place.assert_serves(2, &second).await;
+        fixture.write(&signature_of(SECOND), signature.clone()).await;
+        fixture.assert_serves(2, &second).await;
     }
 }
 
@@ -134,120 +135,121 @@ async fn whatever_was_changed_or_moved_is_refused() {
 #[tokio::test]
 async fn a_signature_that_does_not_fit_its_file_is_noticed_before_the_file_is_parsed() {
     let key = Key::new();
-    let place = Place::memory().with_key(&key);
-    place.publish(&keys("member", 10)).await.unwrap();
+    let fixture = StoreFixture::memory().with_key(&key);
+    fixture.publish(&keys("member", 10)).await.unwrap();
     // Neither JSON nor of the size and digest that CURRENT names: the signature is looked at first.
-    place.write(FIRST, b"not a manifest".to_vec()).await;
-    place.assert_refused_by(&[&key], SignatureError::Invalid).await;
-    place.delete(FIRST).await;
-    assert_eq!(place.read_by(&[&key]).await.unwrap_err().cause(), "not_found");
+    fixture.write(FIRST, b"not a manifest".to_vec()).await;
+    fixture.assert_refused_by(&[&key], SignatureError::Invalid).await;
+    fixture.delete(FIRST).await;
+    assert_eq!(fixture.read_by(&[&key]).await.unwrap_err().cause(), "not_found");
 }
 
 #[tokio::test]
 async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let key = Key::new();
-        let place = place.with_key(&key);
+        let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
-        place.publish(&first).await.unwrap();
-        place.write(&signature_of(SECOND), b"of a manifest that never came".to_vec()).await;
-        place.assert_serves(1, &first).await;
-        assert_eq!(place.store().generations(&audience()).await.unwrap(), [1]);
+        fixture.publish(&first).await.unwrap();
+        fixture.write(&signature_of(SECOND), b"of a manifest that never came".to_vec()).await;
+        fixture.assert_serves(1, &first).await;
+        assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
 
-        assert_eq!(place.publish(&second).await.unwrap().0, 3);
-        place.assert_serves(3, &second).await;
-        place.read_by(&[&key]).await.unwrap();
+        assert_eq!(fixture.publish(&second).await.unwrap().0, 3);
+        fixture.assert_serves(3, &second).await;
+        fixture.read_by(&[&key]).await.unwrap();
 
         // Once a later generation is live nobody can be about to write that manifest.
         let retention = Retention { keep: 5, min_age: Duration::ZERO };
-        let collected = place.writer.collect(&audience(), retention, false).await.unwrap();
+        let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![1, 3], vec![])
         );
-        let files = place.files().await;
-        assert!(!files.contains_key(&signature_of(SECOND)), "{}", place.name());
+        let files = fixture.files().await;
+        assert!(!files.contains_key(&signature_of(SECOND)), "{}", fixture.name());
         assert!(files.contains_key(&signature_of(FIRST)));
-        place.read_by(&[&key]).await.unwrap();
+        fixture.read_by(&[&key]).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publish_under_way() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let key = Key::new();
-        let place = place.with_key(&key);
+        let fixture = fixture.with_key(&key);
         for seed in ["a", "b", "c"] {
-            place.publish(&keys(seed, 50)).await.unwrap();
+            fixture.publish(&keys(seed, 50)).await.unwrap();
         }
         let under_way = "old_users/manifests/4.json.minisig";
-        place.write(under_way, b"just written".to_vec()).await;
+        fixture.write(under_way, b"just written".to_vec()).await;
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
         for dry_run in [true, false] {
-            let collected = place.writer.collect(&audience(), retention, dry_run).await.unwrap();
+            let collected = fixture.writer.collect(&audience(), retention, dry_run).await.unwrap();
             assert_eq!(collected.removed_generations, [1, 2]);
         }
-        let files = place.files().await;
+        let files = fixture.files().await;
         let left: Vec<_> = files.keys().filter(|path| path.contains("/manifests/")).collect();
         assert_eq!(
             left,
             ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", under_way]
         );
-        place.read_by(&[&key]).await.unwrap();
+        fixture.read_by(&[&key]).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_rollback_keeps_the_signature_and_refuses_what_is_not_signed() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let key = Key::new();
-        let place = place.with_key(&key);
+        let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
-        place.publish(&first).await.unwrap();
-        place.publish(&second).await.unwrap();
-        place.roll_back(1).await.unwrap();
-        place.assert_serves(1, &first).await;
+        fixture.publish(&first).await.unwrap();
+        fixture.publish(&second).await.unwrap();
+        fixture.roll_back(1).await.unwrap();
+        fixture.assert_serves(1, &first).await;
         // Also by a writer without public keys.
-        let unsigned = Place::over(place.store().clone().with_public_keys([])).signed_by(&key);
+        let unsigned =
+            StoreFixture::over(fixture.store().clone().with_public_keys([])).signed_by(&key);
         unsigned.roll_back(2).await.unwrap();
-        place.assert_serves(2, &second).await;
+        fixture.assert_serves(2, &second).await;
 
-        place.delete(&signature_of(FIRST)).await;
-        let error = place.roll_back(1).await.unwrap_err();
+        fixture.delete(&signature_of(FIRST)).await;
+        let error = fixture.roll_back(1).await.unwrap_err();
         assert_eq!(error.cause(), "signature");
-        place.assert_serves(2, &second).await;
+        fixture.assert_serves(2, &second).await;
         unsigned.roll_back(1).await.unwrap();
-        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
     }
 }
 
 /// A rollback writes the manifest again so that it is young for gc: with its signature.
 #[tokio::test]
 async fn after_a_rollback_gc_leaves_the_signature_too() {
-    let (meddled, place) = Meddled::place();
+    let (meddled, fixture) = Meddled::fixture();
     let key = Key::new();
-    let place = place.with_key(&key);
+    let fixture = fixture.with_key(&key);
     for seed in ["a", "b", "c"] {
-        place.publish(&keys(seed, 50)).await.unwrap();
+        fixture.publish(&keys(seed, 50)).await.unwrap();
     }
     meddled.age().await;
-    place.roll_back(1).await.unwrap();
+    fixture.roll_back(1).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-    let collected = place.writer.collect(&audience(), retention, false).await.unwrap();
+    let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
     assert!(collected.removed_generations.is_empty());
-    place.read_by(&[&key]).await.unwrap();
-    assert!(place.files().await.contains_key(&signature_of(FIRST)));
+    fixture.read_by(&[&key]).await.unwrap();
+    assert!(fixture.files().await.contains_key(&signature_of(FIRST)));
 }
 
 #[tokio::test]
 async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
-    let place = Place::memory();
+    let fixture = StoreFixture::memory();
     let [ours, theirs] = [(), ()].map(|()| Key::new());
     let members = keys("member", 50);
     let open = async |key: &Arc<Key>| {
-        let place = Place::over(place.store().clone()).with_key(key);
-        let base = place.writer.base(&audience()).await.unwrap();
-        (place, base)
+        let fixture = StoreFixture::over(fixture.store().clone()).with_key(key);
+        let base = fixture.writer.base(&audience()).await.unwrap();
+        (fixture, base)
     };
     let (first, first_base) = open(&ours).await;
     let (second, second_base) = open(&theirs).await;
@@ -261,41 +263,41 @@ async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
     first.commit(&build(1, &members).0).await.unwrap();
     let error = second.commit(&build(1, &members).0).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-    place.read_by(&[&ours]).await.unwrap();
+    fixture.read_by(&[&ours]).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_lost_answer_to_the_signature_is_not_a_lost_signature() {
     for lost in [super::meddled::Lost::Retried, super::meddled::Lost::Broken] {
-        let (meddled, place) = Meddled::place();
+        let (meddled, fixture) = Meddled::fixture();
         let key = Key::new();
-        let place = place.with_key(&key);
+        let fixture = fixture.with_key(&key);
         meddled.lose(".minisig", lost);
         let members = keys("member", 50);
-        assert_eq!(place.publish(&members).await.unwrap().0, 1, "{lost:?}");
-        place.assert_serves(1, &members).await;
+        assert_eq!(fixture.publish(&members).await.unwrap().0, 1, "{lost:?}");
+        fixture.assert_serves(1, &members).await;
     }
 }
 
 #[tokio::test]
 async fn what_readers_would_refuse_is_not_published() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let [signer, reader] = [(), ()].map(|()| Key::new());
-        let store = place.store().clone().with_public_keys([reader.public.clone()]);
+        let store = fixture.store().clone().with_public_keys([reader.public.clone()]);
         assert_eq!(check_signer(&*signer, store.trust()).unwrap_err().cause(), "signature");
-        let other = Place::over(store).signed_by(&signer);
+        let other = StoreFixture::over(store).signed_by(&signer);
         assert_eq!(other.publish(&keys("member", 20)).await.unwrap_err().cause(), "signature");
-        assert!(place.files().await.keys().all(|path| path.contains("/chunks/")));
+        assert!(fixture.files().await.keys().all(|path| path.contains("/chunks/")));
     }
 }
 
 #[test]
 fn no_secret_is_shown() {
     let key = Key::new();
-    let place = Place::memory().with_key(&key);
-    assert_eq!(format!("{:?}", place.store()), "Store { backend: memory }");
+    let fixture = StoreFixture::memory().with_key(&key);
+    assert_eq!(format!("{:?}", fixture.store()), "Store { backend: memory }");
     assert_eq!(
-        format!("{:?}", place.writer),
+        format!("{:?}", fixture.writer),
         "StoreWriter { store: Store { backend: memory }, .. }"
     );
 }
@@ -308,53 +310,53 @@ fn changing(seed: &str, say: impl Fn(&mut Change, DeviceKey)) -> Change {
 
 #[tokio::test]
 async fn deltas_are_signed_and_verified_like_manifests() {
-    for place in Place::all() {
+    for fixture in StoreFixture::all() {
         let key = Key::new();
-        let place = place.with_key(&key);
-        place.publish(&keys("member", 100)).await.unwrap();
-        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
+        let fixture = fixture.with_key(&key);
+        fixture.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
         ledger.append(changing("new", Change::add)).await.unwrap();
-        place.read_by(&[&key]).await.unwrap();
-        let files = place.files().await;
+        fixture.read_by(&[&key]).await.unwrap();
+        let files = fixture.files().await;
         let signature =
             files.keys().find(|path| path.ends_with(".delta.minisig")).expect("it is signed");
         let mut changed = files[signature].clone();
         changed[100] ^= 1;
-        place.write(signature, changed).await;
+        fixture.write(signature, changed).await;
         assert!(
-            matches!(place.read_by(&[&key]).await, Err(StoreError::Signature { .. })),
+            matches!(fixture.read_by(&[&key]).await, Err(StoreError::Signature { .. })),
             "{}",
-            place.name()
+            fixture.name()
         );
-        place.delete(signature).await;
-        place.assert_refused_by(&[&key], SignatureError::Missing).await;
-        place.write(signature, files[signature].clone()).await;
-        place.read_by(&[&key]).await.unwrap();
+        fixture.delete(signature).await;
+        fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
+        fixture.write(signature, files[signature].clone()).await;
+        fixture.read_by(&[&key]).await.unwrap();
 
         // A writer with public keys and no signer writes no file that it would refuse.
-        let before = place.files().await;
-        let unsigned = place.writer.clone().with_signer(None);
+        let before = fixture.files().await;
+        let unsigned = fixture.writer.clone().with_signer(None);
         let mut ledger = unsigned.ledger(&audience()).await.unwrap();
         let error = ledger.append(changing("newer", Change::add)).await.unwrap_err();
         assert!(
             matches!(error, StoreError::Signature { source: SignatureError::Missing, .. }),
             "{error:?}"
         );
-        assert_eq!(place.files().await, before);
+        assert_eq!(fixture.files().await, before);
     }
 }
 
 #[tokio::test]
 async fn the_first_signed_build_signs_what_goes_on_over_it() {
-    for place in Place::all() {
-        place.publish(&keys("member", 100)).await.unwrap();
-        let mut ledger = place.writer.ledger(&audience()).await.unwrap();
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
         ledger.append(changing("new", Change::add)).await.unwrap();
         ledger.append(changing("member", Change::entomb)).await.unwrap();
         let key = Key::new();
-        place.assert_refused_by(&[&key], SignatureError::Missing).await;
+        fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
         // By somebody who signs and does not yet demand it, as the deltas could not be read otherwise.
-        let signing = Place::over(place.store().clone()).signed_by(&key);
+        let signing = StoreFixture::over(fixture.store().clone()).signed_by(&key);
         signing.publish(&keys("member", 100)).await.unwrap();
         signing.read_by(&[&key]).await.unwrap();
     }

@@ -16,19 +16,19 @@ pub struct PublicKey {
     key: minisign_verify::PublicKey,
 }
 
-/// Not a public key. What it was is not repeated: it may be the secret one.
+/// Not a public key. The text is not repeated: it may be the secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not {ACCEPTED_KEYS}")]
 pub struct PublicKeyError;
 
 impl PublicKey {
-    /// All keys of a text: `.pub` files, one after the other, or keys alone, one a line. Empty
-    /// lines, `#` and the comment lines of minisign are left out.
+    /// All keys of a text: concatenated `.pub` files, or one key per line. Empty lines, `#` and
+    /// minisign's comment lines are skipped.
     ///
     /// # Errors
     ///
-    /// [`PublicKeyError`] if a line is none of these, or there is no key: a file that holds none
-    /// must not mean that nothing needs to be signed.
+    /// [`PublicKeyError`] if a line is invalid, or there is no key: an empty file must not disable
+    /// the check.
     pub fn all_of(text: &str) -> Result<Vec<Self>, PublicKeyError> {
         let lines = text.lines().map(str::trim);
         let is_comment = |line: &str| {

@@ -41,7 +41,7 @@ fn each_fault_has_its_error() {
     let mut changed = MANIFEST.to_vec();
     changed[100] ^= 1;
     let comment = SIGNATURE.replace("rtad golden/manifests/1.json", "rtad golden/manifests/2.json");
-    let place = SignatureError::Place {
+    let wrong_path = SignatureError::WrongPath {
         found: "timestamp:1763722800\tfile:1.json\thashed".to_owned(),
         expected: "rtad golden/manifests/1.json".to_owned(),
     };
@@ -51,7 +51,7 @@ fn each_fault_has_its_error() {
         (MANIFEST, &comment, SignatureError::Invalid),
         (MANIFEST, LEGACY, SignatureError::Legacy),
         (MANIFEST, BY_B, SignatureError::UnknownKey),
-        (MANIFEST, ELSEWHERE, place),
+        (MANIFEST, ELSEWHERE, wrong_path),
         (MANIFEST, "", SignatureError::Malformed),
         (MANIFEST, "<html><body>not found</body></html>", SignatureError::Malformed),
         (MANIFEST, A, SignatureError::Malformed),
@@ -77,7 +77,7 @@ fn a_signature_is_for_one_place() {
     for (audience, generation) in [("a", 8), ("a", 70), ("b", 7), ("aa", 7)] {
         let checked = trust.check_manifest(&audience.parse().unwrap(), generation, &file);
         assert!(
-            matches!(checked, Err(SignatureError::Place { .. })),
+            matches!(checked, Err(SignatureError::WrongPath { .. })),
             "{audience} {generation}: {checked:?}"
         );
     }

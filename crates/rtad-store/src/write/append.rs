@@ -1,17 +1,16 @@
-//! Appending: exact changes, live with one write of `CURRENT`.
+//! Appends: exact changes, made live by one write of `CURRENT`.
 //!
 //! ```text
 //! read CURRENT ─▶ change ─▶ delta, merged with younger ones ─▶ put its file ─▶ replace CURRENT
 //! ```
 //!
-//! `CURRENT` is replaced on the condition that it is the one that was read: of two writers one
-//! loses, reads it again and appends to the other's. So changes are applied in one order, the same
-//! for all readers, and none is lost; also not to a build, which takes up the deltas of its base
-//! and leaves later ones in `CURRENT` (`write/live.rs`).
+//! The write is conditional on the `CURRENT` that was read. Of two concurrent writers, one loses,
+//! reads again and appends to the other's. So all readers see changes in one order, and none is
+//! lost. A build folds in the deltas of its base and leaves later ones in `CURRENT`
+//! (`write/live.rs`).
 //!
-//! A new delta is merged with the earlier ones that are smaller than four times itself: then there
-//! are always few of them, and each key is written, and fetched by pods, a few times for each
-//! tenfold growth of them all.
+//! A new delta is merged with earlier ones of less than four times its size. This keeps the list
+//! short, and each key is rewritten only a few times per tenfold growth.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
@@ -37,10 +36,10 @@ use rtad_core::snapshot::{
     SortedKeys, State,
 };
 
-/// A delta is merged into a new one that is larger than its fourth part.
+/// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
 
-/// Changes to append. Of several entries for a key the last counts.
+/// Changes to append. The last entry of a key wins.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
     members: Vec<(DeviceKey, bool)>,
@@ -48,38 +47,39 @@ pub struct Change {
 }
 
 impl Change {
-    /// The device is a member from now on; but not one that has a tombstone.
+    /// Makes the device a member, unless it has a tombstone.
     pub fn add(&mut self, key: DeviceKey) {
         self.members.push((key, true));
     }
 
-    /// The device is a member no longer, until it is added again, or a build after the next has it.
+    /// Removes the device, until it is added again or a build after the next contains it.
     pub fn remove(&mut self, key: DeviceKey) {
         self.members.push((key, false));
     }
 
-    /// The device is a member no longer, whatever is added or built, until [`Change::lift`].
+    /// Adds a tombstone: the device is no member, despite additions and builds, until
+    /// [`Change::lift`].
     pub fn entomb(&mut self, key: DeviceKey) {
         self.tombstones.push((key, true));
     }
 
-    /// The device's tombstone is taken away: it is what filters and deltas make of it.
+    /// Removes the device's tombstone: filters and deltas decide again.
     pub fn lift(&mut self, key: DeviceKey) {
         self.tombstones.push((key, false));
     }
 
-    /// Keys named, those named twice included.
+    /// Number of entries, duplicates included.
     pub fn len(&self) -> usize {
         self.members.len() + self.tombstones.len()
     }
 
-    /// Whether nothing is to change.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Sorts by key and keeps the last entry of each. Returns the keys of either kind.
+/// The keys whose last entry is `true`, and those whose last entry is `false`; both sorted.
 fn last_by_key(mut entries: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<DeviceKey>) {
     entries.reverse();
     entries.sort_by_key(|(key, _)| *key);
@@ -92,7 +92,7 @@ fn last_by_key(mut entries: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<Devi
 /// Result of an append.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// Of the `CURRENT` that names the change; of the one that was there, if nothing changed.
+    /// Sequence of the new `CURRENT`; of the old one, if nothing changed.
     pub sequence: u64,
     /// The generation that it applies to.
     pub generation: u64,
@@ -100,20 +100,20 @@ pub struct Appended {
     pub added: u64,
     /// Distinct keys removed.
     pub removed: u64,
-    /// Keys that were to be added and have a tombstone: left out.
+    /// Keys not added because they have a tombstone.
     pub entombed: u64,
-    /// Tombstones there are now.
+    /// Tombstones after the append.
     pub tombstones: u64,
-    /// Deltas there are now, and the keys in them.
+    /// Deltas after the append.
     pub deltas: u64,
-    /// Keys in them all.
+    /// Keys in all deltas after the append.
     pub delta_keys: u64,
     /// Bytes of files written.
     pub written_bytes: u64,
 }
 
-/// A writer's view of an audience: the `CURRENT` that it would replace, and the deltas that it has
-/// read or written.
+/// A writer's state of an audience: the `CURRENT` to replace, and the deltas read or written so
+/// far.
 #[derive(Debug)]
 pub struct Ledger {
     writer: StoreWriter,
@@ -123,7 +123,7 @@ pub struct Ledger {
 }
 
 impl StoreWriter {
-    /// Opens an audience for appending. One may be kept for any number of appends.
+    /// Opens an audience for any number of appends.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ fn not_published(audience: &AudienceName) -> StoreError {
 }
 
 impl Ledger {
-    /// The `CURRENT` that the next append is to replace.
+    /// The `CURRENT` that the next append replaces.
     pub const fn current(&self) -> &Current {
         &self.live.current
     }
@@ -158,7 +158,7 @@ impl Ledger {
         Ok(is_new)
     }
 
-    /// A delta, from what is held or from the store.
+    /// A delta, held or from the store.
     ///
     /// # Errors
     ///
@@ -176,9 +176,9 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if another writer was faster: [`Ledger::refresh`], and decide
-    /// again. [`StoreError::TooManyDeltas`] if a build is due first, [`StoreError::NotLive`] if the
-    /// audience was disabled or deleted.
+    /// [`StoreError::Conflict`] if another writer was faster: call [`Ledger::refresh`] and retry.
+    /// [`StoreError::TooManyDeltas`] if a build must come first, [`StoreError::NotLive`] if the
+    /// audience is disabled or deleted.
     pub async fn append(&mut self, change: Change) -> Result<Appended, StoreError> {
         let current = self.live.current.clone();
         if current.state != State::Live {
@@ -212,7 +212,7 @@ impl Ledger {
                 files.extend(tombstones);
             }
         }
-        let asked = add.len();
+        let requested = add.len();
         if !add.is_empty()
             && let Some(entry) = &next.tombstones
         {
@@ -225,23 +225,23 @@ impl Ledger {
         let mut appended = Appended {
             added: add.len() as u64,
             removed: remove.len() as u64,
-            entombed: (asked - add.len()) as u64,
+            entombed: (requested - add.len()) as u64,
             ..Appended::default()
         };
         let has_new_tombstones = next.tombstones != current.tombstones;
         if let Some(built) = self.merged(next.sequence, add, remove, &mut next.deltas).await? {
             files.push(built);
         } else if !has_new_tombstones {
-            return Ok(described(appended, &current));
+            return Ok(with_totals(appended, &current));
         }
         next.appended_unix_seconds =
             SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
         self.publish(&next, files).await?;
-        Ok(described(appended, &next))
+        Ok(with_totals(appended, &next))
     }
 
-    /// The same audience in another state, or with another time at which it ends.
+    /// Sets the audience's state and its expiry.
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl Ledger {
         self.publish(&next, Vec::new()).await
     }
 
-    /// The new delta, merged with the younger ones of `deltas`, in `deltas` and as a file; `None`
-    /// if nothing is new.
+    /// Adds the new delta to `deltas`, merged with the younger ones there, and returns its file;
+    /// `None` if there are no keys.
     async fn merged(
         &mut self,
         sequence: u64,
@@ -271,12 +271,12 @@ impl Ledger {
             return Ok(None);
         };
         let keys = built.delta.entry().keys();
-        // A rollback may leave these out, so they are not merged with later ones; but a full list
-        // is merged all the same, as an append would fail otherwise.
+        // A rollback may omit these, so they stay unmerged; unless the list is full and the append
+        // would fail.
         let through = self.live.current.no_merge_through.unwrap_or(0);
-        let apart = deltas.partition_point(|delta| delta.last <= through);
-        let apart = if apart < MAX_DELTAS { apart } else { 0 };
-        let kept = apart + kept_beside(&deltas[apart..], keys, MAX_DELTAS - apart);
+        let unmerged = deltas.partition_point(|delta| delta.last <= through);
+        let unmerged = if unmerged < MAX_DELTAS { unmerged } else { 0 };
+        let kept = unmerged + kept_deltas(&deltas[unmerged..], keys, MAX_DELTAS - unmerged);
         if kept >= MAX_DELTAS || keys > MAX_DELTA_KEYS {
             return Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys });
         }
@@ -285,8 +285,7 @@ impl Ledger {
             let mut parts = Vec::with_capacity(younger.len());
             for entry in &younger {
                 parts.push(self.delta(entry).await?);
-                // Merged, it is needed no longer.
-                self.held.remove(&entry.sha256);
+                //                 self.held.remove(&entry.sha256);
             }
             built = blocking(move || {
                 let parts = parts.iter().map(|part| &**part).chain([&built.delta]);
@@ -298,26 +297,26 @@ impl Ledger {
         Ok(Some(built))
     }
 
-    /// Files first, then `CURRENT`.
+    /// Writes the files, then `CURRENT`.
     async fn publish(&mut self, next: &Current, files: Vec<BuiltDelta>) -> Result<(), StoreError> {
         let _lock = lock_current(self.writer.backend(), &self.audience).await?;
         if self.writer.backend().is_directory() {
-            // Under the lock, as a rename asks for nothing.
+            // Checked under the lock, because a rename is unconditional.
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
                 let reason = "another loader wrote meanwhile".to_owned();
                 return Err(StoreError::Conflict {
                     audience: self.audience.clone(),
                     reason,
-                    passes: false,
+                    is_transient: false,
                 });
             }
         }
         for built in &files {
-            // Its name has the sequence that only this writer is about to write: no gc removes it.
+            // Its name has the next sequence, so no gc removes it.
             put_delta(&self.writer, &self.audience, built).await?;
         }
-        // After a conflict the content of `CURRENT` decides: another writer's must not equal ours.
+        // After a conflict, `put_if` compares contents: another writer's must not equal this one's.
         let mut next = next.clone();
         next.owner = Some(random_owner());
         self.live =
@@ -329,8 +328,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Drops deltas that `CURRENT` no longer names: a ledger may be kept for months, and other
-    /// writers merge too.
+    /// Drops deltas that `CURRENT` no longer names: a ledger may be kept for months.
     fn drop_unnamed(&mut self) {
         let current = &self.live.current;
         let is_named = |delta: &Delta| {
@@ -340,9 +338,8 @@ impl Ledger {
     }
 }
 
-/// The number of deltas that stay as they are when one of `keys` keys comes. The others are merged
-/// with it, so that there are at most `most`.
-fn kept_beside(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
+/// The number of deltas that a new one of `keys` keys is not merged with; at most `most`.
+fn kept_deltas(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
     let (mut kept, mut total) = (deltas.len(), keys);
     while let Some(before) = kept.checked_sub(1).map(|index| deltas[index].keys()) {
         let is_due = before < GROWTH.saturating_mul(total) || kept >= most;
@@ -354,12 +351,12 @@ fn kept_beside(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
     kept
 }
 
-/// A random number that every JSON reader can hold.
+/// A random number below 2⁵³, which every JSON reader can represent.
 fn random_owner() -> u64 {
     RandomState::new().build_hasher().finish() >> 11
 }
 
-fn described(appended: Appended, current: &Current) -> Appended {
+fn with_totals(appended: Appended, current: &Current) -> Appended {
     Appended {
         sequence: current.sequence,
         generation: current.generation,

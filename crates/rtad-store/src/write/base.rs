@@ -13,12 +13,12 @@ pub struct Base {
 }
 
 impl Base {
-    /// A base that was noted in another process, with its `CURRENT` of then.
-    pub const fn noted(audience: AudienceName, current: Option<Current>) -> Self {
+    /// A base with the `CURRENT` that was live when the work began, in this process or another.
+    pub const fn new(audience: AudienceName, current: Option<Current>) -> Self {
         Self { audience, current }
     }
 
-    /// The audience that is to be published.
+    /// The audience to publish.
     pub const fn audience(&self) -> &AudienceName {
         &self.audience
     }
@@ -28,12 +28,13 @@ impl Base {
         self.current.as_ref()
     }
 
-    /// The manifest's entry for a build that takes up these deltas; `None` if nothing was live.
+    /// The manifest's entry for a build that folds in the base's deltas; `None` if nothing was
+    /// live.
     pub fn folded(&self) -> Option<Folded> {
         self.current().map(|current| Folded { through: current.sequence, ..Folded::default() })
     }
 
-    /// Checks that no generation was published since. Deltas may have come: those are kept.
+    /// Checks that no generation was published since. Later deltas are allowed.
     pub(super) fn check_is_live(&self, live: Option<&Live>) -> Result<(), StoreError> {
         let published = |current: Option<&Current>| current.map_or(0, Current::published_sequence);
         let live = live.map(|live| &live.current);
@@ -44,18 +45,18 @@ impl Base {
         let then = self.current().map_or(0, |current| current.generation);
         let reason =
             format!("generation {now} was published since this work began at generation {then}");
-        Err(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
+        Err(StoreError::Conflict { audience: self.audience.clone(), reason, is_transient: false })
     }
 }
 
 impl StoreWriter {
-    /// Notes what is live, so that a publish can tell whether another loader published meanwhile.
+    /// The base of a publish that begins now.
     ///
     /// # Errors
     ///
     /// The store's own, or a `CURRENT` that is refused.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         let live = self.store().live(audience).await?;
-        Ok(Base::noted(audience.clone(), live.map(|live| live.current)))
+        Ok(Base::new(audience.clone(), live.map(|live| live.current)))
     }
 }

@@ -1,8 +1,8 @@
-//! Chunks: written by a publication, or by a job whose publication is yet to come.
+//! Chunks: written by a publication, or by a job before its publication.
 //!
-//! A chunk is named by its content. Writing it twice, or from two processes at once, does no harm;
-//! a chunk that no manifest ever names costs space until a gc removes it. The tasks of a job rely
-//! on that: each may be retried, or run twice at once. They never decide what is live.
+//! A chunk is named by its content, so writing it twice or concurrently is harmless. The tasks of a
+//! job rely on that: they may be retried or run twice. A chunk that no manifest names costs space
+//! until a gc removes it.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -18,25 +18,25 @@ use crate::layout::chunk_path;
 use crate::read::{Live, Store};
 use rtad_core::snapshot::{AudienceName, BuiltChunk, ChunkEntry, Current, Digest, State};
 
-/// A chunk that is not of the live generation and older than this is written again. Half of gc's
-/// usual `--min-age`, so that the rest of the publish has the other half.
+/// Older chunks outside the live generation are written again. Half of gc's default `--min-age`:
+/// the publish has the other half.
 const FRESH: Duration = Duration::from_secs(30 * 60);
 
 impl StoreWriter {
-    /// Writes a chunk, durably, unless the store holds it already, for a publication that is opened
-    /// later. Returns whether it was written. May be called many times at once, for any audience.
-    /// Costs reading the live manifest, in a bucket.
+    /// Writes a chunk, durably, before its publication is opened, unless the store holds it.
+    /// Returns whether it was written. May be called concurrently. In a bucket, costs a read of the
+    /// live manifest.
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::Conflict`] if in a directory a loader or a gc is at work for
-    /// long.
+    /// The store's own; in a directory, [`StoreError::Conflict`] if a loader or a gc holds the lock
+    /// for long.
     pub async fn put_chunk_ahead(
         &self,
         audience: &AudienceName,
         chunk: BuiltChunk,
     ) -> Result<bool, StoreError> {
-        // The exclusive holder sweeps half-written files.
+        // An exclusive holder removes half-written files.
         let _lock = lock_shared(self.backend(), audience).await?;
         let live =
             if self.backend().is_directory() { None } else { self.store().live(audience).await? };
@@ -45,14 +45,14 @@ impl StoreWriter {
     }
 }
 
-/// In an object store, the live chunks: no gc removes these while `CURRENT` does not change.
+/// In an object store, the live chunks, which no gc removes while `CURRENT` is unchanged.
 pub(super) async fn safe_chunks(
     store: &Store,
     audience: &AudienceName,
     live: Option<&Live>,
 ) -> Result<HashSet<Digest>, StoreError> {
     match live {
-        // Those of a deleted audience are about to go.
+        // Chunks of a deleted audience are being removed.
         Some(live) if store.is_remote() && live.current.state != State::Deleted => {
             live_chunks(store, audience, &live.current).await
         }
@@ -60,7 +60,7 @@ pub(super) async fn safe_chunks(
     }
 }
 
-/// The live chunks. None if the manifest is refused or gone: then the next publish repairs it.
+/// The live chunks; none if the manifest is refused or missing, which the next publish repairs.
 async fn live_chunks(
     store: &Store,
     audience: &AudienceName,
@@ -77,7 +77,7 @@ async fn live_chunks(
     }
 }
 
-/// Writes a chunk, unless it is there and will be for the time that a publish takes.
+/// Writes a chunk, unless the store holds it for the duration of a publish.
 pub(super) async fn put_unless_held(
     backend: &Backend,
     audience: &AudienceName,
@@ -85,8 +85,8 @@ pub(super) async fn put_unless_held(
     safe_chunks: &HashSet<Digest>,
 ) -> Result<bool, StoreError> {
     let path = chunk_path(audience, &chunk.entry);
-    // A corrupt file is repaired by the next build. An object store keeps checksums of its own, and
-    // a comparison would fetch the whole snapshot.
+    // In a directory, a corrupt file is repaired. Object stores keep checksums of their own, and a
+    // comparison would fetch the whole snapshot.
     let is_held = holds_chunk(backend, audience, &chunk.entry, safe_chunks).await?
         && (!backend.is_directory() || holds_bytes(backend, &path, &chunk.bytes).await?);
     if is_held {
@@ -96,8 +96,8 @@ pub(super) async fn put_unless_held(
     Ok(true)
 }
 
-/// Whether a chunk is there, by its name and size, and will be for the time that a publish takes.
-/// An old chunk in an object store that is not live does not count: a gc may be about to remove it.
+/// Whether the store holds a chunk, by name and size, for the duration of a publish. Old chunks
+/// outside the live generation do not count in an object store: a gc may be removing them.
 pub(super) async fn holds_chunk(
     backend: &Backend,
     audience: &AudienceName,
@@ -114,9 +114,8 @@ pub(super) async fn holds_chunk(
     }
 }
 
-/// Whether it is so young that no gc removes it before this publish is done. A wrong clock costs an
-/// upload, or a publish that has to be run again: the check that decides follows the manifest
-/// (`write/gc.rs`).
+/// Whether an object is too young for a gc during this publish. A wrong clock costs an upload or a
+/// failed publish: the decisive check follows the manifest (`write/gc.rs`).
 fn is_fresh(meta: &ObjectMeta) -> bool {
     let age = SystemTime::now().duration_since(meta.last_modified.into());
     age.is_ok_and(|age| age < FRESH)

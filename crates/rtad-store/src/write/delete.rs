@@ -1,17 +1,16 @@
-//! Deletion of an audience: `CURRENT` says so first, then files go.
+//! Deletion of an audience: `CURRENT` is marked deleted, then the files are removed.
 //!
-//! `CURRENT` stays, marked deleted in one write: pods that run learn from it that they may not
-//! answer any more, and a later publish of the audience continues with higher numbers, which no pod
-//! takes for old ones. Then manifests, chunks and deltas go, as a gc removes them (`write/gc.rs`),
-//! with the same care for a publish that begins meanwhile.
+//! `CURRENT` stays: running pods read from it that the audience is unavailable, and a later publish
+//! continues with higher generations. Manifests, chunks and deltas are removed as by a gc
+//! (`write/gc.rs`), with the same protection of a concurrent publish.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
 //! | before `CURRENT` is replaced | the audience | nothing |
 //! | after | none | files; the next deletion or gc removes them |
 //!
-//! A build that began before has lost: it finds that `CURRENT` was published since. In a directory
-//! it holds the lock, so there the deletion is refused as long as it runs.
+//! A build that began earlier fails, because `CURRENT` changed. In a directory the build holds the
+//! lock, so the deletion is refused while it runs.
 
 use std::time::Duration;
 
@@ -23,32 +22,31 @@ use crate::error::StoreError;
 use crate::layout::current_path;
 use rtad_core::snapshot::{AudienceName, State};
 
-/// Tries over concurrent appends.
+/// Tries against concurrent appends.
 const MAX_TRIES: u32 = 100;
-/// An older mark is of a gc that was killed: a gc of the usual `--min-age` stops at half of it. A
-/// deletion stops there too.
+/// Older marks belong to killed gcs: a gc with the default `--min-age`, and a deletion, stop at
+/// half of this time.
 const MARK_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Result of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deletion {
-    /// The sequence of the `CURRENT` that says so.
+    /// Sequence of the `CURRENT` that is marked deleted.
     pub sequence: u64,
     /// The removed files.
     pub removed: Collected,
 }
 
 impl StoreWriter {
-    /// Deletes an audience; its tombstones stay, for when it is published again. Another deletion
-    /// removes files that were left behind. It can be published again at any time.
+    /// Deletes an audience, except for its tombstones, which apply if it is published again.
     ///
     /// # Errors
     ///
     /// The store's own; [`StoreError::NotFound`] if nothing was ever published;
-    /// [`StoreError::Conflict`] if a build, a gc or another deletion is at work. After an error it
-    /// may be deleted and still have files: delete it again.
+    /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. After an error
+    /// files may be left: delete it again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
-        // Before the lock, which makes the folder.
+        // Before the lock, which creates the folder.
         if self.store().live(audience).await?.is_none() {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
@@ -61,7 +59,7 @@ impl StoreWriter {
     }
 }
 
-/// Called with the locks held. Returns the sequence of the `CURRENT` that says deleted.
+/// Marks `CURRENT` as deleted, with the locks held. Returns its sequence.
 async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u64, StoreError> {
     for tries in 0.. {
         let live = writer.store().live(audience).await?;
@@ -73,7 +71,7 @@ async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u
         match replace_current(writer.backend(), audience, Some(&live), &live.current.deleted())
             .await
         {
-            // Replaced by an append, whose changes go too.
+            // Replaced by an append: retry over it.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}
             done => return Ok(done?.current.sequence),
         }

@@ -1,4 +1,4 @@
-//! Deltas: writing them, and joining them when a `CURRENT` would name too many.
+//! Deltas: writing them, and merging them when a `CURRENT` would name too many.
 
 use object_store::{ObjectStoreExt as _, PutMode};
 
@@ -9,12 +9,12 @@ use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
 use crate::read::Store;
 use rtad_core::snapshot::{AudienceName, BuiltDelta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS};
 
-/// Groups of deltas as `CURRENT` number `sequence` may name them. If they are too many, each group
-/// is merged into one delta, whose file is written; if they are still too many, all of them are.
+/// The deltas of some groups, in order, at most as many as a `CURRENT` may name. If there are more,
+/// each group is merged into one delta; if there are still too many, all are merged.
 ///
-/// Each delta has all changes of its time, so in the order of their ends the newest change of a key
-/// comes last, however their times overlap.
-pub(super) async fn joined(
+/// A delta has all changes of its range of sequences. So in the order of their last sequence, the
+/// newest change of a key comes last, even if ranges overlap.
+pub(super) async fn merge_groups(
     writer: &StoreWriter,
     audience: &AudienceName,
     sequence: u64,
@@ -37,7 +37,7 @@ pub(super) async fn joined(
     }
 }
 
-/// Several deltas as one, written.
+/// Merges deltas into one, and writes its file.
 async fn merged(
     writer: &StoreWriter,
     audience: &AudienceName,
@@ -61,7 +61,7 @@ async fn merged(
     Ok(entry)
 }
 
-/// Whether a delta has a signature, right or wrong.
+/// Whether a delta has a signature, valid or not.
 pub(super) async fn has_signature(
     writer: &StoreWriter,
     audience: &AudienceName,
@@ -75,7 +75,7 @@ pub(super) async fn has_signature(
     }
 }
 
-/// Writes a delta's file, durably. No reader knows it before a `CURRENT` names it.
+/// Writes a delta's file, durably. Readers find it once a `CURRENT` names it.
 pub(super) async fn put_delta(
     writer: &StoreWriter,
     audience: &AudienceName,
@@ -103,7 +103,7 @@ pub(super) async fn highest_sequence(
     let names = listed.iter().filter_map(|object| object.location.filename());
     let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);
     for generation in store.generations(audience).await? {
-        // An unreadable manifest tells nothing.
+        // Unreadable manifests are skipped.
         if let Ok((manifest, _)) = store.manifest_of(audience, generation).await {
             highest = highest.max(manifest.folded().map_or(0, |folded| folded.through));
         }
@@ -111,8 +111,8 @@ pub(super) async fn highest_sequence(
     Ok(highest)
 }
 
-/// In the order of their ends. Of deltas with the same end, the one with the most keys contains the
-/// others.
+/// Deltas in the order of their last sequence. Of those with the same one, keeps the one with the
+/// most keys, which contains the others.
 fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
     deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));

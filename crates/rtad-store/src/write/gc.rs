@@ -1,30 +1,32 @@
-//! Garbage collection: removing the files that no kept generation needs.
+//! Garbage collection (gc): removal of files that no kept generation needs.
 //!
-//! Kept are the live generation, every one above it (a publish under way, or one that was rolled
-//! back from), the newest few, and all files younger than a minimum age; of a deleted audience
-//! (`write/delete.rs`) only higher generations and young files. A manifest goes before its
-//! signature and its chunks, so that a gc that is killed leaves chunks without a manifest, never a
-//! manifest without chunks. A signature without a manifest goes once a higher generation is live:
-//! the writer of that manifest has lost.
+//! Kept files:
 //!
-//! In a directory the audience's lock keeps loaders out. An object store has no lock and deletes
-//! without a condition, so a publish could find an old chunk there, rely on it, and lose it. Both
-//! sides therefore write first and check after:
+//! * the live generation, and all above it: running publishes, and generations rolled back from;
+//! * the newest few generations;
+//! * all files younger than a minimum age.
+//!
+//! Of a deleted audience (`write/delete.rs`) only higher generations and young files are kept. A
+//! manifest is removed before its signature and its chunks, so a killed gc never leaves a manifest
+//! without chunks. A signature without a manifest is removed once a higher generation is live,
+//! because its publish has failed.
+//!
+//! In a directory the audience's lock excludes loaders. An object store has no lock and deletes
+//! unconditionally, so a publish could rely on an old chunk and lose it. Both sides therefore write
+//! first and check afterwards:
 //!
 //! | gc | publish |
 //! |---|---|
 //! | 1. plans, and writes the plan to `{audience}/GC` | 1. writes its manifest |
-//! | 2. *then* plans again from `CURRENT` and the manifests, and spares the files they name | 2. *then* reads `GC`: if it names a file that the manifest needs, the publish has lost |
-//! | 3. deletes, then removes `GC` | 3. *then* checks that every chunk is there; 4. puts `CURRENT` |
+//! | 2. plans again, and spares the files that are named now | 2. reads `GC`; fails if it names a needed file |
+//! | 3. deletes, then removes `GC` | 3. checks that every chunk exists; 4. puts `CURRENT` |
 //!
-//! Of two sides that write first and check after, at least one sees the other. If gc planned before
-//! the manifest was there, its `GC` was there before as well: the publish sees it at 2, or it is
-//! gone, and so are the chunks, which the publish sees at 3. No clock decides this. The minimum age
-//! only makes it rare that a publish loses; a rollback relies on it, as it writes no new manifest
-//! but its old one anew.
+//! At least one side sees the other. If gc planned before the manifest was written, either the
+//! publish sees `GC` in step 2, or `GC` and the chunks are gone, which it sees in step 3. No clock
+//! decides this. The minimum age only makes failed publishes rare. A rollback relies on it, because
+//! it rewrites an old manifest instead of writing a new one.
 //!
-//! A `GC` that a killed gc left behind holds up publishes that need its files, and no others, until
-//! the next gc takes it over.
+//! The `GC` of a killed gc blocks publishes that need its files, until the next gc takes it over.
 
 pub(super) mod guard;
 mod mark;
@@ -71,7 +73,7 @@ impl StoreWriter {
                 .await?
                 .collected());
         }
-        // Before the lock, which makes the folder.
+        // Before the lock, which creates the folder.
         if store.live(audience).await?.is_none() {
             return Err(StoreError::NotFound { path: current_path(audience).to_string() });
         }
@@ -81,8 +83,7 @@ impl StoreWriter {
     }
 }
 
-/// The same, by a caller that has the locks. A mark older than `mark_age` is of a gc that was
-/// killed.
+/// The same, with the locks held. A mark older than `mark_age` belongs to a killed gc.
 pub(super) async fn collect_locked(
     store: &Store,
     audience: &AudienceName,
@@ -100,7 +101,7 @@ pub(super) async fn collect_locked(
     }
     let begun = Instant::now();
     let (mark, marked_at) = GcMark::write(backend, audience, &plan, mark_age).await?;
-    // By the store's clock from here on: files that were there before the mark could be seen.
+    // From here on by the store's clock: the second plan must see files older than the mark.
     let mut confirmed = match GcPlan::read(store, audience, retention, marked_at).await {
         Ok(confirmed) => confirmed,
         Err(error) => {
@@ -110,10 +111,9 @@ pub(super) async fn collect_locked(
         }
     };
     confirmed.retain_those_of(&plan);
-    // Past its minimum age another gc may take the mark over and end it. Without a minimum age no
-    // other gc is at work.
+    // After its minimum age, another gc may take over the mark. Without one, no other gc runs.
     let in_time = || mark_age.is_zero() || begun.elapsed() < mark_age / 2;
-    // After a failure the mark stays: a delete whose answer was lost may yet be done.
+    // After a failure the mark stays: a delete without an answer may still be executed.
     remove(store, audience, &confirmed, in_time).await?;
     mark.remove(backend, audience).await?;
     Ok(confirmed.collected())
@@ -128,7 +128,11 @@ async fn remove(
     let remove = async |path: Path| {
         if !in_time() {
             let reason = "gc took longer than half of --min-age; run it again".to_owned();
-            return Err(StoreError::Conflict { audience: audience.clone(), reason, passes: true });
+            return Err(StoreError::Conflict {
+                audience: audience.clone(),
+                reason,
+                is_transient: true,
+            });
         }
         match store.objects(&path)?.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

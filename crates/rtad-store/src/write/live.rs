@@ -1,9 +1,9 @@
-//! Going live: one write of `CURRENT`, with the deltas that the generation has not taken up.
+//! Going live: one write of `CURRENT`, with the deltas that are not folded into the generation.
 
 use std::collections::HashSet;
 
 use super::base::Base;
-use super::deltas::{highest_sequence, joined};
+use super::deltas::{highest_sequence, merge_groups};
 use super::lock::lock_current;
 use super::put::replace_current;
 use super::writer::StoreWriter;
@@ -11,10 +11,10 @@ use crate::error::StoreError;
 use crate::read::Live;
 use rtad_core::snapshot::{Current, DeltaEntry, Manifest, State};
 
-/// Writes of `CURRENT` over concurrent appends.
+/// Tries to write `CURRENT` against concurrent appends.
 const MAX_TRIES: u32 = 100;
 
-/// A generation that is about to be live.
+/// A generation to make live.
 pub(super) struct Candidate<'a> {
     pub(super) generation: u64,
     /// The manifest's bytes.
@@ -26,40 +26,38 @@ pub(super) struct Candidate<'a> {
 /// The deltas that stay live with a generation.
 #[derive(Debug)]
 pub(super) struct RetainedDeltas {
-    /// Of the deltas that are live then: those that came after this sequence.
+    /// Live deltas are retained if they end after this sequence.
     through: u64,
-    /// Before them, by the generation that has taken them up.
+    /// Earlier deltas, grouped by the generation that they are folded into.
     pub(super) older: Vec<Vec<DeltaEntry>>,
-    /// Residuals of other generations, which do not apply to this one: the deltas that they restate
-    /// do.
-    pub(super) left_out: HashSet<DeltaEntry>,
+    /// Residuals of other generations. The deltas that they restate apply instead.
+    pub(super) excluded: HashSet<DeltaEntry>,
     /// See [`Current::no_merge_through`].
     pub(super) no_merge_through: Option<u64>,
 }
 
 impl RetainedDeltas {
-    /// The deltas that a generation has not taken up.
+    /// The deltas that are not folded into a generation.
     pub(super) fn over(manifest: &Manifest) -> Self {
         let (through, residual) =
             manifest.folded().map_or((0, None), |folded| (folded.through, folded.residual.clone()));
         let no_merge_through = residual.as_ref().map(|residual| residual.last);
         let older = residual.into_iter().map(|residual| vec![residual]).collect();
-        Self { through, older, left_out: HashSet::new(), no_merge_through }
+        Self { through, older, excluded: HashSet::new(), no_merge_through }
     }
 
-    /// All deltas over the generation, in groups that may be merged, given the live ones.
+    /// All deltas over the generation, given the live ones, in groups that may each be merged.
     fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
         let newer = live.iter().filter(|delta| delta.last > self.through);
         let mut newer: Vec<_> =
-            newer.filter(|delta| !self.left_out.contains(delta)).cloned().collect();
+            newer.filter(|delta| !self.excluded.contains(delta)).cloned().collect();
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);
         let later = newer.split_off(unmerged);
         [&self.older[..], &[newer, later]].concat()
     }
 }
 
-/// Makes a generation live over `base`. Deltas may be published meanwhile: then `CURRENT` is
-/// written again over them.
+/// Makes a generation live over `base`. Retries over concurrently appended deltas.
 ///
 /// # Errors
 ///
@@ -78,14 +76,14 @@ pub(super) async fn go_live(
             live.current.published_sequence() == tried.sequence
                 && live.current.manifest_sha256 == tried.manifest_sha256
         };
-        // The answer to the last try was lost, and an append followed it.
+        // The last try succeeded without an answer, and an append followed it.
         if live.as_ref().zip(tried.as_ref()).is_some_and(|(live, tried)| is_done(live, tried)) {
             return Ok(());
         }
         base.check_is_live(live.as_ref())?;
         let current = next(writer, base, candidate, live.as_ref()).await?;
         match replace_current(writer.backend(), audience, live.as_ref(), &current).await {
-            // By an append, or by another loader: the next read tells.
+            // Replaced by an append or by another loader: the next read shows which.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(current),
             done => return done.map(|_| ()),
         }
@@ -93,7 +91,7 @@ pub(super) async fn go_live(
     unreachable!("the last try is returned")
 }
 
-/// The `CURRENT` that makes the candidate live after this one. Merged deltas are written.
+/// The `CURRENT` that makes the candidate live after `live`. Writes merged deltas.
 async fn next(
     writer: &StoreWriter,
     base: &Base,
@@ -101,21 +99,21 @@ async fn next(
     live: Option<&Live>,
 ) -> Result<Current, StoreError> {
     let Candidate { generation, manifest, rolled_back_from, deltas } = candidate;
-    let was = live.map(|live| &live.current);
-    let sequence = match was {
+    let old = live.map(|live| &live.current);
+    let sequence = match old {
         Some(current) => current.sequence,
         None => highest_sequence(writer.store(), base.audience()).await?,
     };
     let sequence = sequence.saturating_add(1);
     let mut current = Current::new(sequence, *generation, manifest, *rolled_back_from);
-    if let Some(was) = was {
+    if let Some(old) = old {
         current.deltas =
-            joined(writer, base.audience(), sequence, &deltas.groups(&was.deltas)).await?;
+            merge_groups(writer, base.audience(), sequence, &deltas.groups(&old.deltas)).await?;
         current.no_merge_through = deltas.no_merge_through;
-        current.tombstones.clone_from(&was.tombstones);
-        current.appended_unix_seconds = was.appended_unix_seconds;
-        current.state = if was.state == State::Deleted { State::Live } else { was.state };
-        current.expires_unix_seconds = was.expires_unix_seconds;
+        current.tombstones.clone_from(&old.tombstones);
+        current.appended_unix_seconds = old.appended_unix_seconds;
+        current.state = if old.state == State::Deleted { State::Live } else { old.state };
+        current.expires_unix_seconds = old.expires_unix_seconds;
     }
     Ok(current)
 }

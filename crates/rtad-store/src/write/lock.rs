@@ -1,10 +1,11 @@
 //! Locks of an audience in a directory, for all writers: publish, rollback, append, gc, delete.
 //!
-//! `LOCK` is for chunks and manifests, and held from the first byte written to the last. It can be
-//! shared by writers of chunks ahead of a publication. `CURRENT.LOCK` is for `CURRENT` and deltas;
-//! it is taken last and released first. The kernel releases a lock with its holder, however that
-//! ends. Object stores have no locks: there conditional puts decide (`write/put.rs`), and a mark
-//! keeps gc and publications apart (`write/gc.rs`).
+//! * `LOCK` protects chunks and manifests. It is held from the first byte written to the last, and
+//!   may be shared by writers of chunks before their publication.
+//! * `CURRENT.LOCK` protects `CURRENT` and deltas. It is taken last and released first.
+//!
+//! The kernel releases the locks of a killed process. Object stores use conditional puts
+//! (`write/put.rs`) and a gc mark (`write/gc.rs`) instead.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -23,12 +24,12 @@ struct LockRetry {
 }
 
 impl LockRetry {
-    /// A chunk is written in less, unless its disk is very slow.
+    /// Longer than the write of a chunk, unless the disk is very slow.
     const EXCLUSIVE: Self =
         Self { interval: Duration::from_millis(20), timeout: Duration::from_secs(2) };
     const SHARED: Self =
         Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(30) };
-    /// To replace `CURRENT` takes milliseconds.
+    /// Replacing `CURRENT` takes milliseconds.
     const CURRENT: Self =
         Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
 }
@@ -42,8 +43,8 @@ enum Try {
     Held,
 }
 
-/// Takes the audience's lock, and makes its folder for it; `None` in an object store. Waits a
-/// moment for chunks that are being written ahead, and not at all for an exclusive holder.
+/// Takes the audience's lock, and creates its folder; `None` in an object store. Waits briefly for
+/// shared holders, and not at all for an exclusive one.
 ///
 /// # Errors
 ///
@@ -56,13 +57,12 @@ pub(super) async fn lock(
     retry(backend, audience, LockRetry::EXCLUSIVE, reason, lock_and_sweep).await
 }
 
-/// Shares the audience's lock with other writers of chunks ahead of their publication. It keeps out
-/// writers that sweep half-written files. Held for one chunk; waits a while for an exclusive
-/// holder. `None` in an object store.
+/// Takes a share of the audience's lock, for one chunk written before its publication; `None` in an
+/// object store. It excludes writers that remove half-written files. Waits for an exclusive holder.
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if it is held alone for long.
+/// [`StoreError::Conflict`] if it is held exclusively for long.
 pub(crate) async fn lock_shared(
     backend: &Backend,
     audience: &AudienceName,
@@ -71,8 +71,8 @@ pub(crate) async fn lock_shared(
     retry(backend, audience, LockRetry::SHARED, reason, try_lock_shared).await
 }
 
-/// Takes the lock under which `CURRENT` is replaced, for that short time: a publish holds [`lock`]
-/// for hours, and deltas are appended meanwhile. `None` in an object store.
+/// Takes the lock for replacing `CURRENT`; `None` in an object store. Separate from [`lock`], which
+/// a publish holds for hours while deltas are appended.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ async fn retry(
                 return Err(StoreError::Conflict {
                     audience: audience.clone(),
                     reason,
-                    passes: true,
+                    is_transient: true,
                 });
             }
             Err(error) => {
@@ -118,12 +118,12 @@ async fn retry(
     }
 }
 
-/// Makes the audience's folder, takes its lock, and removes the half-written files of a killed
+/// Creates the audience's folder, takes its lock, and removes the half-written files of a killed
 /// writer.
 fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
     match take_and_sweep(folder, "LOCK", &["manifests", "chunks"])? {
-        // A holder that lets it be shared does not hold it alone.
+        // If it can be shared, its holders share it too.
         Try::Busy => match try_lock_shared(folder)? {
             Try::Taken(_) => Ok(Try::Busy),
             Try::Busy | Try::Held => Ok(Try::Held),
@@ -134,7 +134,7 @@ fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
 
 fn make_folder(folder: &FilePath) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    // object_store syncs the files and folders that it makes below this one, but not this one.
+    // object_store syncs what it creates below this folder, but not the folder itself.
     for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty())
     {
         File::open(parent)?.sync_all()?;
@@ -142,10 +142,10 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the audience's folder and shares its lock. Busy: one writer holds it alone.
+/// Creates the audience's folder and shares its lock. Busy if a writer holds it exclusively.
 fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
-    // Opened for reading too: some network file systems share a lock of such a file only.
+    // Opened for reading too: some network file systems require it for shared locks.
     let lock = OpenOptions::new()
         .create(true)
         .read(true)
@@ -159,8 +159,7 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
     }
 }
 
-/// Takes a lock, and removes the half-written files in these folders of a killed writer that held
-/// it.
+/// Takes a lock, and removes the half-written files of a killed writer in these folders.
 fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Try> {
     let lock =
         OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
@@ -176,8 +175,8 @@ fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<T
         };
         for entry in entries {
             let entry = entry?;
-            // object_store stages a write under the final name, a '#' and a number; no name of ours
-            // has a '#'.
+            // object_store stages a write as the final name, '#' and a number. No final name has a
+            // '#'.
             if entry.file_name().as_encoded_bytes().contains(&b'#') {
                 std::fs::remove_file(entry.path())?;
             }
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exclusive_holder_is_told_from_shared_holders() {
+    fn exclusive_lock_is_held_and_shared_lock_is_busy() {
         let folder = tempfile::tempdir().unwrap();
         let tried = || lock_and_sweep(folder.path()).unwrap();
         let Try::Taken(alone) = tried() else { panic!("nobody holds it") };

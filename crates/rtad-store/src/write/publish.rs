@@ -1,18 +1,20 @@
 //! Publishing: chunks, then the manifest, then `CURRENT`; one publish at a time.
 //!
-//! A publish has three steps for its caller. [`StoreWriter::base`] notes what is live before the
-//! work begins; [`StoreWriter::publish`] opens the publication if that is still live;
-//! [`Publication::commit`] makes it live, in one write, if the base is *still* live.
+//! Steps for the caller:
+//!
+//! 1. [`StoreWriter::base`] records the live generation before the work begins.
+//! 2. [`StoreWriter::publish`] opens the publication, if the base is still live.
+//! 3. [`Publication::commit`] makes it live in one write, if the base is still live.
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
-//! | before `commit` writes `CURRENT` | the old generation | chunks and perhaps a signature or a manifest without a `CURRENT`; the next generation's number skips it |
+//! | before `commit` writes `CURRENT` | the old generation | chunks, perhaps a signature or a manifest; the next generation skips its number |
 //! | after | the new generation | nothing |
 //!
-//! In a directory the lock file is held throughout (`write/lock.rs`), so that a second loader
-//! notices before it has written anything. In an object store `CURRENT` is put on the condition
-//! that it is the one of the base: the second loader loses there. Between the manifest and
-//! `CURRENT` the publication checks that no gc has removed its files (`write/gc/guard.rs`).
+//! In a directory the lock file is held throughout (`write/lock.rs`), so a second loader fails
+//! before it writes. In an object store, the put of `CURRENT` is conditional on the base, and the
+//! second loader fails there. Between the manifest and `CURRENT`, the publication checks that no gc
+//! has removed its files (`write/gc/guard.rs`).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -33,19 +35,19 @@ use rtad_core::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
 };
 
-/// A publish under way. Dropping it changes nothing for readers.
+/// A running publish. Dropping it changes nothing for readers.
 #[derive(Debug)]
 pub struct Publication<'w> {
     pub(super) writer: &'w StoreWriter,
     pub(super) base: Base,
     generation: u64,
-    /// The live chunks, in an object store: no gc removes these while `CURRENT` does not change.
+    /// In an object store, the live chunks, which no gc removes while `CURRENT` is unchanged.
     safe_chunks: HashSet<Digest>,
     _lock: Option<File>,
 }
 
 impl StoreWriter {
-    /// Opens a publication over `base`. In a directory this makes the folders and takes the lock.
+    /// Opens a publication over `base`. In a directory, creates the folder and takes the lock.
     ///
     /// # Errors
     ///
@@ -59,7 +61,7 @@ impl StoreWriter {
         // generations that were rolled back from.
         let published = store.listed_manifests(audience).await?.highest();
         let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
-        // At u64::MAX (somebody tampered with `CURRENT`), commit finds the manifest taken.
+        // At u64::MAX (a forged `CURRENT`), commit fails because the manifest exists.
         let generation = published.max(named).saturating_add(1);
         let safe_chunks = safe_chunks(store, audience, live.as_ref()).await?;
         Ok(Publication { writer: self, base, generation, safe_chunks, _lock: lock })
@@ -67,18 +69,18 @@ impl StoreWriter {
 }
 
 impl Publication<'_> {
-    /// The audience that is published.
+    /// The audience being published.
     pub const fn audience(&self) -> &AudienceName {
         self.base.audience()
     }
 
-    /// The generation that this publication makes.
+    /// The generation being published.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Writes a chunk, durably, unless the store holds it already. Returns whether it was written.
-    /// May be called for several chunks at once; each is held in memory until it is written.
+    /// Writes a chunk, durably, unless the store holds it. Returns whether it was written. May be
+    /// called concurrently; each chunk is in memory until written.
     ///
     /// # Errors
     ///
@@ -87,9 +89,9 @@ impl Publication<'_> {
         put_unless_held(self.writer.backend(), self.audience(), chunk, &self.safe_chunks).await
     }
 
-    /// Whether the store holds a chunk, by its name and size, and will for as long as this publish
-    /// takes. An old chunk in an object store that is not live does not count: a gc may be about to
-    /// remove it.
+    /// Whether the store holds a chunk, by name and size, for the duration of this publish. Old
+    /// chunks outside the live generation do not count in an object store: a gc may be removing
+    /// them.
     ///
     /// # Errors
     ///
@@ -98,9 +100,8 @@ impl Publication<'_> {
         holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
     }
 
-    /// The chunks that are not in the store's listing: never put, or removed by a gc. In a
-    /// directory none goes while this publication is open; elsewhere [`Publication::commit`] checks
-    /// again.
+    /// The chunks that the store does not list: never written, or removed by a gc. In an object
+    /// store a gc may remove more; [`Publication::commit`] checks again.
     ///
     /// # Errors
     ///
@@ -119,13 +120,13 @@ impl Publication<'_> {
         Ok(entries.iter().filter(is_missing).collect())
     }
 
-    /// Writes a delta that the manifest is to name as its residual.
+    /// Writes the delta that the manifest names as its residual.
     ///
     /// # Errors
     ///
     /// The store's own.
     pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
-        // The holder of this lock sweeps half-written files in the folder.
+        // The holder of this lock removes half-written files in the folder.
         let _lock = lock_current(self.writer.backend(), self.audience()).await?;
         put_delta(self.writer, self.audience(), delta).await
     }
@@ -152,7 +153,7 @@ impl Publication<'_> {
             generation,
             "the manifest is of the publication's generation"
         );
-        let manifest = &self.with_taken_up(manifest).await?;
+        let manifest = &self.with_folded_deltas(manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(self.audience(), generation);
         // Written once: a second writer of the same generation loses here.
@@ -176,7 +177,7 @@ impl Publication<'_> {
         }
     }
 
-    /// Signs the unsigned deltas that `CURRENT` will still name: they are older than the key.
+    /// Signs the unsigned deltas that `CURRENT` will still name, from before signing was enabled.
     async fn sign_retained_deltas(&self) -> Result<(), StoreError> {
         let Some(current) = self.base.current().filter(|_| self.writer.signs()) else {
             return Ok(());
@@ -192,7 +193,7 @@ impl Publication<'_> {
                     let _lock = lock_current(self.writer.backend(), audience).await?;
                     put_delta_file(self.writer, audience, entry, file.bytes).await?;
                 }
-                // Merged since into another delta, which is signed, or will be by the next build.
+                // Merged into another delta meanwhile, which is signed now or by the next build.
                 Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -200,10 +201,9 @@ impl Publication<'_> {
         Ok(())
     }
 
-    /// Names the deltas that the generation has taken up as they are live now: those that the build
-    /// read may have been merged since, and removed. Merged deltas may contain later changes, which
-    /// are applied again with them.
-    async fn with_taken_up(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
+    /// The manifest with the folded deltas as they are live now: those that the build read may have
+    /// been merged and removed. Merged deltas may contain later changes, which are applied again.
+    async fn with_folded_deltas(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
         let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
         let live = self.writer.store().live(self.audience()).await?;
         self.base.check_is_live(live.as_ref())?;
@@ -212,19 +212,17 @@ impl Publication<'_> {
         Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }
 
-    /// Removes the manifest, which is not live. Failures are ignored: the caller reports the
-    /// reason.
+    /// Removes the manifest of a failed publish. Ignores errors: the caller reports the first one.
     async fn withdraw(&self, path: &Path) {
         let store = self.writer.store();
-        // Once so high a number was live, the manifest may be another loader's, with the same
-        // bytes.
+        // If this generation was live, the manifest may be another loader's, with the same bytes.
         if let Ok(Some(live)) = store.live(self.audience()).await
             && live.current.highest_generation() >= self.generation
         {
             return;
         }
         if let Ok(objects) = store.objects(path) {
-            // Never a manifest without its signature.
+            // The manifest first: it must never exist without its signature.
             let _ = objects.delete(path).await;
             if self.writer.signs() {
                 let _ = objects.delete(&signature_path(path)).await;

@@ -1,4 +1,4 @@
-//! Writing one object, conditionally or not: the steps that all writers share.
+//! Puts of single objects, conditional or not.
 
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
@@ -9,7 +9,7 @@ use crate::layout::current_path;
 use crate::read::Live;
 use rtad_core::snapshot::{AudienceName, Current};
 
-/// Compared at a time.
+/// Bytes compared per request.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Writes an object; [`StoreError::Conflict`] if the mode's condition does not hold.
@@ -26,14 +26,14 @@ pub(super) async fn put(
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
             let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
             let reason = format!("{} was written by another loader meanwhile", path.join("/"));
-            StoreError::Conflict { audience: audience.clone(), reason, passes: true }
+            StoreError::Conflict { audience: audience.clone(), reason, is_transient: true }
         }
         source => StoreError::backend("write", path, source),
     })
 }
 
-/// Writes on a condition. The answer to a put that succeeded may be lost, and the client's own
-/// retry is then refused: so after any failure the object's content decides.
+/// Conditional write. If the answer to a successful put is lost, the client's retry is refused. So
+/// after a failure, the object's content is compared.
 pub(super) async fn put_if(
     backend: &Backend,
     audience: &AudienceName,
@@ -51,7 +51,7 @@ pub(super) async fn put_if(
     }
 }
 
-/// Whether an object of the same length has these bytes. Takes little memory besides.
+/// Whether an object of the same length has these bytes. Reads it in pieces.
 pub(super) async fn holds_bytes(
     backend: &Backend,
     path: &Path,
@@ -82,8 +82,8 @@ async fn version_of(
     Ok((held == bytes).then_some(version))
 }
 
-/// Replaces exactly the `CURRENT` that `live` is, and returns the new one. In a directory the
-/// caller holds its lock and has read `live` under it.
+/// Replaces `CURRENT` if it is still `live`, and returns the new one. In a directory the caller
+/// holds the lock, and has read `live` under it.
 pub(super) async fn replace_current(
     backend: &Backend,
     audience: &AudienceName,
@@ -91,7 +91,7 @@ pub(super) async fn replace_current(
     current: &Current,
 ) -> Result<Live, StoreError> {
     let mode = match live {
-        // The rename cannot overwrite another's: the lock is held.
+        // The lock excludes other writers.
         _ if backend.is_directory() => PutMode::Overwrite,
         None => PutMode::Create,
         Some(live) => PutMode::Update(live.version.clone()),

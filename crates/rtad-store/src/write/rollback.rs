@@ -1,4 +1,4 @@
-//! Rollback: an older generation, with every change that was made since.
+//! Rollback to an older generation, with the changes appended since.
 
 use std::collections::HashSet;
 
@@ -14,24 +14,24 @@ use crate::layout::{chunk_path, manifest_path};
 use crate::read::Store;
 use rtad_core::snapshot::{ChunkError, Current, DeltaEntry, Manifest, State};
 
-/// Chunk sizes looked up at a time.
+/// Concurrent look-ups of chunk sizes.
 const PARALLEL_LOOKUPS: usize = 16;
 
 impl Publication<'_> {
-    /// Makes an older generation live again, after checking that every chunk of it is there. Later
-    /// deltas apply to it, also those that later generations have taken up, and tombstones stay.
+    /// Makes an older generation live again, after checking that all its chunks exist. Later deltas
+    /// apply to it, including those folded into later generations; tombstones stay.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if the generation is not whole,
-    /// [`StoreError::Conflict`] if another loader published meanwhile, or a gc is removing it,
-    /// [`StoreError::NotLive`] if the audience was deleted.
+    /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if a chunk is missing or cut short,
+    /// [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
+    /// generation, [`StoreError::NotLive`] if the audience was deleted.
     pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
         self.roll_back_to(generation, true).await
     }
 
-    /// The same without the deltas that later generations have taken up: changes appended before
-    /// those were built are lost. For when their manifests cannot be read.
+    /// The same without the deltas folded into later generations: those changes are lost. For
+    /// unreadable manifests of later generations.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Publication<'_> {
     async fn roll_back_to(self, generation: u64, takes_deltas: bool) -> Result<(), StoreError> {
         let (store, audience, current) =
             (self.writer.store(), self.audience(), self.base.current());
-        // The files of a deleted audience are going, if they are not gone.
+        // The files of a deleted audience are being removed.
         if let Some(state) =
             current.map(|current| current.state).filter(|state| *state == State::Deleted)
         {
@@ -54,8 +54,8 @@ impl Publication<'_> {
             self.rewrite(&manifest, &bytes).await?;
         }
         check_chunks(store, &manifest).await?;
-        // A reader may still hold the generation that was live before an earlier rollback, so that
-        // stays the mark. Only a return to that generation is no rollback.
+        // A reader may still serve the generation from before an earlier rollback, so its number is
+        // kept. Only a return to that generation is no rollback.
         let from = current.map(Current::highest_generation).filter(|from| *from > generation);
         let deltas = self.retained_deltas(&manifest, takes_deltas, from.is_some()).await?;
         guard::check_deltas(self.writer.backend(), audience, deltas.older.iter().flatten()).await?;
@@ -63,8 +63,7 @@ impl Publication<'_> {
         go_live(self.writer, &self.base, &candidate).await
     }
 
-    /// Writes the manifest again as it is: it is then young, and a gc keeps young manifests and
-    /// their chunks.
+    /// Writes the manifest again, unchanged: a gc keeps young manifests and their chunks.
     async fn rewrite(&self, manifest: &Manifest, bytes: &[u8]) -> Result<(), StoreError> {
         let (backend, audience) = (self.writer.backend(), self.audience());
         let path = manifest_path(audience, manifest.generation());
@@ -86,12 +85,12 @@ impl Publication<'_> {
         if takes_deltas {
             let later = LaterDeltas::read(self.writer.store(), manifest, current).await?;
             retained.older.extend(later.groups);
-            retained.left_out = later.residuals;
+            retained.excluded = later.residuals;
             through = through.max(Some(later.through));
         } else if let Some(current) = current.filter(|live| live.rolled_back_from.is_none()) {
-            // Its residual is the only unmerged delta: it restates a part of the lost changes.
+            // Its residual is the only unmerged delta; it restates some of the lost changes.
             let residual = current.deltas.iter().filter(|delta| Some(delta.last) <= unmerged);
-            retained.left_out = residual.cloned().collect();
+            retained.excluded = residual.cloned().collect();
         }
         if is_rollback {
             retained.no_merge_through = through;
@@ -100,7 +99,7 @@ impl Publication<'_> {
     }
 }
 
-/// Checks that every chunk is there, by its size.
+/// Checks that every chunk exists, with its size.
 async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreError> {
     let audience = manifest.audience();
     let mut lookups = Vec::new();
@@ -124,17 +123,18 @@ async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreErr
 
 /// Deltas that were published after an older generation was built.
 struct LaterDeltas {
-    /// By the generation that has taken them up, oldest first.
+    /// Grouped by the generation that they are folded into, oldest first.
     groups: Vec<Vec<DeltaEntry>>,
-    /// Residuals of those generations: they restate older deltas, which may be in the older
-    /// generation itself.
+    /// Residuals of those generations. They restate older deltas, which the older generation may
+    /// contain.
     residuals: HashSet<DeltaEntry>,
-    /// The highest sequence that any of them has taken up.
+    /// The highest sequence folded into any of them.
     through: u64,
 }
 
 impl LaterDeltas {
-    /// Those that were published after `target` was built and that later generations have taken up.
+    /// Reads the deltas that were published after `target` was built and are folded into later
+    /// generations.
     async fn read(
         store: &Store,
         target: &Manifest,
@@ -147,13 +147,13 @@ impl LaterDeltas {
         let later = store.generations(audience).await?;
         let mut later: Vec<u64> =
             later.into_iter().filter(|later| *later > target.generation()).collect();
-        // Listed or not: without the live manifest its deltas would be lost silently.
+        // Even if it is not listed: without the live manifest, its deltas would be lost silently.
         let live =
             live.map(|current| current.generation).filter(|live| *live > target.generation());
         later.extend(live.filter(|live| !later.contains(live)));
         for generation in later {
             let manifest = match store.manifest_of(audience, generation).await {
-                // Removed since it was listed, by the loader that lost: it was never live.
+                // Removed after the listing, by a loader whose publish failed: it was never live.
                 Err(StoreError::NotFound { .. }) if live != Some(generation) => continue,
                 manifest => manifest?.0,
             };

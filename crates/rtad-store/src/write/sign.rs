@@ -1,14 +1,13 @@
-//! Signatures: making them, through the caller's signer.
+//! Signing, through the caller's signer.
 
 use object_store::path::Path;
 
 use crate::error::StoreError;
 use crate::trust::{Trust, trusted_comment};
 
-/// A signer. The secret key stays with the implementation.
+/// A signer. The secret key stays in the implementation.
 pub trait Sign: Send + Sync {
-    /// The text of the `.minisig` file for these bytes: a prehashed signature with this trusted
-    /// comment.
+    /// The text of the `.minisig` file for these bytes, prehashed, with this trusted comment.
     ///
     /// # Errors
     ///
@@ -20,8 +19,7 @@ pub trait Sign: Send + Sync {
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// Checks that the public keys, if there are any, accept the signer's signatures: before work is
-/// begun that pods would refuse.
+/// Checks that the public keys, if any, accept the signer, before any work is done.
 ///
 /// # Errors
 ///
@@ -30,7 +28,7 @@ pub fn check_signer(signer: &dyn Sign, trust: &Trust) -> Result<(), StoreError> 
     signature_of(signer, trust, &Path::from("a test of the key"), b"").map(drop)
 }
 
-/// The signature of a file that is about to be written, accepted by the public keys.
+/// The signature of a file, checked against the public keys.
 pub(super) fn signature_of(
     signer: &dyn Sign,
     trust: &Trust,

@@ -1,4 +1,4 @@
-//! The write side of a store: a store that can be written to, and the signer if there is one.
+//! Store writer: a writable store, and an optional signer.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl StoreWriter {
         Ok(Self { store, signer: None })
     }
 
-    /// The same by the store's URL, without public keys.
+    /// The write side of the store at a URL, without public keys.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl StoreWriter {
         Self::new(Store::open(url)?)
     }
 
-    /// The same, with another signer; with none, files are not signed.
+    /// The same, with another signer. Without a signer, files are not signed.
     #[must_use]
     pub fn with_signer(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self { signer, ..self }
@@ -67,18 +67,16 @@ impl StoreWriter {
         &self.store.backend
     }
 
-    /// Writes a file, and its signature before it if there is a signer. For files that never
-    /// change: their names must tell all their contents apart, as a generation's number or a digest
-    /// does.
+    /// Writes an immutable file, and before it the signature if there is a signer. Its name must
+    /// determine its content, by a generation or a digest.
     ///
-    /// With [`PutMode::Create`] the signature is written on that condition too: of two writers of
-    /// one name, one has written both files and the other nothing. A writer that is killed may
-    /// leave the signature without its file; the name is then taken until a gc removes the
-    /// signature.
+    /// [`PutMode::Create`] applies to the signature too: of two writers of one name, one writes
+    /// both files and the other none. A killed writer may leave a signature alone, which reserves
+    /// the name until a gc removes it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if it is there already, [`StoreError::Sign`], the store's own.
+    /// [`StoreError::Conflict`] if it exists, [`StoreError::Sign`], the store's own.
     pub(super) async fn put_signed(
         &self,
         audience: &AudienceName,
@@ -93,7 +91,7 @@ impl StoreWriter {
                 put_if(self.backend(), audience, &signature_path(path), signature, mode.clone())
                     .await?;
             }
-            // A writer that requires signatures must not write a file that it would refuse.
+            // With public keys and no signer, the file would be refused by its own readers.
             None if trust.is_required() => {
                 let source = SignatureError::Missing;
                 return Err(StoreError::Signature { path: path.to_string(), source });
@@ -103,8 +101,7 @@ impl StoreWriter {
         put_if(self.backend(), audience, path, bytes, mode).await.map(|_| ())
     }
 
-    /// Writes a file's signature again as it is, if it has one, so that it is as young as the file
-    /// is about to be.
+    /// Writes a file's signature again, unchanged, so that a gc sees it as young.
     pub(super) async fn refresh_signature(
         &self,
         audience: &AudienceName,

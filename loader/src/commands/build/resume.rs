@@ -100,7 +100,7 @@ impl State {
             return Err(StoreError::Conflict {
                 audience: base.audience().clone(),
                 reason,
-                passes: false,
+                is_transient: false,
             }
             .into());
         }

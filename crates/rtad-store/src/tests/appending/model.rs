@@ -44,11 +44,14 @@ pub(super) fn device(number: usize) -> DeviceKey {
 }
 
 /// A build as the loader makes it: what the input has, and over it what was appended before it began.
-pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64, StoreError> {
-    let base = place.writer.base(&audience()).await?;
+pub(super) async fn build_over(
+    fixture: &StoreFixture,
+    input: &[DeviceKey],
+) -> Result<u64, StoreError> {
+    let base = fixture.writer.base(&audience()).await?;
     let mut members: BTreeSet<DeviceKey> = input.iter().copied().collect();
     if let Some(current) = base.current() {
-        let overlay = place.store().overlay(&audience(), current, &Overlay::default()).await?;
+        let overlay = fixture.store().overlay(&audience(), current, &Overlay::default()).await?;
         for delta in overlay.deltas().chain(overlay.tombstones()) {
             members.extend(delta.added().iter());
             members.retain(|key| !delta.removed().contains(key));
@@ -56,7 +59,7 @@ pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64
     }
     let members: Vec<_> = members.into_iter().collect();
     let folded = base.folded();
-    let publication = place.writer.publish(base).await?;
+    let publication = fixture.writer.publish(base).await?;
     put_chunks(&publication, &members).await?;
     let manifest = build(publication.generation(), &members).0;
     publication
@@ -68,23 +71,24 @@ pub(super) async fn build_over(place: &Place, input: &[DeviceKey]) -> Result<u64
 }
 
 /// A compaction as the loader makes it. `None` if there was nothing to do.
-pub(super) async fn compact(place: &Place) -> Option<u64> {
-    let base = place.writer.base(&audience()).await.unwrap();
+pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
+    let base = fixture.writer.base(&audience()).await.unwrap();
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
-    let old = place.store().manifest(&audience(), &current).await.unwrap();
-    let overlay = place.store().overlay(&audience(), &current, &Overlay::default()).await.unwrap();
+    let old = fixture.store().manifest(&audience(), &current).await.unwrap();
+    let overlay =
+        fixture.store().overlay(&audience(), &current, &Overlay::default()).await.unwrap();
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
     let is_erased =
         |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
-    let publication = place.writer.publish(base).await.unwrap();
+    let publication = fixture.writer.publish(base).await.unwrap();
     let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
     let mut begin = 0;
     for (index, entry) in old.chunks().iter().enumerate() {
         let next = old.chunks().get(index + 1).map_or(65_536, |next| next.first_shard);
         let end = added.partition_point(|key| u32::from(key.shard()) < next);
-        let file = place.store().chunk_file(&old, entry).await.unwrap();
+        let file = fixture.store().chunk_file(&old, entry).await.unwrap();
         let chunk = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]).0;
         chunks.add(&chunk);
         publication.put_chunk(chunk).await.unwrap();
@@ -108,8 +112,11 @@ pub(super) async fn compact(place: &Place) -> Option<u64> {
 }
 
 /// Appends, again and again if others were faster.
-pub(super) async fn append(place: &Place, change: &Change) -> Result<Appended, StoreError> {
-    let mut ledger = place.writer.ledger(&audience()).await?;
+pub(super) async fn append(
+    fixture: &StoreFixture,
+    change: &Change,
+) -> Result<Appended, StoreError> {
+    let mut ledger = fixture.writer.ledger(&audience()).await?;
     loop {
         match ledger.append(change.clone()).await {
             Err(StoreError::Conflict { .. }) => drop(ledger.refresh().await?),
@@ -203,7 +210,7 @@ impl Model {
     }
 }
 
-async fn take(place: &Place, model: &mut Model, step: &Step) {
+async fn take(fixture: &StoreFixture, model: &mut Model, step: &Step) {
     match step {
         Step::Append(changes) => {
             let mut change = Change::default();
@@ -214,7 +221,7 @@ async fn take(place: &Place, model: &mut Model, step: &Step) {
                     change.remove(device(*number))
                 };
             }
-            append(place, &change).await.unwrap();
+            append(fixture, &change).await.unwrap();
             // One that is buried is not added: should its tombstone go, it is not a member by that.
             let heard = changes.iter().filter(|(number, is)| !is || !model.buried.contains(number));
             // Of a device that is named twice the last counts, also if that is left out.
@@ -235,39 +242,39 @@ async fn take(place: &Place, model: &mut Model, step: &Step) {
                     model.buried.remove(number)
                 };
             }
-            let appended = append(place, &change).await.unwrap();
+            let appended = append(fixture, &change).await.unwrap();
             assert_eq!(appended.tombstones, model.buried.len() as u64);
         }
         Step::Build(input) => {
             let keys: Vec<_> = input.iter().map(|number| device(*number)).collect();
-            let generation = build_over(place, &keys).await.unwrap();
+            let generation = build_over(fixture, &keys).await.unwrap();
             model.build(generation, input);
         }
         Step::Compact => {
-            if let Some(generation) = compact(place).await {
+            if let Some(generation) = compact(fixture).await {
                 model.compact(generation);
             }
         }
         Step::RollBack(back) => {
-            let generations = place.store().generations(&audience()).await.unwrap();
+            let generations = fixture.store().generations(&audience()).await.unwrap();
             let Some(to) = generations.iter().rev().nth(*back) else { return };
-            place.roll_back(*to).await.unwrap();
+            fixture.roll_back(*to).await.unwrap();
             model.live = *to;
         }
         Step::Collect(keep) => {
             let retention = Retention { keep: *keep, min_age: Duration::ZERO };
-            place.writer.collect(&audience(), retention, false).await.unwrap();
+            fixture.writer.collect(&audience(), retention, false).await.unwrap();
         }
     }
 }
 
 /// Filters of a handful of keys have no false positives to speak of: the store says of each device what the model says.
-async fn is_as_modelled(place: Place, steps: &[Step]) {
+async fn is_as_modelled(fixture: StoreFixture, steps: &[Step]) {
     let mut model = Model::default();
-    take(&place, &mut model, &Step::Build(vec![1, 2, 3])).await;
+    take(&fixture, &mut model, &Step::Build(vec![1, 2, 3])).await;
     for (index, step) in steps.iter().enumerate() {
-        take(&place, &mut model, step).await;
-        let snapshot = place.read().await.unwrap();
+        take(&fixture, &mut model, step).await;
+        let snapshot = fixture.read().await.unwrap();
         let found: BTreeSet<usize> =
             (0..DEVICES).filter(|number| snapshot.contains(&device(*number))).collect();
         assert_eq!(found, model.members(), "after step {index}, {step:?}");
@@ -277,11 +284,11 @@ async fn is_as_modelled(place: Place, steps: &[Step]) {
 #[test]
 fn whatever_is_appended_built_and_rolled_back_every_device_is_what_was_said_of_it_last() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for place in [Place::directory, Place::memory] {
+    for fixture in [StoreFixture::directory, StoreFixture::memory] {
         let mut runner =
             TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
         let tried = runner.run(&steps(), |steps| {
-            runtime.block_on(is_as_modelled(place(), &steps));
+            runtime.block_on(is_as_modelled(fixture(), &steps));
             Ok(())
         });
         tried.unwrap();
@@ -291,7 +298,7 @@ fn whatever_is_appended_built_and_rolled_back_every_device_is_what_was_said_of_i
 /// Found by the test above: the residual, merged with a later delta, told the older generation again what that had taken up.
 #[tokio::test]
 async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
-    for place in [Place::directory, Place::memory] {
+    for fixture in [StoreFixture::directory, StoreFixture::memory] {
         let merged_with_a_later_delta = [
             Step::Append(vec![(15, false)]),
             Step::Build(vec![]),
@@ -302,7 +309,7 @@ async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
             Step::RollBack(2),
             Step::Build(vec![15]),
         ];
-        is_as_modelled(place(), &merged_with_a_later_delta).await;
+        is_as_modelled(fixture(), &merged_with_a_later_delta).await;
         let over_a_later_delta = [
             Step::Append(vec![(15, false)]),
             Step::Build(vec![]),
@@ -312,6 +319,6 @@ async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
             Step::RollBack(1),
             Step::Build(vec![15]),
         ];
-        is_as_modelled(place(), &over_a_later_delta).await;
+        is_as_modelled(fixture(), &over_a_later_delta).await;
     }
 }

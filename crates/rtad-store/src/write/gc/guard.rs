@@ -1,6 +1,6 @@
-//! Guard of a publication against a gc in an object store: checked once its manifest is written.
+//! Guard of a publication against a concurrent gc in an object store, checked after its manifest.
 //!
-//! In a directory the audience's lock keeps the two apart, and nothing is checked.
+//! In a directory the audience's lock excludes a gc, and nothing is checked.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::layout::{chunk_name, chunks_path, delta_name, deltas_path};
 use rtad_core::snapshot::{AudienceName, DeltaEntry, Manifest};
 
-/// Checks that no gc has removed, or is about to remove, what the manifest needs.
+/// Checks that no gc has removed, or is removing, a file that the manifest needs.
 pub(in crate::write) async fn check_manifest(
     backend: &Backend,
     manifest: &Manifest,
@@ -36,8 +36,8 @@ pub(in crate::write) async fn check_manifest(
     }
 }
 
-/// Checks that no gc has removed, or is about to remove, one of these deltas. A manifest that names
-/// them, or is older than one that does, must be in the store.
+/// Checks that no gc has removed, or is removing, one of these deltas. The store must hold a
+/// manifest that names them, or an older one.
 pub(in crate::write) async fn check_deltas(
     backend: &Backend,
     audience: &AudienceName,
@@ -63,7 +63,7 @@ pub(in crate::write) async fn check_deltas(
     }
 }
 
-/// Checks that no gc is about to remove the generation, or a chunk of it.
+/// Checks that no gc is removing the generation or one of its chunks.
 pub(in crate::write) async fn check_mark(
     backend: &Backend,
     manifest: &Manifest,
@@ -75,12 +75,16 @@ pub(in crate::write) async fn check_mark(
     match mark.generations.contains(&manifest.generation()) || names_chunk() {
         true => Err(conflict(
             audience,
-            "a gc is removing what this generation needs, or was killed at it; run gc again, then this",
+            "a running or killed gc is removing files of this generation; run gc again, then this",
         )),
         false => Ok(()),
     }
 }
 
 fn conflict(audience: &AudienceName, reason: &str) -> StoreError {
-    StoreError::Conflict { audience: audience.clone(), reason: reason.to_owned(), passes: true }
+    StoreError::Conflict {
+        audience: audience.clone(),
+        reason: reason.to_owned(),
+        is_transient: true,
+    }
 }

@@ -1,7 +1,4 @@
-//! `{audience}/GC`: the files that a gc in an object store is about to remove, for publishes to
-//! see.
-//!
-//! Written and removed by gc only. Readers of snapshots never request it.
+//! Gc mark, `{audience}/GC`: the files that a gc in an object store is removing. Read by publishes.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -18,13 +15,13 @@ use crate::layout::gc_mark_path;
 use crate::read::read_small;
 use rtad_core::snapshot::AudienceName;
 
-/// Some 250,000 chunks, a thousand times what a generation usually has.
+/// About 250,000 chunks, a thousand times a usual generation.
 const MAX_MARK_BYTES: u64 = 16 << 20;
 
-/// The files that are about to go.
+/// The files being removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GcMark {
-    /// Tells marks apart that name the same files.
+    /// Distinguishes marks of the same files.
     owner: u64,
     pub(super) generations: BTreeSet<u64>,
     /// Names of files.
@@ -54,7 +51,7 @@ impl GcMark {
             read => read?.0,
         };
         let broken = |source: serde_json::Error| StoreError::Backend {
-            action: "understand",
+            action: "parse",
             path: path.to_string(),
             source: source.into(),
         };
@@ -77,9 +74,9 @@ impl GcMark {
             let busy = || StoreError::Conflict {
                 audience: audience.clone(),
                 reason: "another gc is at work, or was killed less than --min-age ago".into(),
-                passes: true,
+                is_transient: true,
             };
-            // Before it is read: a mark that is replaced in between is not taken over.
+            // Before reading: a mark replaced in between is not taken over.
             let meta = match objects.head(&path).await {
                 // Its gc has just ended.
                 Err(object_store::Error::NotFound { .. }) => return Err(busy()),
@@ -92,7 +89,7 @@ impl GcMark {
                 if age < min_age {
                     return Err(busy());
                 }
-                // Its deletes may still be under way.
+                // Its deletes may still be running.
                 mark.extend(found.ok_or_else(busy)?);
                 let version = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
                 if !mark.put(backend, &path, PutMode::Update(version)).await?
@@ -128,7 +125,7 @@ impl GcMark {
         self.deltas.extend(other.deltas);
     }
 
-    /// Whether it was written; `false` if the condition does not hold.
+    /// Returns whether the mark was written; `false` if the condition does not hold.
     async fn put(&self, backend: &Backend, path: &Path, mode: PutMode) -> Result<bool, StoreError> {
         let bytes = serde_json::to_vec(self).expect("plain fields");
         let options = PutOptions { mode, ..PutOptions::default() };

@@ -1,4 +1,4 @@
-//! Gc plan: the files that no kept generation needs, by what the store holds at one moment.
+//! Gc plan: the files that no kept generation needs, from one listing of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use rtad_core::snapshot::{AudienceName, Current, State};
 /// Files that a gc keeps besides the live ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// The newest so many generations.
+    /// Number of newest generations.
     pub keep: usize,
     /// All files younger than this.
     pub min_age: Duration,
@@ -30,22 +30,22 @@ pub struct Collected {
     pub removed_generations: Vec<u64>,
     /// Removed chunks.
     pub removed_chunks: u64,
-    /// Removed deltas: merged into others, or taken up by generations that are kept.
+    /// Removed deltas.
     pub removed_deltas: u64,
-    /// The bytes of both.
+    /// Bytes of the removed chunks and deltas.
     pub removed_bytes: u64,
-    /// Chunks that no kept generation needs, but too young to remove.
+    /// Unneeded chunks that are too young to remove.
     pub young_chunks: u64,
 }
 
-/// Files to remove. Chunks and deltas by the names of their files, with their sizes.
+/// Files to remove: generations, and the names and sizes of chunks and deltas.
 #[derive(Debug, Default)]
 pub(super) struct GcPlan {
     kept: Vec<u64>,
     pub(super) generations: BTreeSet<u64>,
     /// Generations that have a signature.
     pub(super) signed: BTreeSet<u64>,
-    /// Generations with a signature that have no manifest, and will not get one.
+    /// Generations with a signature that will never get a manifest.
     pub(super) signatures_alone: BTreeSet<u64>,
     pub(super) chunks: BTreeMap<String, u64>,
     pub(super) deltas: BTreeMap<String, u64>,
@@ -53,7 +53,7 @@ pub(super) struct GcPlan {
 }
 
 impl GcPlan {
-    /// Plans by the store's content; `now` is the time by which files are young.
+    /// Plans from the store's content; ages are relative to `now`.
     pub(super) async fn read(
         store: &Store,
         audience: &AudienceName,
@@ -79,7 +79,7 @@ impl GcPlan {
             && self.deltas.is_empty()
     }
 
-    /// Drops the files that another plan does not name.
+    /// Retains only files that another plan names too.
     pub(super) fn retain_those_of(&mut self, other: &Self) {
         self.generations.retain(|generation| other.generations.contains(generation));
         self.signatures_alone.retain(|generation| other.signatures_alone.contains(generation));
@@ -107,7 +107,7 @@ struct Needed {
     deltas: BTreeSet<String>,
 }
 
-/// One look at a store.
+/// One pass over a store.
 struct Survey<'a> {
     store: &'a Store,
     audience: &'a AudienceName,
@@ -127,10 +127,10 @@ impl Survey<'_> {
         self.current.state == State::Deleted
     }
 
-    /// Generations from this one on are kept: they may be of a publish under way.
+    /// The first of the generations that are kept because a publish may be writing them.
     fn kept_from(&self) -> u64 {
         match self.is_deleted() {
-            // The audience's lock is held, so no publish is under way.
+            // The audience's lock is held, so no publish is running.
             true if self.store.backend.is_directory() => u64::MAX,
             true => self.current.highest_generation().saturating_add(1),
             false => self.current.generation,
@@ -150,8 +150,8 @@ impl Survey<'_> {
                 plan.generations.insert(*generation);
             }
         }
-        // All generations between two kept ones are kept: a rollback to the older one needs the
-        // deltas that they took up.
+        // Generations between two kept ones are kept: a rollback to the older one needs the deltas
+        // folded into them.
         if let Some(oldest) = plan.kept.first().copied() {
             plan.kept.extend(plan.generations.split_off(&oldest));
             plan.kept.sort_unstable();
@@ -173,7 +173,7 @@ impl Survey<'_> {
         let mut needed = Needed { deltas: named.map(delta_name).collect(), ..Needed::default() };
         for generation in kept {
             let manifest = match self.store.manifest_of(self.audience, *generation).await {
-                // Removed since it was listed, by the loader that lost.
+                // Removed after the listing, by a loader whose publish failed.
                 Err(StoreError::NotFound { .. }) if *generation != live || self.is_deleted() => {
                     continue;
                 }
@@ -197,7 +197,7 @@ impl Survey<'_> {
         }
         let reason =
             format!("generation {now} was published since this work began at generation {then}");
-        Ok(StoreError::Conflict { audience: self.audience.clone(), reason, passes: false })
+        Ok(StoreError::Conflict { audience: self.audience.clone(), reason, is_transient: false })
     }
 
     async fn add_deltas(
@@ -207,7 +207,7 @@ impl Survey<'_> {
     ) -> Result<(), StoreError> {
         for object in self.store.backend.list(&deltas_path(self.audience)).await? {
             let Some(name) = object.location.filename() else { continue };
-            // A delta that an append has written and not yet named is newer than any `CURRENT`.
+            // A delta that no `CURRENT` names yet has a higher sequence.
             let delta = name.strip_suffix(".minisig").unwrap_or(name);
             let is_old = delta_sequence(delta).is_some_and(|last| last <= self.current.sequence);
             if is_old && !needed.contains(delta) && !self.is_young(&object) {
