@@ -1,17 +1,17 @@
-//! One suite over every kind of store that can be written to: a directory, which locks; memory, which puts conditionally as
-//! buckets do; and a real S3 server, if the `stores` suite has started one.
+//! Tests over all writable stores: a directory, memory (conditional puts like buckets), and an S3
+//! server if the `stores` suite has started one.
 
-mod ahead;
 mod appending;
 mod collecting;
+mod concurrent_appends;
 mod crashes;
 mod deleting;
+mod early_chunks;
 mod faults;
+mod faulty_store;
 mod lost_answers;
-mod meddled;
 mod publishing;
 mod signing;
-mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
@@ -38,7 +38,7 @@ use rtad_core::snapshot::{
     Snapshot, chunk_runs,
 };
 
-/// A store, and the directory under it if it is one.
+/// A store, with its folder if it is a directory.
 struct StoreFixture {
     writer: StoreWriter,
     folder: Option<TempDir>,
@@ -63,15 +63,15 @@ impl StoreFixture {
         Self::over(Store::in_memory())
     }
 
-    /// A part of the test's bucket that nobody else uses.
+    /// An unused prefix of the test bucket.
     fn s3() -> Option<Self> {
         static PREFIXES: AtomicU32 = AtomicU32::new(0);
         let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
             println!("skipped: RTAD_TEST_S3 names no bucket");
             return None;
         };
-        let fixture = PREFIXES.fetch_add(1, Ordering::Relaxed);
-        let url = format!("{bucket}/unit-{}-{fixture}/with%20space", std::process::id());
+        let prefix = PREFIXES.fetch_add(1, Ordering::Relaxed);
+        let url = format!("{bucket}/unit-{}-{prefix}/with%20space", std::process::id());
         println!("on {url}");
         Some(Self::open(&url))
     }
@@ -93,7 +93,7 @@ impl StoreFixture {
         self.folder.as_ref().expect("a directory").path().join(audience().as_str())
     }
 
-    /// Every object with its bytes, but for the lock files.
+    /// Every object with its bytes, except lock files.
     async fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let root = Path::default();
         let objects = self.store().objects(&root).unwrap();
@@ -116,7 +116,7 @@ impl StoreFixture {
         self.store().objects(&path).unwrap().delete(&path).await.unwrap();
     }
 
-    /// Publishes `keys`, from base to commit. Returns the generation and how many chunks were written.
+    /// Publishes `keys`. Returns the generation and the number of chunks written.
     async fn publish(&self, keys: &[DeviceKey]) -> Result<(u64, usize), StoreError> {
         let base = self.writer.base(&audience()).await?;
         let publication = self.writer.publish(base).await?;
@@ -147,7 +147,7 @@ impl StoreFixture {
         Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
     }
 
-    /// Asserts that readers see `generation`, whole, with these keys.
+    /// Asserts that readers see the whole `generation`, with these keys.
     #[track_caller]
     fn assert_serves(&self, generation: u64, keys: &[DeviceKey]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -192,7 +192,7 @@ async fn put_chunks(
     Ok(written)
 }
 
-/// The message with its causes, as the edge prints it.
+/// The message with its causes, as the commands print it.
 fn chain(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -204,7 +204,7 @@ fn chain(error: &StoreError) -> String {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_yet_reads_as_nothing() {
+async fn missing_store_reads_as_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not/yet");
     let fixture = StoreFixture::open(&format!("file://{}", path.display()));
@@ -212,12 +212,12 @@ async fn a_store_that_is_not_there_yet_reads_as_nothing() {
         assert!(fixture.store().audiences().await.unwrap().is_empty());
         assert!(fixture.store().live(&audience()).await.unwrap().is_none());
         assert!(fixture.store().generations(&audience()).await.unwrap().is_empty());
-        assert!(!path.exists(), "reading makes nothing");
+        assert!(!path.exists(), "reading creates nothing");
     }
     let error = fixture.store().manifest_of(&audience(), 1).await.unwrap_err();
     assert_eq!(error.cause(), "not_found");
 
-    // The same store sees what is published later.
+    // The same store reads a later publish.
     let members = keys("member", 50);
     assert_eq!(fixture.publish(&members).await.unwrap().0, 1);
     fixture.assert_serves(1, &members).await;
@@ -225,7 +225,7 @@ async fn a_store_that_is_not_there_yet_reads_as_nothing() {
 }
 
 #[tokio::test]
-async fn audiences_are_the_folders_with_an_audience_s_name() {
+async fn only_folders_with_valid_names_are_audiences() {
     for fixture in StoreFixture::all() {
         for path in
             ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"]

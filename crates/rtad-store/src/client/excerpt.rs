@@ -53,9 +53,10 @@ mod tests {
 
     #[test]
     fn only_code_and_message_of_xml_are_kept() {
-        let body = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>The request signature we\n \
-            calculated does not match.</Message><AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC\
-            </StringToSign><CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
+        let body = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code>\
+            <Message>The request signature we\n calculated does not match.</Message>\
+            <AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC</StringToSign>\
+            <CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
         assert_eq!(
             of(body),
             "SignatureDoesNotMatch: The request signature we calculated does not match."

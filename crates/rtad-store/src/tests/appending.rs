@@ -1,4 +1,4 @@
-//! Appending: exact changes over a generation, while others build, go back and collect.
+//! Appends, also during builds, rollbacks and gcs.
 
 mod model;
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::meddled::{Lost, Meddled, interleave};
+use super::faulty_store::{FaultyStore, LostAnswer, interleave};
 use super::*;
 use crate::write::{Change, Retention};
 use model::{adding, append, build_over, compact};
 
 #[tokio::test]
-async fn an_append_is_one_small_file_and_one_write_of_current() {
+async fn append_writes_one_delta_and_current() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 300)).await.unwrap();
         let before = fixture.files().await;
@@ -35,7 +35,7 @@ async fn an_append_is_one_small_file_and_one_write_of_current() {
             keys("new", 1000).iter().chain(&keys("member", 300)).all(|key| snapshot.contains(key))
         );
 
-        // What changes nothing writes nothing.
+        // An empty change writes nothing.
         let nothing = append(&fixture, &Change::default()).await.unwrap();
         assert_eq!((nothing.sequence, nothing.written_bytes), (2, 0));
         assert_eq!(fixture.files().await, after);
@@ -43,7 +43,7 @@ async fn an_append_is_one_small_file_and_one_write_of_current() {
 }
 
 #[tokio::test]
-async fn deltas_stay_few_and_current_small_however_many_are_appended() {
+async fn many_appends_keep_deltas_few_and_current_small() {
     let fixture = StoreFixture::memory();
     fixture.publish(&keys("member", 30)).await.unwrap();
     let mut written = 0;
@@ -63,9 +63,9 @@ async fn deltas_stay_few_and_current_small_however_many_are_appended() {
     );
 }
 
-/// A delta of many, one of a single device after it, and a compaction: the residual ends where the single one does.
+/// Regression: the residual of the compaction ends with the same sequence as the second delta.
 #[tokio::test]
-async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() {
+async fn rollback_over_a_compaction_keeps_earlier_additions() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 300);
         fixture.publish(&members).await.unwrap();
@@ -93,7 +93,7 @@ async fn what_was_added_before_a_compaction_is_there_after_a_rollback_over_it() 
 }
 
 #[tokio::test]
-async fn a_current_that_was_lost_goes_on_above_every_number_there_was() {
+async fn lost_current_continues_above_all_sequences() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         for n in 0..5 {
@@ -113,7 +113,7 @@ async fn a_current_that_was_lost_goes_on_above_every_number_there_was() {
 }
 
 #[tokio::test]
-async fn tombstones_that_are_there_already_are_not_written_again() {
+async fn existing_tombstones_are_not_rewritten() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         let mut change = Change::default();
@@ -127,7 +127,7 @@ async fn tombstones_that_are_there_already_are_not_written_again() {
 }
 
 #[tokio::test]
-async fn an_audience_that_is_not_there_is_not_appended_to() {
+async fn append_to_a_missing_audience_fails() {
     for fixture in StoreFixture::all() {
         let error = append(&fixture, &adding(keys("new", 1))).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
@@ -136,7 +136,7 @@ async fn an_audience_that_is_not_there_is_not_appended_to() {
 }
 
 #[tokio::test]
-async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
+async fn disabled_audience_refuses_appends_and_keeps_its_deltas() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         append(&fixture, &adding(keys("new", 10))).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
         ledger.set(rtad_core::snapshot::State::Disabled, Some(7)).await.unwrap();
         let error = ledger.append(adding(keys("newer", 10))).await.unwrap_err();
         assert_eq!(error.to_string(), "old_users is disabled; nothing was changed");
-        // A build of it is not enabling it.
+        // A build does not enable the audience.
         build_over(&fixture, &keys("member", 30)).await.unwrap();
         let current = fixture.current().await;
         assert_eq!((current.state.as_str(), current.expires_unix_seconds), ("disabled", Some(7)));
@@ -161,13 +161,13 @@ async fn a_disabled_audience_keeps_what_it_has_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_publish_that_is_long_under_way_loses_no_delta() {
+async fn long_publish_keeps_concurrent_deltas() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         append(&fixture, &adding(keys("before", 10))).await.unwrap();
         let base = fixture.writer.base(&audience()).await.unwrap();
         let folded = base.folded().unwrap();
-        // In a directory the loader has its lock from here on.
+        // In a directory, the loader holds its lock from here on.
         let publication = fixture.writer.publish(base).await.unwrap();
         append(&fixture, &adding(keys("meanwhile", 10))).await.unwrap();
         let members = [keys("new", 50), keys("before", 10)].concat();
@@ -186,7 +186,7 @@ async fn a_publish_that_is_long_under_way_loses_no_delta() {
                 fixture.name()
             );
         }
-        // The next build takes up the rest, and then nothing is left to apply.
+        // The next build folds in the remaining deltas.
         build_over(&fixture, &members).await.unwrap();
         assert!(fixture.current().await.deltas.is_empty());
         let snapshot = fixture.read().await.unwrap();
@@ -195,29 +195,29 @@ async fn a_publish_that_is_long_under_way_loses_no_delta() {
 }
 
 #[tokio::test]
-async fn an_append_whose_answer_was_lost_is_known_for_done() {
-    for lost in [Lost::Retried, Lost::Broken] {
-        let (meddled, fixture) = Meddled::fixture();
+async fn append_with_a_lost_answer_succeeds_once() {
+    for lost in [LostAnswer::Retried, LostAnswer::Broken] {
+        let (faulty, fixture) = FaultyStore::fixture();
         fixture.publish(&keys("member", 30)).await.unwrap();
-        meddled.lose("CURRENT", lost);
+        faulty.lose_answer("CURRENT", lost);
         let appended = append(&fixture, &adding(keys("new", 10))).await.unwrap();
-        assert_eq!(appended.sequence, 2, "once, and not again after {lost:?}");
+        assert_eq!(appended.sequence, 2, "appended once, {lost:?}");
         let snapshot = fixture.read().await.unwrap();
         assert!(keys("new", 10).iter().all(|key| snapshot.contains(key)));
     }
 }
 
 #[tokio::test]
-async fn an_append_that_is_killed_has_happened_or_not() {
+async fn killed_append_is_atomic() {
     for requests in 0.. {
-        let (_, fixture) = Meddled::fixture();
+        let (_, fixture) = FaultyStore::fixture();
         fixture.publish(&keys("member", 30)).await.unwrap();
         append(&fixture, &adding(keys("first", 10))).await.unwrap();
         let change = adding(keys("second", 10));
         let mut killed = Box::pin(append(&fixture, &change));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let is_done = (0..requests).any(|_| {
-            // The merging is on another thread.
+            // Merging runs on another thread.
             std::thread::sleep(Duration::from_millis(1));
             killed.as_mut().poll(&mut context).is_ready()
         });
@@ -227,7 +227,7 @@ async fn an_append_that_is_killed_has_happened_or_not() {
         let is_named = fixture.current().await.sequence == 3;
         assert_eq!(found, if is_named { 10 } else { 0 });
         assert!(keys("first", 10).iter().all(|key| snapshot.contains(key)));
-        // Who comes next is not held up, and a gc removes what nobody named.
+        // The next append succeeds, and a gc removes unnamed deltas.
         append(&fixture, &adding(keys("third", 10))).await.unwrap();
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
         fixture.writer.collect(&audience(), retention, false).await.unwrap();
@@ -240,19 +240,19 @@ async fn an_append_that_is_killed_has_happened_or_not() {
     }
 }
 
-/// Appends, a build, a rollback and a gc at once, request by request, in many orders.
+/// Interleaves the requests of appends, a build, a rollback and a gc in many orders.
 #[test]
-fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
+fn concurrent_work_loses_no_acknowledged_append() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 1..=300 {
-        let (meddled, fixture) = Meddled::fixture();
+        let (faulty, fixture) = FaultyStore::fixture();
         runtime.block_on(async {
             fixture.publish(&keys("a", 4)).await.unwrap();
             append(&fixture, &adding(keys("before", 3))).await.unwrap();
             build_over(&fixture, &keys("b", 4)).await.unwrap();
             append(&fixture, &adding(keys("since", 3))).await.unwrap();
-            meddled.age().await;
+            faulty.age().await;
         });
         let acknowledged = Mutex::new(vec!["before", "since"]);
         let won = Mutex::new(Vec::new());
@@ -263,7 +263,7 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
                     "build" => build_over(fixture, &keys("c", 4)).await.map(|_| ()),
                     "rollback" => fixture.roll_back(1).await,
                     "gc" => {
-                        // A rollback relies on a minimum age; all that was there before is older.
+                        // A rollback relies on a minimum age; all existing files are older.
                         let retention = Retention { keep: 2, min_age: Duration::from_secs(3600) };
                         fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }
@@ -275,7 +275,7 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
                 };
                 match done {
                     Ok(()) => won.lock().unwrap().push(side),
-                    // A build or a gc that reads what a faster one has just removed says so, and is run again.
+                    // A build or a gc fails if a concurrent one removed a file that it reads.
                     Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {}
                     Err(error) => panic!("seed {seed}, {side}: {error:?}"),
                 }
@@ -293,7 +293,7 @@ fn whoever_is_at_work_at_once_no_append_that_was_acknowledged_is_lost() {
         runtime.block_on(async {
             let snapshot =
                 fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
-            // Generation 3 is built over what had taken "before" up already: its input is the truth of that.
+            // Generation 2 has folded in "before", so the input of generation 3 replaces it.
             let is_due = |name: &&str| *name != "before" || snapshot.manifest().generation() < 3;
             for name in acknowledged.into_inner().unwrap().into_iter().filter(is_due) {
                 let found = keys(name, 3).iter().filter(|key| snapshot.contains(key)).count();

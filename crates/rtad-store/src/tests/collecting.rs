@@ -1,15 +1,15 @@
-//! gc: what it removes, what it leaves, and who else is at work meanwhile.
+//! Garbage collection, alone and during publishes and rollbacks.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::meddled::{Meddled, interleave};
+use super::faulty_store::{FaultyStore, interleave};
 use super::*;
 use crate::write::{Collected, Retention};
 
-const NOBODY_ELSE: Duration = Duration::ZERO;
+const NO_MIN_AGE: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn collect(
@@ -33,15 +33,15 @@ fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_no_kept_generation_needs_goes() {
+async fn gc_removes_unneeded_files() {
     for fixture in StoreFixture::all() {
         publish_all(&fixture, &["a", "b", "a", "c", "d"]).await;
         let before = fixture.files().await;
-        let retention = Retention { keep: 2, min_age: NOBODY_ELSE };
+        let retention = Retention { keep: 2, min_age: NO_MIN_AGE };
         let planned = fixture.writer.collect(&audience(), retention, true).await.unwrap();
         assert_eq!(fixture.files().await, before, "a dry run removes nothing");
 
-        let collected = collect(&fixture, 2, NOBODY_ELSE).await.unwrap();
+        let collected = collect(&fixture, 2, NO_MIN_AGE).await.unwrap();
 
         assert_eq!(collected, planned);
         assert_eq!(
@@ -68,17 +68,17 @@ async fn what_no_kept_generation_needs_goes() {
         );
         fixture.assert_serves(5, &keys("d", 4)).await;
 
-        // Again, there is nothing left to do.
+        // A second gc removes nothing.
         let nothing = Collected { kept_generations: vec![4, 5], ..Collected::default() };
-        assert_eq!(collect(&fixture, 2, NOBODY_ELSE).await.unwrap(), nothing);
-        // What is gone is written again when it is needed again.
+        assert_eq!(collect(&fixture, 2, NO_MIN_AGE).await.unwrap(), nothing);
+        // A removed chunk is written again when needed.
         fixture.publish(&keys("a", 4)).await.unwrap();
         fixture.assert_serves(6, &keys("a", 4)).await;
     }
 }
 
 #[tokio::test]
-async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
+async fn gc_keeps_rolled_back_and_young_files() {
     for fixture in StoreFixture::all() {
         publish_all(&fixture, &["a", "b", "c", "d"]).await;
         fixture.roll_back(2).await.unwrap();
@@ -87,7 +87,7 @@ async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
             (collected.kept_generations, collected.removed_generations),
             (vec![1, 2, 3, 4], vec![])
         );
-        let collected = collect(&fixture, 1, NOBODY_ELSE).await.unwrap();
+        let collected = collect(&fixture, 1, NO_MIN_AGE).await.unwrap();
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![2, 3, 4], vec![1])
@@ -96,20 +96,20 @@ async fn what_was_rolled_back_from_is_kept_and_so_is_what_is_young() {
         fixture.roll_back(4).await.unwrap();
         fixture.assert_serves(4, &keys("d", 4)).await;
 
-        // A loader that was killed leaves chunks that nothing names: they go when they are old.
+        // Unnamed chunks of a killed loader are removed when they are old.
         let orphan =
             chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
         fixture.write(&orphan, vec![1]).await;
         assert_eq!(collect(&fixture, 9, HOUR).await.unwrap().young_chunks, 1);
-        assert_eq!(collect(&fixture, 9, NOBODY_ELSE).await.unwrap().removed_bytes, 1);
+        assert_eq!(collect(&fixture, 9, NO_MIN_AGE).await.unwrap().removed_bytes, 1);
         assert!(!fixture.files().await.contains_key(&orphan));
     }
 }
 
 #[tokio::test]
-async fn it_removes_nothing_that_it_does_not_understand() {
+async fn gc_refuses_unreadable_manifests_and_keeps_unknown_files() {
     for fixture in StoreFixture::all() {
-        let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
+        let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
         assert_eq!(chain(&error), "old_users/CURRENT does not exist");
         assert!(fixture.files().await.is_empty());
 
@@ -124,15 +124,15 @@ async fn it_removes_nothing_that_it_does_not_understand() {
             fixture.write(&format!("old_users/{name}"), vec![1]).await;
         }
         let before = fixture.files().await;
-        // Of a later format, or broken: it may need any chunk.
+        // An unreadable manifest may need any chunk.
         fixture.write("old_users/manifests/2.json", b"{}".to_vec()).await;
-        let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
+        let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
         assert_eq!(error.cause(), "format");
         let manifest = before["old_users/manifests/2.json"].clone();
         fixture.write("old_users/manifests/2.json", manifest).await;
         assert_eq!(fixture.files().await, before);
 
-        collect(&fixture, 1, NOBODY_ELSE).await.unwrap();
+        collect(&fixture, 1, NO_MIN_AGE).await.unwrap();
         let after = fixture.files().await;
         let others =
             |name: &&String| !name.ends_with("1.json") && !chunk_names(&["a"]).contains(*name);
@@ -144,24 +144,24 @@ async fn it_removes_nothing_that_it_does_not_understand() {
 }
 
 #[tokio::test]
-async fn in_a_directory_gc_and_a_loader_keep_each_other_out() {
+async fn directory_lock_separates_gc_and_loader() {
     let fixture = StoreFixture::directory();
     publish_all(&fixture, &["a", "b"]).await;
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();
     let before = fixture.files().await;
-    let error = collect(&fixture, 1, NOBODY_ELSE).await.unwrap_err();
+    let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
     assert_eq!(fixture.files().await, before);
     drop(publication);
-    assert_eq!(collect(&fixture, 1, NOBODY_ELSE).await.unwrap().removed_generations, [1]);
+    assert_eq!(collect(&fixture, 1, NO_MIN_AGE).await.unwrap().removed_generations, [1]);
 }
 
-/// What the two sides of a race came to.
+/// Results of the sides of a race.
 type Outcomes = Mutex<Vec<(&'static str, Result<u64, StoreError>)>>;
 
-/// Runs both in many orders, request by request, and looks that what is live afterwards is whole. Returns how often each
-/// side won.
+/// Interleaves the requests of all sides in many orders, and checks that the live generation is
+/// whole. Returns the successes and failures of each side.
 fn race<'a>(
     runs: u64,
     prepare: impl Fn(&'a str) -> Vec<&'static str>,
@@ -171,10 +171,10 @@ fn race<'a>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins = BTreeMap::new();
     for seed in 1..=runs {
-        let (meddled, fixture) = Meddled::fixture();
+        let (faulty, fixture) = FaultyStore::fixture();
         runtime.block_on(async {
             publish_all(&fixture, &prepare("")).await;
-            meddled.age().await;
+            faulty.age().await;
         });
         let outcomes = Outcomes::default();
         let run = |side: &'static str| {
@@ -190,7 +190,7 @@ fn race<'a>(
             .boxed()
         };
         {
-            // Reads have a time-out, which needs a clock.
+            // The time-outs of reads need a clock.
             let _clock = runtime.enter();
             interleave(seed, sides.iter().map(|side| run(side)).collect());
         }
@@ -199,7 +199,7 @@ fn race<'a>(
             match outcome {
                 Ok(_) => counts.0 += 1,
                 Err(StoreError::Conflict { .. }) => counts.1 += 1,
-                // A generation that gc has just removed.
+                // The gc has removed the generation.
                 Err(StoreError::NotFound { .. }) if side == "rollback" => counts.1 += 1,
                 Err(error) => panic!("seed {seed}, {side}: {error:?}"),
             }
@@ -208,7 +208,7 @@ fn race<'a>(
             let snapshot = fixture.read().await;
             let snapshot = snapshot.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             let live = snapshot.manifest();
-            // Whoever comes after gc and all is served as ever.
+            // Later publishes and reads succeed.
             assert_eq!(live.generation(), fixture.current().await.generation);
             fixture
                 .publish(&keys("c", 4))
@@ -223,9 +223,9 @@ fn race<'a>(
 const RUNS: u64 = 400;
 
 #[test]
-fn a_publish_that_relies_on_old_chunks_and_a_gc_at_once() {
-    // "a" was generation 1, which is not live: its chunks are there, and gc is about to remove them.
-    for min_age in [NOBODY_ELSE, HOUR] {
+fn publish_of_old_chunks_races_gc_safely() {
+    // "a" was generation 1, which is not live: its chunks exist, and gc is removing them.
+    for min_age in [NO_MIN_AGE, HOUR] {
         let wins = race(RUNS, |_| vec!["a", "b", "c"], min_age, &["a", "gc"]);
         assert_eq!(wins["gc"].0, RUNS as u32, "{wins:?}");
         assert!(wins["a"].0 > 0 && wins["a"].1 > 0, "both outcomes were seen: {wins:?}");
@@ -233,33 +233,33 @@ fn a_publish_that_relies_on_old_chunks_and_a_gc_at_once() {
 }
 
 #[test]
-fn a_publish_of_new_chunks_is_not_disturbed_by_gc() {
+fn publish_of_new_chunks_never_conflicts_with_gc() {
     let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["new", "gc"]);
     assert_eq!((wins["new"], wins["gc"]), ((RUNS as u32, 0), (RUNS as u32, 0)));
 }
 
 #[test]
-fn a_rollback_and_a_gc_at_once() {
+fn rollback_races_gc_safely() {
     let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["rollback", "gc"]);
     assert!(wins["rollback"].0 > 0 && wins["rollback"].1 > 0, "both outcomes were seen: {wins:?}");
 }
 
 #[test]
-fn two_publishes_and_two_gcs_at_once() {
+fn two_publishes_and_two_gcs_race_safely() {
     let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["a", "b", "gc", "another gc"]);
     assert!(["a", "b", "gc"].iter().all(|side| wins[side].0 > 0 && wins[side].1 > 0), "{wins:?}");
 }
 
 #[tokio::test]
-async fn a_gc_that_was_killed_holds_up_only_who_needs_what_it_was_removing() {
-    let (meddled, fixture) = Meddled::fixture();
+async fn killed_gc_blocks_only_publishes_of_its_files() {
+    let (faulty, fixture) = FaultyStore::fixture();
     publish_all(&fixture, &["a", "b", "c"]).await;
-    meddled.age().await;
-    // Killed after each number of requests, until it ends before that.
+    faulty.age().await;
+    // Killed after each number of requests, until it finishes.
     for requests in 0.. {
-        let (meddled, fixture) = Meddled::fixture();
+        let (faulty, fixture) = FaultyStore::fixture();
         publish_all(&fixture, &["a", "b", "c"]).await;
-        meddled.age().await;
+        faulty.age().await;
         let mut gc = Box::pin(collect(&fixture, 1, HOUR));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if (0..requests).any(|_| gc.as_mut().poll(&mut context).is_ready()) {
@@ -275,14 +275,15 @@ async fn a_gc_that_was_killed_holds_up_only_who_needs_what_it_was_removing() {
         let again = fixture.publish(&keys("a", 4)).await;
         assert_eq!(again.is_err(), is_marked, "after {requests}: {again:?}");
         if is_marked {
-            let why = "a running or killed gc is removing files of this generation; run gc again, then this";
-            assert!(again.unwrap_err().to_string().contains(why));
+            let reason = "a running or killed gc is removing files of this generation; \
+                run gc again, then this";
+            assert!(again.unwrap_err().to_string().contains(reason));
             let busy = collect(&fixture, 1, HOUR).await.unwrap_err();
             assert!(
                 busy.to_string().contains("another gc is at work, or was killed less than"),
                 "{busy}"
             );
-            meddled.age().await;
+            faulty.age().await;
             collect(&fixture, 1, HOUR).await.unwrap();
             assert!(!fixture.files().await.contains_key("old_users/GC"));
         }

@@ -1,9 +1,8 @@
-//! A loader that is killed between two steps, in a directory: readers see the old generation, the next loader
-//! clears up.
+//! Killed loaders: readers see the old generation, and the next loader cleans up.
 
 use super::*;
 
-/// How far the killed loader came.
+/// The step at which the loader is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Killed {
     WithTheLock,
@@ -27,8 +26,7 @@ const STEPS: [Killed; 8] = [
     Killed::AfterCurrent,
 ];
 
-/// Does what a publish of `keys` does, up to the step and no further. A staged file is half of what it was to
-/// be.
+/// Publishes `keys` up to a step. Staged files are half written.
 async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Killed) {
     let folder = fixture.audience_folder();
     let stage = |path: String, bytes: &[u8]| {
@@ -66,7 +64,7 @@ async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Kille
     }
 }
 
-/// Names of files that were never finished.
+/// Half-written files.
 fn staged(folder: &FilePath) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -81,7 +79,7 @@ fn staged(folder: &FilePath) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_loader_killed_at_any_step_costs_nothing() {
+async fn loader_killed_at_any_step_leaves_the_old_generation_live() {
     for killed in STEPS {
         let fixture = StoreFixture::directory();
         let [old, new, next] = ["old", "new", "next"].map(|seed| keys(seed, 100));
@@ -96,7 +94,7 @@ async fn a_loader_killed_at_any_step_costs_nothing() {
             [Killed::InAChunk, Killed::AfterSomeChunks, Killed::InTheManifest, Killed::InCurrent];
         assert_eq!(left.len(), usize::from(unfinished.contains(&killed)), "{killed:?}: {left:?}");
 
-        // The next loader takes a number that no manifest has, and sweeps what was never finished.
+        // The next loader takes an unused number, and removes half-written files.
         let taken = if killed >= Killed::AfterTheManifest { 3 } else { 2 };
         assert_eq!(fixture.publish(&next).await.unwrap().0, taken, "{killed:?}");
         fixture.assert_serves(taken, &next).await;
@@ -105,7 +103,7 @@ async fn a_loader_killed_at_any_step_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_loader_killed_and_started_again_writes_only_what_is_missing() {
+async fn restarted_loader_writes_only_missing_chunks() {
     let fixture = StoreFixture::directory();
     let [old, new] = ["old", "new"].map(|seed| keys(seed, 100));
     fixture.publish(&old).await.unwrap();
@@ -115,7 +113,7 @@ async fn a_loader_killed_and_started_again_writes_only_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_generation_left_behind_in_memory_is_skipped_too() {
+async fn abandoned_generation_number_is_skipped_in_memory() {
     let fixture = StoreFixture::memory();
     let members = keys("member", 30);
     fixture.publish(&members).await.unwrap();

@@ -1,10 +1,10 @@
-//! Deleting an audience, and publishing it again, while others build, append and collect.
+//! Deletions of an audience, also during builds, appends and gcs.
 
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::meddled::{Meddled, interleave};
+use super::faulty_store::{FaultyStore, interleave};
 use super::*;
 use crate::write::{Change, Retention};
 use rtad_core::snapshot::State;
@@ -28,7 +28,7 @@ async fn append(fixture: &StoreFixture, change: &Change) -> Result<(), StoreErro
 }
 
 /// Two generations, a delta and a tombstone.
-async fn furnish(fixture: &StoreFixture) {
+async fn publish_with_history(fixture: &StoreFixture) {
     fixture.publish(&keys("older", 100)).await.unwrap();
     fixture.publish(&keys("member", 100)).await.unwrap();
     append(fixture, &adding(keys("new", 10))).await.unwrap();
@@ -42,9 +42,9 @@ fn names(files: &BTreeMap<String, Vec<u8>>) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn of_a_deleted_audience_current_stays_and_says_so() {
+async fn deleted_audience_keeps_a_marked_current() {
     for fixture in StoreFixture::all() {
-        furnish(&fixture).await;
+        publish_with_history(&fixture).await;
         let other: AudienceName = "other".parse().unwrap();
         fixture.write("other/CURRENT", b"of another audience".to_vec()).await;
         let before = fixture.current().await;
@@ -66,7 +66,7 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
         assert_eq!(fixture.files().await.len(), 3, "and the tombstones");
         assert_eq!(fixture.store().audiences().await.unwrap(), [audience(), other]);
 
-        // Once more is as good as once.
+        // A second deletion changes nothing.
         let again = fixture.writer.delete(&audience()).await.unwrap();
         assert_eq!((again.sequence, again.removed.removed_chunks), (deletion.sequence, 0));
         let error = append(&fixture, &adding(keys("late", 1))).await.unwrap_err();
@@ -80,7 +80,7 @@ async fn of_a_deleted_audience_current_stays_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_was_never_published_is_not_deleted() {
+async fn delete_of_an_unpublished_audience_fails() {
     for fixture in StoreFixture::all() {
         let error = fixture.writer.delete(&audience()).await.unwrap_err();
         assert_eq!(error.cause(), "not_found");
@@ -89,14 +89,14 @@ async fn what_was_never_published_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn published_again_it_goes_on_with_higher_numbers_and_nothing_of_before() {
+async fn republished_audience_continues_numbers_without_old_deltas() {
     for fixture in StoreFixture::all() {
-        furnish(&fixture).await;
-        // What was rolled back from counts too: a pod may hold it still.
+        publish_with_history(&fixture).await;
+        // Generations rolled back from count too: a pod may still serve one.
         fixture.publish(&keys("third", 100)).await.unwrap();
         fixture.roll_back(1).await.unwrap();
         let deleted = fixture.writer.delete(&audience()).await.unwrap().sequence;
-        // The very same chunks as before.
+        // The same chunks as before the deletion.
         let (generation, written) = fixture.publish(&keys("member", 100)).await.unwrap();
         assert_eq!((generation, written), (4, 16), "{}", fixture.name());
         let current = fixture.current().await;
@@ -106,20 +106,20 @@ async fn published_again_it_goes_on_with_higher_numbers_and_nothing_of_before() 
         assert!(keys("new", 10).iter().all(|key| !snapshot.contains(key)), "its deltas are gone");
         append(&fixture, &adding(keys("erased", 1))).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
-        assert!(!snapshot.contains(&keys("erased", 1)[0]), "who was erased stays so");
+        assert!(!snapshot.contains(&keys("erased", 1)[0]), "tombstones stay");
     }
 }
 
 #[tokio::test]
-async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
+async fn gc_removes_files_of_a_killed_deletion() {
     for fixture in StoreFixture::all() {
-        furnish(&fixture).await;
+        publish_with_history(&fixture).await;
         let files = fixture.files().await;
         fixture.writer.delete(&audience()).await.unwrap();
         for (path, bytes) in files.iter().filter(|(path, _)| !path.ends_with("CURRENT")) {
             fixture.write(path, bytes.clone()).await;
         }
-        // What is young may be of one who publishes it again.
+        // Young files may belong to a new publish.
         let young = Retention { keep: 1, min_age: Duration::from_secs(3600) };
         assert_eq!(
             fixture.writer.collect(&audience(), young, false).await.unwrap().removed_chunks,
@@ -140,9 +140,9 @@ async fn what_a_killed_deletion_left_behind_goes_with_the_next_gc() {
 }
 
 #[tokio::test]
-async fn a_build_that_began_before_is_not_published_over_a_deletion() {
+async fn build_from_before_a_deletion_conflicts() {
     for fixture in StoreFixture::all() {
-        furnish(&fixture).await;
+        publish_with_history(&fixture).await;
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let members = keys("member", 120);
@@ -150,7 +150,7 @@ async fn a_build_that_began_before_is_not_published_over_a_deletion() {
         let before = fixture.files().await;
         let deleted = fixture.writer.delete(&audience()).await;
         if fixture.store().backend.is_directory() {
-            // It would remove what is being written.
+            // The deletion would remove files being written.
             assert!(matches!(deleted, Err(StoreError::Conflict { .. })), "{deleted:?}");
             assert_eq!(fixture.files().await, before);
             drop(publication);
@@ -175,10 +175,10 @@ async fn a_build_that_began_before_is_not_published_over_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_is_killed_has_happened_or_not() {
+async fn killed_deletion_is_atomic() {
     for requests in 0.. {
-        let (meddled, fixture) = Meddled::fixture();
-        furnish(&fixture).await;
+        let (faulty, fixture) = FaultyStore::fixture();
+        publish_with_history(&fixture).await;
         let name = audience();
         let mut killed = Box::pin(fixture.writer.delete(&name));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -188,8 +188,8 @@ async fn a_deletion_that_is_killed_has_happened_or_not() {
             State::Live => fixture.assert_serves(2, &keys("member", 100)).await,
             _ => assert!(fixture.current().await.deltas.is_empty()),
         }
-        // Who was killed left a mark; it is taken over when it is old.
-        meddled.age().await;
+        // The mark of the killed deletion is taken over when it is old.
+        faulty.age().await;
         fixture.writer.delete(&audience()).await.unwrap();
         assert_eq!(fixture.files().await.len(), 2, "CURRENT and the tombstones, after {requests}");
         fixture.publish(&keys("member", 100)).await.unwrap();
@@ -201,27 +201,27 @@ async fn a_deletion_that_is_killed_has_happened_or_not() {
     }
 }
 
-/// A deletion, who publishes the very same chunks again, appends and a gc at once, request by request, in many orders.
+/// Interleaves the requests of a deletion, publishes of the same chunks, an append and a gc.
 #[test]
-fn whoever_is_at_work_at_once_the_audience_is_deleted_or_whole() {
+fn concurrent_work_leaves_the_audience_deleted_or_whole() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut ends: BTreeMap<&str, u32> = BTreeMap::new();
     let more: Vec<_> =
         BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat()).into_iter().collect();
     for seed in 1..=300 {
-        let (meddled, fixture) = Meddled::fixture();
-        runtime.block_on(furnish(&fixture));
-        runtime.block_on(meddled.age());
+        let (faulty, fixture) = FaultyStore::fixture();
+        runtime.block_on(publish_with_history(&fixture));
+        runtime.block_on(faulty.age());
         let run = |side: &'static str| {
             let (fixture, more) = (&fixture, &more);
             async move {
                 let done = match side {
                     "delete" => fixture.writer.delete(&audience()).await.map(|_| ()),
                     "publish" => fixture.publish(&keys("member", 100)).await.map(|_| ()),
-                    // Not the same manifest to the last byte, which in one second nobody builds twice.
+                    // Another manifest: two builds never have identical ones.
                     "another" => fixture.publish(more).await.map(|_| ()),
                     "gc" => {
-                        // Without a minimum age it would take over the deletion's mark, which is for who is alone.
+                        // Without a minimum age, it would take over the deletion's mark.
                         let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
                         fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
                     }

@@ -1,10 +1,9 @@
-//! Files that were spoiled after they were published: each is refused by name, and by the word that is
-//! counted.
+//! Damaged files: each is refused with its path and its cause.
 
 use super::*;
 
-/// What is done to a file; `None` deletes it.
-type Spoil = fn(Vec<u8>) -> Option<Vec<u8>>;
+/// A change of a file; `None` deletes it.
+type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
 
 fn shorter(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     bytes.pop();
@@ -40,7 +39,7 @@ fn deleted(_: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn spoiled_files_are_refused_by_name_and_cause() {
+async fn damaged_files_are_refused_with_path_and_cause() {
     let members = keys("member", 200);
     let (manifest, chunks) = build(1, &members);
     let chunk = chunk_path(&audience(), &chunks[3].entry).to_string();
@@ -50,7 +49,7 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
         ("old_users/manifests/1.json".to_owned(), "old_users/CURRENT".to_owned());
     let sizes = |found: usize, expected: usize| format!(": has {found} bytes, expected {expected}");
     let too_long = format!(": has {} bytes or more, expected {chunk_size}", chunk_size + 1);
-    let cases: Vec<(&String, Spoil, &str, String)> = vec![
+    let cases: Vec<(&String, Damage, &str, String)> = vec![
         (&chunk, shorter, "truncated", sizes(chunk_size - 1, chunk_size)),
         (&chunk, longer, "truncated", too_long),
         (&chunk, emptied, "truncated", sizes(0, chunk_size)),
@@ -80,8 +79,8 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
     for fixture in StoreFixture::all() {
         fixture.publish(&members).await.unwrap();
         let sound = fixture.files().await;
-        for (path, spoil, cause, message) in &cases {
-            match spoil(sound[*path].clone()) {
+        for (path, damage, cause, message) in &cases {
+            match damage(sound[*path].clone()) {
                 Some(bytes) => fixture.write(path, bytes).await,
                 None => fixture.delete(path).await,
             }
@@ -100,7 +99,7 @@ async fn spoiled_files_are_refused_by_name_and_cause() {
 }
 
 #[tokio::test]
-async fn without_current_nothing_is_live() {
+async fn missing_current_means_nothing_is_live() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 20)).await.unwrap();
         fixture.delete("old_users/CURRENT").await;
@@ -108,13 +107,13 @@ async fn without_current_nothing_is_live() {
         assert_eq!(
             fixture.publish(&keys("member", 20)).await.unwrap().0,
             2,
-            "its manifest still takes the number"
+            "its manifest reserves the number"
         );
     }
 }
 
 #[tokio::test]
-async fn a_broken_current_is_not_overwritten_by_a_publish() {
+async fn publish_does_not_overwrite_an_unreadable_current() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 20)).await.unwrap();
         fixture.write("old_users/CURRENT", b"{}".to_vec()).await;
@@ -125,7 +124,7 @@ async fn a_broken_current_is_not_overwritten_by_a_publish() {
 }
 
 #[tokio::test]
-async fn a_chunk_of_several_blocks_is_read_block_by_block() {
+async fn large_chunk_is_read_in_blocks() {
     // 1,000 bits a key and 80,000 keys in one shard: 10 MB, in blocks of 1 MiB.
     let spec = FilterSpec::new(FilterKind::Classic, 1, 1_000_000).unwrap();
     let key = |index: u32| {
@@ -158,7 +157,7 @@ async fn a_chunk_of_several_blocks_is_read_block_by_block() {
 }
 
 #[tokio::test]
-async fn a_size_that_no_memory_holds_is_refused_by_the_file_s_own_size() {
+async fn declared_size_above_the_file_size_is_refused() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 20);
         fixture.publish(&members).await.unwrap();

@@ -1,15 +1,15 @@
-//! Writes that were done though the store said otherwise: what lies there decides.
+//! Lost answers: writes that succeeded although the client got an error.
 
-use super::meddled::{Lost, Meddled};
+use super::faulty_store::{FaultyStore, LostAnswer};
 use super::*;
 
 #[tokio::test]
-async fn a_write_whose_answer_was_lost_was_a_write() {
-    for lost in [Lost::Retried, Lost::Broken] {
+async fn write_with_a_lost_answer_succeeds() {
+    for lost in [LostAnswer::Retried, LostAnswer::Broken] {
         for suffix in ["CURRENT", ".json"] {
-            let (meddled, fixture) = Meddled::fixture();
+            let (faulty, fixture) = FaultyStore::fixture();
             let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
-            meddled.lose(suffix, lost);
+            faulty.lose_answer(suffix, lost);
             assert_eq!(fixture.publish(&first).await.unwrap().0, 1, "{lost:?} {suffix}");
             fixture.assert_serves(1, &first).await;
             assert_eq!(fixture.publish(&second).await.unwrap().0, 2, "{lost:?} {suffix}");
@@ -23,10 +23,10 @@ async fn a_write_whose_answer_was_lost_was_a_write() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_another_s_is_still_lost() {
-    let (meddled, fixture) = Meddled::fixture();
+async fn lost_answer_to_another_writer_is_a_conflict() {
+    let (faulty, fixture) = FaultyStore::fixture();
     let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
-    meddled.lose("CURRENT", Lost::Retried);
+    faulty.lose_answer("CURRENT", LostAnswer::Retried);
     let base = fixture.writer.base(&audience()).await.unwrap();
     let late = fixture.writer.publish(base).await.unwrap();
     fixture.publish(&first).await.unwrap();

@@ -1,4 +1,4 @@
-//! Publishing, rolling back, and two loaders at once.
+//! Publishes, rollbacks, and two concurrent loaders.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn assert_conflict<T>(result: Result<T, StoreError>, reason: &str) {
 }
 
 #[tokio::test]
-async fn what_is_published_is_read_and_each_publish_is_a_generation() {
+async fn each_publish_is_a_readable_generation() {
     for fixture in StoreFixture::all() {
         let (first, second) = (keys("first", 300), keys("second", 200));
         assert_eq!(fixture.publish(&first).await.unwrap(), (1, 16));
@@ -32,7 +32,7 @@ async fn what_is_published_is_read_and_each_publish_is_a_generation() {
 }
 
 #[tokio::test]
-async fn chunks_that_did_not_change_are_not_written_again() {
+async fn unchanged_chunks_are_not_rewritten() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 300);
         fixture.publish(&members).await.unwrap();
@@ -49,13 +49,14 @@ async fn chunks_that_did_not_change_are_not_written_again() {
         );
         fixture.assert_serves(3, fewer).await;
 
-        // A chunk of the wrong size under the right name is one that a crash cut short: it is written again.
+        // A truncated chunk, as after a crash, is written again.
         let entry = &build(1, &members).0.chunks()[5].clone();
         fixture.write(chunk_path(&audience(), entry).as_ref(), vec![0; 100]).await;
         assert_eq!(fixture.publish(&members).await.unwrap(), (4, 1));
         fixture.assert_serves(4, &members).await;
 
-        // Nor is one believed that has the right size: a file that has rotted is made good. Object stores look after that.
+        // In a directory, a corrupt chunk of the right size is repaired. Object stores have
+        // checksums.
         if !fixture.store().backend.is_directory() {
             continue;
         }
@@ -68,7 +69,7 @@ async fn chunks_that_did_not_change_are_not_written_again() {
 }
 
 #[tokio::test]
-async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
+async fn second_loader_on_the_same_base_conflicts() {
     for fixture in StoreFixture::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         let late = fixture.writer.base(&audience()).await.unwrap();
@@ -80,7 +81,7 @@ async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
             "generation 1 was published since this work began at generation 0",
         );
 
-        // Not even when what is live has the same number as before.
+        // The same live generation as before is still a conflict.
         fixture.publish(&second).await.unwrap();
         let late = fixture.writer.base(&audience()).await.unwrap();
         fixture.roll_back(1).await.unwrap();
@@ -102,7 +103,7 @@ async fn of_two_loaders_with_the_same_base_the_second_changes_nothing() {
 }
 
 #[tokio::test]
-async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
+async fn directory_lock_stops_the_second_loader_before_it_writes() {
     let fixture = StoreFixture::directory();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base.clone()).await.unwrap();
@@ -111,7 +112,7 @@ async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
         fixture.writer.publish(base.clone()).await,
         "another loader is publishing this audience",
     );
-    // From another process it would be the same: the lock belongs to the open file, not to the store's value.
+    // Another open file stands for another process.
     let other =
         StoreWriter::open(fixture.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
     assert_conflict(
@@ -131,7 +132,7 @@ async fn in_a_directory_the_second_loader_is_stopped_before_it_writes() {
 }
 
 #[tokio::test]
-async fn without_a_lock_the_second_loader_loses_at_commit() {
+async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let fixture = StoreFixture::memory();
     let (first, second) = (keys("first", 100), keys("second", 100));
     for generation in 1..=2 {
@@ -152,8 +153,8 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
         fixture.assert_serves(generation, &first).await;
     }
 
-    // A rollback meanwhile writes no manifest: there it is CURRENT that was replaced, and the new manifest
-    // goes again.
+    // A rollback writes no new manifest: the conflict is on CURRENT, and the new manifest is
+    // removed.
     let base = fixture.writer.base(&audience()).await.unwrap();
     let loser = fixture.writer.publish(base).await.unwrap();
     fixture.roll_back(1).await.unwrap();
@@ -171,7 +172,7 @@ async fn without_a_lock_the_second_loader_loses_at_commit() {
 }
 
 #[tokio::test]
-async fn rolling_back_serves_the_old_and_the_next_publish_is_above_all() {
+async fn publish_after_a_rollback_has_the_highest_number() {
     for fixture in StoreFixture::all() {
         let members: Vec<_> = (0..4).map(|n| keys(&format!("generation {n}"), 50 + n)).collect();
         for generation in 1..=3 {
@@ -193,13 +194,13 @@ async fn rolling_back_serves_the_old_and_the_next_publish_is_above_all() {
 }
 
 #[tokio::test]
-async fn a_rollback_is_told_from_a_stale_copy_until_what_was_live_is_live_again() {
+async fn rollback_mark_stays_until_the_old_generation_is_live_again() {
     for fixture in StoreFixture::all() {
         for generation in 1..=3_u64 {
             fixture.publish(&keys(&format!("generation {generation}"), 50)).await.unwrap();
         }
-        // A reader that was away since generation 3 must accept each of these; without the mark it would take
-        // all but the last for stale.
+        // A reader that last saw generation 3 must accept each of these. Without the mark, all but
+        // the last would be stale.
         for (generation, rolled_back_from) in [(1, Some(3)), (1, Some(3)), (2, Some(3)), (3, None)]
         {
             fixture.roll_back(generation).await.unwrap();
@@ -213,7 +214,7 @@ async fn a_rollback_is_told_from_a_stale_copy_until_what_was_live_is_live_again(
 }
 
 #[tokio::test]
-async fn only_a_whole_generation_is_rolled_back_to() {
+async fn rollback_to_an_incomplete_generation_fails() {
     for fixture in StoreFixture::all() {
         let (first, second) = (keys("first", 100), keys("second", 100));
         fixture.publish(&first).await.unwrap();
@@ -242,7 +243,7 @@ async fn only_a_whole_generation_is_rolled_back_to() {
 }
 
 #[tokio::test]
-async fn only_names_that_the_format_allows_are_generations() {
+async fn malformed_manifest_names_are_ignored() {
     for fixture in StoreFixture::all() {
         let names = [
             "3.json",
@@ -264,7 +265,7 @@ async fn only_names_that_the_format_allows_are_generations() {
 }
 
 #[tokio::test]
-async fn numbers_at_their_end_do_not_start_again() {
+async fn exhausted_numbers_do_not_wrap() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 20);
         fixture.publish(&members).await.unwrap();
@@ -285,7 +286,7 @@ async fn numbers_at_their_end_do_not_start_again() {
 
 #[tokio::test]
 #[should_panic(expected = "the manifest is of the publication's generation")]
-async fn a_manifest_of_another_generation_is_not_committed() {
+async fn commit_of_another_generation_panics() {
     let fixture = StoreFixture::directory();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();

@@ -1,12 +1,12 @@
-//! Signed publishing: what is written in which order, what is refused, and what a killed or a second loader leaves.
+//! Signed publishes: order of writes, refusals, and killed or concurrent loaders.
 
-use super::meddled::Meddled;
+use super::faulty_store::FaultyStore;
 use super::*;
 use crate::testing::Key;
 use crate::write::{Change, Retention, Sign as _, check_signer};
 
 impl StoreFixture {
-    /// The same fixture, for whoever signs with a key and whoever trusts it.
+    /// The same fixture, which signs with a key and requires it.
     fn with_key(self, key: &Arc<Key>) -> Self {
         let store = self.store().clone().with_public_keys([key.public.clone()]);
         Self { folder: self.folder, ..Self::over(store) }.signed_by(key)
@@ -17,7 +17,7 @@ impl StoreFixture {
         Self { writer: self.writer.with_signer(Some(Arc::clone(key) as _)), ..self }
     }
 
-    /// What a reader sees that trusts these keys.
+    /// Reads the store with these public keys.
     async fn read_by(&self, keys: &[&Arc<Key>]) -> Result<(), StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| key.public.clone()).collect();
         let store = self.store().clone().with_public_keys(keys);
@@ -48,7 +48,7 @@ fn signature_of(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
+async fn signed_store_is_read_with_any_key_or_none() {
     for fixture in StoreFixture::all() {
         let [old, new, other] = [(), (), ()].map(|()| Key::new());
         let members = keys("member", 100);
@@ -62,7 +62,7 @@ async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
         for keys in [&[&new][..], &[&new, &other]] {
             fixture.assert_refused_by(keys, SignatureError::UnknownKey).await;
         }
-        // Rotated: the new key signs, pods know both.
+        // Rotation: the new key signs, pods accept both.
         let both = [old.public.clone(), new.public.clone()];
         let store = fixture.store().clone().with_public_keys(both);
         let fixture =
@@ -75,7 +75,7 @@ async fn what_is_signed_is_read_by_any_of_several_keys_and_by_none() {
 }
 
 #[tokio::test]
-async fn whatever_was_changed_or_moved_is_refused() {
+async fn changed_or_moved_files_are_refused() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
@@ -86,7 +86,7 @@ async fn whatever_was_changed_or_moved_is_refused() {
         let (manifest, signature) = (&files[SECOND], &files[&signature_of(SECOND)]);
         let refused = async |expected| fixture.assert_refused_by(&[&key], expected).await;
 
-        // By whoever can write to the store: `CURRENT` names what they put there.
+        // An intruder who can write to the store makes `CURRENT` name other bytes.
         let name = async |bytes: &[u8]| {
             fixture.write(SECOND, bytes.to_vec()).await;
             fixture.write("old_users/CURRENT", Current::new(9, 2, bytes, None).to_bytes()).await;
@@ -125,19 +125,18 @@ async fn whatever_was_changed_or_moved_is_refused() {
         fixture.delete(&signature_of(SECOND)).await;
         refused(SignatureError::Missing).await;
         fixture.read_by(&[]).await.unwrap();
-        // An older generation that was signed may be named: `CURRENT` is not.
+        // `CURRENT` may name an older signed generation: it is not signed itself.
         fixture.write(&signature_of(SECOND), signature.clone()).await;
         fixture.assert_serves(2, &second).await;
     }
 }
 
-/// A pod's store counts requests: nobody who does not ask for signatures pays for them.
 #[tokio::test]
-async fn a_signature_that_does_not_fit_its_file_is_noticed_before_the_file_is_parsed() {
+async fn signature_is_verified_before_parsing() {
     let key = Key::new();
     let fixture = StoreFixture::memory().with_key(&key);
     fixture.publish(&keys("member", 10)).await.unwrap();
-    // Neither JSON nor of the size and digest that CURRENT names: the signature is looked at first.
+    // Not JSON, and of another size and digest: the signature is verified first.
     fixture.write(FIRST, b"not a manifest".to_vec()).await;
     fixture.assert_refused_by(&[&key], SignatureError::Invalid).await;
     fixture.delete(FIRST).await;
@@ -145,13 +144,13 @@ async fn a_signature_that_does_not_fit_its_file_is_noticed_before_the_file_is_pa
 }
 
 #[tokio::test]
-async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
+async fn lone_signature_reserves_its_number() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
         fixture.publish(&first).await.unwrap();
-        fixture.write(&signature_of(SECOND), b"of a manifest that never came".to_vec()).await;
+        fixture.write(&signature_of(SECOND), b"of a missing manifest".to_vec()).await;
         fixture.assert_serves(1, &first).await;
         assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
 
@@ -159,7 +158,7 @@ async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
         fixture.assert_serves(3, &second).await;
         fixture.read_by(&[&key]).await.unwrap();
 
-        // Once a later generation is live nobody can be about to write that manifest.
+        // Once a later generation is live, the manifest cannot be published any more.
         let retention = Retention { keep: 5, min_age: Duration::ZERO };
         let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
         assert_eq!(
@@ -174,15 +173,15 @@ async fn a_loader_killed_between_signature_and_manifest_costs_a_number() {
 }
 
 #[tokio::test]
-async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publish_under_way() {
+async fn gc_keeps_signatures_of_a_running_publish() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
         for seed in ["a", "b", "c"] {
             fixture.publish(&keys(seed, 50)).await.unwrap();
         }
-        let under_way = "old_users/manifests/4.json.minisig";
-        fixture.write(under_way, b"just written".to_vec()).await;
+        let running = "old_users/manifests/4.json.minisig";
+        fixture.write(running, b"just written".to_vec()).await;
         let retention = Retention { keep: 1, min_age: Duration::ZERO };
         for dry_run in [true, false] {
             let collected = fixture.writer.collect(&audience(), retention, dry_run).await.unwrap();
@@ -192,14 +191,14 @@ async fn gc_removes_signatures_with_their_manifests_and_leaves_those_of_a_publis
         let left: Vec<_> = files.keys().filter(|path| path.contains("/manifests/")).collect();
         assert_eq!(
             left,
-            ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", under_way]
+            ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", running]
         );
         fixture.read_by(&[&key]).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_rollback_keeps_the_signature_and_refuses_what_is_not_signed() {
+async fn rollback_keeps_the_signature_and_refuses_unsigned_generations() {
     for fixture in StoreFixture::all() {
         let key = Key::new();
         let fixture = fixture.with_key(&key);
@@ -223,16 +222,16 @@ async fn a_rollback_keeps_the_signature_and_refuses_what_is_not_signed() {
     }
 }
 
-/// A rollback writes the manifest again so that it is young for gc: with its signature.
+/// A rollback rewrites the manifest and its signature, so that both are young for a gc.
 #[tokio::test]
-async fn after_a_rollback_gc_leaves_the_signature_too() {
-    let (meddled, fixture) = Meddled::fixture();
+async fn gc_after_a_rollback_keeps_the_signature() {
+    let (faulty, fixture) = FaultyStore::fixture();
     let key = Key::new();
     let fixture = fixture.with_key(&key);
     for seed in ["a", "b", "c"] {
         fixture.publish(&keys(seed, 50)).await.unwrap();
     }
-    meddled.age().await;
+    faulty.age().await;
     fixture.roll_back(1).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
     let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
@@ -242,7 +241,7 @@ async fn after_a_rollback_gc_leaves_the_signature_too() {
 }
 
 #[tokio::test]
-async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
+async fn concurrent_signers_conflict_without_damage() {
     let fixture = StoreFixture::memory();
     let [ours, theirs] = [(), ()].map(|()| Key::new());
     let members = keys("member", 50);
@@ -267,12 +266,13 @@ async fn of_two_who_sign_the_same_generation_one_loses_and_spoils_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_signature_is_not_a_lost_signature() {
-    for lost in [super::meddled::Lost::Retried, super::meddled::Lost::Broken] {
-        let (meddled, fixture) = Meddled::fixture();
+async fn signature_with_a_lost_answer_is_accepted() {
+    for lost in [super::faulty_store::LostAnswer::Retried, super::faulty_store::LostAnswer::Broken]
+    {
+        let (faulty, fixture) = FaultyStore::fixture();
         let key = Key::new();
         let fixture = fixture.with_key(&key);
-        meddled.lose(".minisig", lost);
+        faulty.lose_answer(".minisig", lost);
         let members = keys("member", 50);
         assert_eq!(fixture.publish(&members).await.unwrap().0, 1, "{lost:?}");
         fixture.assert_serves(1, &members).await;
@@ -280,7 +280,7 @@ async fn a_lost_answer_to_the_signature_is_not_a_lost_signature() {
 }
 
 #[tokio::test]
-async fn what_readers_would_refuse_is_not_published() {
+async fn unaccepted_signer_publishes_nothing() {
     for fixture in StoreFixture::all() {
         let [signer, reader] = [(), ()].map(|()| Key::new());
         let store = fixture.store().clone().with_public_keys([reader.public.clone()]);
@@ -292,7 +292,7 @@ async fn what_readers_would_refuse_is_not_published() {
 }
 
 #[test]
-fn no_secret_is_shown() {
+fn debug_shows_no_secret() {
     let key = Key::new();
     let fixture = StoreFixture::memory().with_key(&key);
     assert_eq!(format!("{:?}", fixture.store()), "Store { backend: memory }");
@@ -302,9 +302,9 @@ fn no_secret_is_shown() {
     );
 }
 
-fn changing(seed: &str, say: impl Fn(&mut Change, DeviceKey)) -> Change {
+fn changing(seed: &str, apply: impl Fn(&mut Change, DeviceKey)) -> Change {
     let mut change = Change::default();
-    keys(seed, 5).iter().for_each(|key| say(&mut change, *key));
+    keys(seed, 5).iter().for_each(|key| apply(&mut change, *key));
     change
 }
 
@@ -333,7 +333,7 @@ async fn deltas_are_signed_and_verified_like_manifests() {
         fixture.write(signature, files[signature].clone()).await;
         fixture.read_by(&[&key]).await.unwrap();
 
-        // A writer with public keys and no signer writes no file that it would refuse.
+        // A writer with public keys and no signer writes no unsigned file.
         let before = fixture.files().await;
         let unsigned = fixture.writer.clone().with_signer(None);
         let mut ledger = unsigned.ledger(&audience()).await.unwrap();
@@ -347,7 +347,7 @@ async fn deltas_are_signed_and_verified_like_manifests() {
 }
 
 #[tokio::test]
-async fn the_first_signed_build_signs_what_goes_on_over_it() {
+async fn first_signed_build_signs_retained_deltas() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 100)).await.unwrap();
         let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
@@ -355,7 +355,7 @@ async fn the_first_signed_build_signs_what_goes_on_over_it() {
         ledger.append(changing("member", Change::entomb)).await.unwrap();
         let key = Key::new();
         fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
-        // By somebody who signs and does not yet demand it, as the deltas could not be read otherwise.
+        // The signer does not require signatures yet, or it could not read the deltas.
         let signing = StoreFixture::over(fixture.store().clone()).signed_by(&key);
         signing.publish(&keys("member", 100)).await.unwrap();
         signing.read_by(&[&key]).await.unwrap();

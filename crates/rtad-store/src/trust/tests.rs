@@ -1,4 +1,5 @@
-//! Against keys and signatures of the reference implementation (`tests/minisign/`), and the other way round in the loader's tests.
+//! Verification of keys and signatures of the reference implementation (`tests/minisign/`). The
+//! loader's tests check the reverse.
 
 use super::*;
 use crate::testing::Key;
@@ -24,11 +25,11 @@ fn check(trust: &Trust, bytes: &[u8], signature: &str) -> Result<(), SignatureEr
 }
 
 #[test]
-fn what_the_reference_implementation_signed_is_accepted() {
+fn signatures_of_the_reference_implementation_are_accepted() {
     assert_eq!(check(&trust(&[A]), MANIFEST, SIGNATURE), Ok(()));
     assert_eq!(check(&trust(&[B, A]), MANIFEST, SIGNATURE), Ok(()));
     assert_eq!(check(&trust(&[A, B]), MANIFEST, BY_B), Ok(()));
-    // Line ends of another system change nothing.
+    // Windows line ends are accepted.
     assert_eq!(
         check(&trust(&[&A.replace('\n', "\r\n")]), MANIFEST, &SIGNATURE.replace('\n', "\r\n")),
         Ok(())
@@ -68,7 +69,7 @@ fn each_fault_has_its_error() {
 }
 
 #[test]
-fn a_signature_is_for_one_place() {
+fn signature_is_valid_for_one_path() {
     let (key, audience): (_, AudienceName) = (Key::new(), "a".parse().unwrap());
     let trust = Trust::new([key.public.clone()]);
     let signature = key.sign(b"bytes", "rtad a/manifests/7.json").unwrap().into_bytes();
@@ -83,9 +84,9 @@ fn a_signature_is_for_one_place() {
     }
 }
 
-/// Whatever is changed: what was signed is still what is accepted, or nothing is.
+/// Flips bits in the signature and the file.
 #[test]
-fn no_change_of_a_byte_is_accepted_but_in_what_is_not_signed() {
+fn changed_bytes_are_refused_except_unsigned_ones() {
     let a = trust(&[A]);
     let not_signed = SIGNATURE.find('\n').unwrap();
     for index in 0..SIGNATURE.len() {
@@ -107,7 +108,7 @@ fn no_change_of_a_byte_is_accepted_but_in_what_is_not_signed() {
 }
 
 #[test]
-fn keys_are_read_alone_and_from_files_and_never_none() {
+fn keys_are_read_from_text_and_files_and_empty_input_fails() {
     let alone = A.lines().nth(1).unwrap();
     let key: PublicKey = alone.parse().unwrap();
     assert_eq!(

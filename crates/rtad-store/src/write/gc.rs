@@ -18,7 +18,7 @@
 //! | gc | publish |
 //! |---|---|
 //! | 1. plans, and writes the plan to `{audience}/GC` | 1. writes its manifest |
-//! | 2. plans again, and spares the files that are named now | 2. reads `GC`; fails if it names a needed file |
+//! | 2. plans again, and spares newly named files | 2. reads `GC`; fails if it names a needed file |
 //! | 3. deletes, then removes `GC` | 3. checks that every chunk exists; 4. puts `CURRENT` |
 //!
 //! At least one side sees the other. If gc planned before the manifest was written, either the

@@ -8,7 +8,7 @@
 //!
 //! | killed | visible to readers | left behind |
 //! |---|---|---|
-//! | before `commit` writes `CURRENT` | the old generation | chunks, perhaps a signature or a manifest; the next generation skips its number |
+//! | before `commit` writes `CURRENT` | the old generation | chunks, perhaps a signature or a manifest, whose number is skipped |
 //! | after | the new generation | nothing |
 //!
 //! In a directory the lock file is held throughout (`write/lock.rs`), so a second loader fails

@@ -1,5 +1,4 @@
-//! The rules of builds, appends, rollbacks and collection, kept by a model; and whatever is done in whatever order, the store says
-//! of every device what the model says.
+//! Model of builds, appends, rollbacks and gcs: after any steps, the store must have its members.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -8,7 +7,7 @@ use super::super::*;
 use crate::write::{Appended, Change, Retention};
 use rtad_core::snapshot::{BuiltDelta, Folded};
 
-/// Keys that change; few, so that most changes meet others.
+/// Number of devices: few, so that most changes overlap.
 const DEVICES: usize = 24;
 
 #[derive(Debug, Clone)]
@@ -19,9 +18,9 @@ enum Step {
     Bury(Vec<(usize, bool)>),
     /// A full build of these devices.
     Build(Vec<usize>),
-    /// What was appended goes into the filters that are live.
+    /// Adds the appended devices to the live filters.
     Compact,
-    /// To the generation this far back.
+    /// To the generation this many back.
     RollBack(usize),
     Collect(usize),
 }
@@ -43,7 +42,7 @@ pub(super) fn device(number: usize) -> DeviceKey {
     DeviceKey::of_canonical(&[number as u8])
 }
 
-/// A build as the loader makes it: what the input has, and over it what was appended before it began.
+/// A build as by the loader: the input, changed by the deltas of the base.
 pub(super) async fn build_over(
     fixture: &StoreFixture,
     input: &[DeviceKey],
@@ -70,7 +69,7 @@ pub(super) async fn build_over(
         .await
 }
 
-/// A compaction as the loader makes it. `None` if there was nothing to do.
+/// A compaction as by the loader; `None` if there are no deltas.
 pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
@@ -111,7 +110,7 @@ pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
     Some(publication.commit(&manifest).await.unwrap())
 }
 
-/// Appends, again and again if others were faster.
+/// Appends, with retries after conflicts.
 pub(super) async fn append(
     fixture: &StoreFixture,
     change: &Change,
@@ -120,7 +119,7 @@ pub(super) async fn append(
     loop {
         match ledger.append(change.clone()).await {
             Err(StoreError::Conflict { .. }) => drop(ledger.refresh().await?),
-            // A gc has removed what a colleague's append had merged by then.
+            // A gc has removed deltas that another append merged.
             Err(StoreError::NotFound { .. }) if ledger.refresh().await? => {}
             done => return done,
         }
@@ -133,12 +132,12 @@ pub(super) fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
     change
 }
 
-/// What must be so, kept by the rules and not by files.
+/// The expected state, by the rules alone.
 #[derive(Debug, Default)]
 struct Model {
-    /// Of each generation its input and how many changes it has taken up.
+    /// For each generation, its input and the number of changes folded into it.
     generations: BTreeMap<u64, (BTreeSet<usize>, usize)>,
-    /// Of one that was compacted, what was removed and is a delta still: the next build's input does not know better.
+    /// For each compacted generation, the removed devices that are still a delta.
     residuals: BTreeMap<u64, BTreeSet<usize>>,
     changes: Vec<(usize, bool)>,
     buried: BTreeSet<usize>,
@@ -146,7 +145,7 @@ struct Model {
 }
 
 impl Model {
-    /// The generation's input, and over it every change that was ever made since it began, and before that it took up.
+    /// The live generation's input, with all later changes.
     fn members(&self) -> BTreeSet<usize> {
         let (input, since) = &self.generations[&self.live];
         let mut members = input.clone();
@@ -160,7 +159,7 @@ impl Model {
         &members - &self.buried
     }
 
-    /// What was buried stays what the filters had of it.
+    /// Devices with a tombstone keep their state in the filters.
     fn compact(&mut self, generation: u64) {
         let (input, since) = &self.generations[&self.live];
         let mut members = input.clone();
@@ -191,7 +190,7 @@ impl Model {
     }
 
     fn build(&mut self, generation: u64, input: &[usize]) {
-        // What is applied to what is live when it begins goes before the input.
+        // The live deltas apply over the input.
         let applied = self.generations.get(&self.live).map_or(0, |(_, since)| *since);
         let mut members: BTreeSet<usize> = input.iter().copied().collect();
         if let Some(residual) = self.residuals.get(&self.live) {
@@ -222,11 +221,14 @@ async fn take(fixture: &StoreFixture, model: &mut Model, step: &Step) {
                 };
             }
             append(fixture, &change).await.unwrap();
-            // One that is buried is not added: should its tombstone go, it is not a member by that.
-            let heard = changes.iter().filter(|(number, is)| !is || !model.buried.contains(number));
-            // Of a device that is named twice the last counts, also if that is left out.
+            // Devices with a tombstone are not added, so removing the tombstone does not add them.
+            let applied =
+                changes.iter().filter(|(number, is)| !is || !model.buried.contains(number));
+            // The last entry of a device wins, even if it is not applied.
             let last = |number: &usize| changes.iter().rfind(|(other, _)| other == number).copied();
-            model.changes.extend(heard.filter(|(number, is)| last(number) == Some((*number, *is))));
+            model
+                .changes
+                .extend(applied.filter(|(number, is)| last(number) == Some((*number, *is))));
         }
         Step::Bury(changes) => {
             let mut change = Change::default();
@@ -268,8 +270,9 @@ async fn take(fixture: &StoreFixture, model: &mut Model, step: &Step) {
     }
 }
 
-/// Filters of a handful of keys have no false positives to speak of: the store says of each device what the model says.
-async fn is_as_modelled(fixture: StoreFixture, steps: &[Step]) {
+/// Asserts that the store's members are the model's after each step. So few keys have no false
+/// positives.
+async fn matches_the_model(fixture: StoreFixture, steps: &[Step]) {
     let mut model = Model::default();
     take(&fixture, &mut model, &Step::Build(vec![1, 2, 3])).await;
     for (index, step) in steps.iter().enumerate() {
@@ -282,22 +285,22 @@ async fn is_as_modelled(fixture: StoreFixture, steps: &[Step]) {
 }
 
 #[test]
-fn whatever_is_appended_built_and_rolled_back_every_device_is_what_was_said_of_it_last() {
+fn store_matches_the_model_after_any_steps() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for fixture in [StoreFixture::directory, StoreFixture::memory] {
         let mut runner =
             TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
         let tried = runner.run(&steps(), |steps| {
-            runtime.block_on(is_as_modelled(fixture(), &steps));
+            runtime.block_on(matches_the_model(fixture(), &steps));
             Ok(())
         });
         tried.unwrap();
     }
 }
 
-/// Found by the test above: the residual, merged with a later delta, told the older generation again what that had taken up.
+/// Regression: a residual merged with a later delta was applied to the older generation again.
 #[tokio::test]
-async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
+async fn residual_of_a_compaction_does_not_apply_after_a_rollback() {
     for fixture in [StoreFixture::directory, StoreFixture::memory] {
         let merged_with_a_later_delta = [
             Step::Append(vec![(15, false)]),
@@ -309,7 +312,7 @@ async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
             Step::RollBack(2),
             Step::Build(vec![15]),
         ];
-        is_as_modelled(fixture(), &merged_with_a_later_delta).await;
+        matches_the_model(fixture(), &merged_with_a_later_delta).await;
         let over_a_later_delta = [
             Step::Append(vec![(15, false)]),
             Step::Build(vec![]),
@@ -319,6 +322,6 @@ async fn what_a_compaction_leaves_does_not_follow_to_an_older_generation() {
             Step::RollBack(1),
             Step::Build(vec![15]),
         ];
-        is_as_modelled(fixture(), &over_a_later_delta).await;
+        matches_the_model(fixture(), &over_a_later_delta).await;
     }
 }

@@ -1,12 +1,12 @@
-//! Chunks that are put before their publication is opened, as the tasks of a job do it.
+//! Chunks written before their publication is opened, as by the tasks of a job.
 
 use std::time::Duration;
 
 use super::*;
 use crate::write::{Retention, lock_shared};
 
-/// By several at once, each chunk by two of them.
-async fn put_ahead(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
+/// Writes each chunk twice, concurrently.
+async fn put_early(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
     let copies = chunks.iter().chain(chunks.iter().rev()).map(|chunk| BuiltChunk {
         entry: chunk.entry.clone(),
         bytes: chunk.bytes.clone(),
@@ -19,20 +19,20 @@ async fn put_ahead(fixture: &StoreFixture, chunks: &[BuiltChunk]) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn what_was_put_ahead_is_published_later() {
+async fn early_chunks_are_published_later() {
     for fixture in StoreFixture::all() {
         let members = keys("member", 300);
         let base = fixture.writer.base(&audience()).await.unwrap();
         let (_, chunks) = build(1, &members);
-        let written = put_ahead(&fixture, &chunks).await;
+        let written = put_early(&fixture, &chunks).await;
         assert_eq!(written.len(), 32);
         assert!(written.iter().filter(|written| **written).count() >= 16, "{written:?}");
         assert!(
             fixture.store().live(&audience()).await.unwrap().is_none(),
-            "nothing is live by that"
+            "chunks alone are not live"
         );
 
-        // By what another process has noted.
+        // With a base from another process.
         let base = Base::new(audience(), base.current().cloned());
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);
@@ -41,20 +41,20 @@ async fn what_was_put_ahead_is_published_later() {
         fixture.assert_serves(1, &members).await;
         let late = fixture.writer.publish(base).await;
         assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
-        // What is live is not written again.
-        let again = put_ahead(&fixture, &chunks).await;
+        // Live chunks are not rewritten.
+        let again = put_early(&fixture, &chunks).await;
         assert!(again.iter().all(|written| !written), "{again:?}");
     }
 }
 
 #[tokio::test]
-async fn what_a_gc_has_removed_is_missed() {
+async fn chunks_removed_by_gc_are_reported_missing() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("live", 50)).await.unwrap();
         let base = fixture.writer.base(&audience()).await.unwrap();
         let members = keys("member", 300);
         let (_, chunks) = build(1, &members);
-        put_ahead(&fixture, &chunks).await;
+        put_early(&fixture, &chunks).await;
         let hour = Retention { keep: 1, min_age: Duration::from_secs(3600) };
         let collected = fixture.writer.collect(&audience(), hour, false).await.unwrap();
         assert_eq!((collected.removed_chunks, collected.young_chunks), (0, 16));
@@ -68,23 +68,23 @@ async fn what_a_gc_has_removed_is_missed() {
         let (manifest, _) = build(publication.generation(), &members);
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 16);
         drop(publication);
-        // Put again, it is there.
-        put_ahead(&fixture, &chunks[3..]).await;
+        // Written again, the chunks exist.
+        put_early(&fixture, &chunks[3..]).await;
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base).await.unwrap();
         assert_eq!(publication.missing(manifest.chunks()).await.unwrap().len(), 3);
     }
 }
 
-/// A gc sweeps what is half-written, so it must not come in between.
+/// A gc removes half-written files, so it must wait for a chunk being written.
 #[tokio::test]
-async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
+async fn shared_lock_excludes_gc() {
     let fixture = StoreFixture::directory();
     fixture.publish(&keys("live", 50)).await.unwrap();
     let retention = Retention { keep: 1, min_age: Duration::ZERO };
     let one = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
     let other = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
-    assert!(one.is_some() && other.is_some(), "they keep out nobody of their own");
+    assert!(one.is_some() && other.is_some(), "shared locks do not exclude each other");
     drop(one);
     let refused = fixture.writer.collect(&audience(), retention, false).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
@@ -92,15 +92,15 @@ async fn in_a_directory_a_chunk_under_way_keeps_a_gc_out() {
     fixture.writer.collect(&audience(), retention, false).await.unwrap();
 }
 
-/// A job's last step comes when its chunk steps have ended, but for one that was thought dead.
+/// A task of the job may still be running when its last step begins.
 #[tokio::test]
-async fn in_a_directory_a_publish_waits_for_a_chunk_under_way() {
+async fn publish_waits_for_a_shared_lock() {
     let fixture = StoreFixture::directory();
-    let straggler = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
+    let running_task = lock_shared(&fixture.store().backend, &audience()).await.unwrap();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let release = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(straggler);
+        drop(running_task);
     };
     let (publication, ()) = tokio::join!(fixture.writer.publish(base), release);
     publication.unwrap();

@@ -1,11 +1,11 @@
-//! Two writers who write the same at the same time: one has written it, and the other knows that it was not it.
+//! Identical concurrent appends: one succeeds, and the other gets a conflict.
 
-use super::meddled::{Lost, Meddled};
+use super::faulty_store::{FaultyStore, LostAnswer};
 use super::*;
 use crate::write::Change;
 
 #[tokio::test]
-async fn of_two_who_append_the_same_one_has_lost() {
+async fn identical_concurrent_appends_conflict() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         for round in 0..20 {
@@ -26,14 +26,14 @@ async fn of_two_who_append_the_same_one_has_lost() {
 }
 
 #[tokio::test]
-async fn who_lost_the_answer_alone_knows_it_for_done() {
-    let (meddled, fixture) = Meddled::fixture();
+async fn append_with_a_lost_answer_beats_its_twin() {
+    let (faulty, fixture) = FaultyStore::fixture();
     fixture.publish(&keys("member", 30)).await.unwrap();
     let mut change = Change::default();
     change.add(keys("new", 1)[0]);
     let mut first = fixture.writer.ledger(&audience()).await.unwrap();
     let mut second = fixture.writer.ledger(&audience()).await.unwrap();
-    meddled.lose("CURRENT", Lost::Retried);
+    faulty.lose_answer("CURRENT", LostAnswer::Retried);
     assert_eq!(first.append(change.clone()).await.unwrap().sequence, 2);
     let lost = second.append(change).await.unwrap_err();
     assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");

@@ -1,5 +1,4 @@
-//! Memory behind a network that misbehaves: answers get lost, time passes, and two who work on it at once take turns as a test
-//! says.
+//! In-memory store with lost answers, aged files, and interleaved requests.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,38 +15,38 @@ use object_store::{
 
 use super::*;
 
-/// How long ago it seems to be that what was aged was written.
+/// Apparent age of aged files.
 const AGE: std::time::Duration = std::time::Duration::from_secs(2 * 3600);
 
-/// What becomes of the answer to a write, which the store does as it was told.
+/// The fate of the answer to a successful write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// The client asked again, and the second try was refused as the first had been done.
+pub(super) enum LostAnswer {
+    /// The client retried, and the retry was refused.
     Retried,
     /// The connection broke.
     Broken,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Meddled {
+pub(super) struct FaultyStore {
     inner: InMemory,
     aged: Mutex<HashSet<Path>>,
-    /// The answers to writes of paths that end so are lost.
-    lose: Mutex<Option<(&'static str, Lost)>>,
+    /// The answers to writes of paths with this suffix are lost.
+    lose_answer: Mutex<Option<(&'static str, LostAnswer)>>,
 }
 
-impl Meddled {
+impl FaultyStore {
     pub(super) fn fixture() -> (Arc<Self>, StoreFixture) {
-        let meddled = Arc::new(Self::default());
-        let backend = Backend::over(Arc::clone(&meddled) as Arc<dyn ObjectStore>, "memory");
-        (meddled, StoreFixture::over(Store::new(backend)))
+        let faulty = Arc::new(Self::default());
+        let backend = Backend::over(Arc::clone(&faulty) as Arc<dyn ObjectStore>, "memory");
+        (faulty, StoreFixture::over(Store::new(backend)))
     }
 
-    pub(super) fn lose(&self, suffix: &'static str, lost: Lost) {
-        *self.lose.lock().unwrap() = Some((suffix, lost));
+    pub(super) fn lose_answer(&self, suffix: &'static str, lost: LostAnswer) {
+        *self.lose_answer.lock().unwrap() = Some((suffix, lost));
     }
 
-    /// Two hours pass.
+    /// Makes all files two hours old.
     pub(super) async fn age(&self) {
         let all: Vec<ObjectMeta> = self.inner.list(None).try_collect().await.unwrap();
         self.aged.lock().unwrap().extend(all.into_iter().map(|object| object.location));
@@ -61,14 +60,14 @@ impl Meddled {
     }
 }
 
-impl fmt::Display for Meddled {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Meddled")
+        f.write_str("FaultyStore")
     }
 }
 
-/// Lets the others have their turn: every request is a step of its own.
-async fn turn() {
+/// Yields once: every request is a step of its own.
+async fn yield_once() {
     let mut waited = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut waited, true) {
@@ -81,23 +80,26 @@ async fn turn() {
 }
 
 #[async_trait::async_trait]
-impl ObjectStore for Meddled {
+impl ObjectStore for FaultyStore {
     async fn put_opts(
         &self,
         path: &Path,
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        turn().await;
+        yield_once().await;
         let put = self.inner.put_opts(path, payload, options).await?;
         self.aged.lock().unwrap().remove(path);
-        let lost = self.lose.lock().unwrap().filter(|(suffix, _)| path.as_ref().ends_with(suffix));
-        let (path, source) = (path.to_string(), "as asked".into());
+        let lost =
+            self.lose_answer.lock().unwrap().filter(|(suffix, _)| path.as_ref().ends_with(suffix));
+        let (path, source) = (path.to_string(), "injected".into());
         match lost {
             None => Ok(put),
-            Some((_, Lost::Retried)) => Err(object_store::Error::Precondition { path, source }),
-            Some((_, Lost::Broken)) => {
-                Err(object_store::Error::Generic { store: "Meddled", source })
+            Some((_, LostAnswer::Retried)) => {
+                Err(object_store::Error::Precondition { path, source })
+            }
+            Some((_, LostAnswer::Broken)) => {
+                Err(object_store::Error::Generic { store: "FaultyStore", source })
             }
         }
     }
@@ -111,7 +113,7 @@ impl ObjectStore for Meddled {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        turn().await;
+        yield_once().await;
         let mut got = self.inner.get_opts(path, options).await?;
         got.meta = self.seen(got.meta);
         Ok(got)
@@ -126,7 +128,7 @@ impl ObjectStore for Meddled {
             .and_then(move |path| {
                 let inner = inner.clone();
                 async move {
-                    turn().await;
+                    yield_once().await;
                     inner.delete(&path).await.map(|()| path)
                 }
             })
@@ -137,7 +139,7 @@ impl ObjectStore for Meddled {
         let (inner, prefix) = (self.inner.clone(), prefix.cloned());
         let aged = self.aged.lock().unwrap().clone();
         let listed = async move {
-            turn().await;
+            yield_once().await;
             inner.list(prefix.as_ref())
         };
         let aged = move |mut meta: ObjectMeta| {
@@ -150,7 +152,7 @@ impl ObjectStore for Meddled {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        turn().await;
+        yield_once().await;
         self.inner.list_with_delimiter(prefix).await
     }
 
@@ -159,7 +161,7 @@ impl ObjectStore for Meddled {
     }
 }
 
-/// Runs tasks to their ends, one request at a time, in an order that follows from `seed`.
+/// Runs tasks to completion, one request at a time, in an order determined by `seed`.
 pub(super) fn interleave(seed: u64, tasks: Vec<BoxFuture<'_, ()>>) {
     let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95) | 1;
     let mut random = |below: usize| {
@@ -171,7 +173,7 @@ pub(super) fn interleave(seed: u64, tasks: Vec<BoxFuture<'_, ()>>) {
     let mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = tasks;
     let mut context = Context::from_waker(Waker::noop());
     while !tasks.is_empty() {
-        // Runs of steps, not single ones: what goes wrong needs one to be far ahead of the other.
+        // Runs of steps, not single ones: races need one task far ahead of another.
         let (task, longest) = (random(tasks.len()), 1 << random(6));
         let steps = 1 + random(longest);
         for _ in 0..steps {
