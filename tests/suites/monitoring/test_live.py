@@ -138,7 +138,7 @@ class TestMetrics:
         }
         known |= {name + suffix for name in histograms for suffix in ("_bucket", "_sum", "_count")}
         documents = [
-            *sources.ROOT.glob("docs/*.md"),
+            *sources.ROOT.glob("docs/**/*.md"),
             *sources.ROOT.glob("*.md"),
             sources.RULES,
             sources.DASHBOARD,

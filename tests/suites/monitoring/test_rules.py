@@ -103,7 +103,7 @@ class TestDocuments:
         [rule] = [rule for rule in sources.alerts() if rule["alert"] == "RtadLoaderFailed"]
         [names] = re.findall(r'job_name=~"([^"]+)"', rule["expr"])
         made = []
-        for path in [*sources.ROOT.glob("docs/*.md"), *sources.ROOT.glob("*.md")]:
+        for path in [*sources.ROOT.glob("docs/**/*.md"), *sources.ROOT.glob("*.md")]:
             made += re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", path.read_text())
         assert len(made) > 5
         assert [name for name in made if not re.fullmatch(names, name)] == []
@@ -114,7 +114,8 @@ class TestRunbook:
         text = sources.RUNBOOK.read_text()
         headings = sources.headings(text)
         for rule in sources.alerts():
-            assert rule["annotations"]["runbook_url"] == f"docs/guides/runbook.md#{rule['alert'].lower()}"
+            anchor = rule["alert"].lower()
+            assert rule["annotations"]["runbook_url"] == f"docs/guides/runbook.md#{anchor}"
         alerts = {rule["alert"]: rule["labels"]["severity"] for rule in reversed(sources.alerts())}
         assert {anchor: name for anchor, name in headings.items() if name.startswith("Rtad")} == {
             name.lower(): name for name in alerts
@@ -128,7 +129,7 @@ class TestRunbook:
                 rule["labels"]["severity"] for rule in sources.alerts() if rule["alert"] == name
             }
             assert set(re.findall(r"\*\*(critical|warning)\*\*", parts[name])) == severities, name
-            for word in ("*Means*", "*Look*", "*Do*"):
+            for word in ("*Meaning*", "*Check*", "*Action*"):
                 assert word in parts[name], name
 
     def test_what_it_links_to_is_there(self):
