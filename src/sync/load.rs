@@ -167,7 +167,13 @@ impl Loader<'_> {
 
     /// Refuses expired snapshots, and those above the configured size.
     pub(super) fn check(&self, manifest: &Manifest, current: &Current) -> Result<(), SyncError> {
-        refuse_expired(manifest)?;
+        let now_unix_seconds = now_unix_seconds();
+        if let Some(expires_unix_seconds) = manifest.expires_unix_seconds()
+            && manifest.is_expired(now_unix_seconds)
+        {
+            let generation = manifest.generation();
+            return Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds });
+        }
         let deltas = current.deltas.iter().chain(&current.tombstones).map(DeltaEntry::size_bytes);
         let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
         let limit_bytes = self.max_snapshot_bytes;
@@ -218,17 +224,6 @@ impl Loader<'_> {
         // The copy's error is counted and logged; the chunk is good without it.
         let _ = copy.keep();
         Ok(chunk)
-    }
-}
-
-fn refuse_expired(manifest: &Manifest) -> Result<(), SyncError> {
-    let now_unix_seconds = now_unix_seconds();
-    match manifest.expires_unix_seconds() {
-        Some(expires_unix_seconds) if manifest.is_expired(now_unix_seconds) => {
-            let generation = manifest.generation();
-            Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds })
-        }
-        _ => Ok(()),
     }
 }
 

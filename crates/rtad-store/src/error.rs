@@ -190,6 +190,14 @@ impl StoreError {
         client::find(self).map(|busy: &Busy| busy.after)
     }
 
+    pub(crate) fn conflict(
+        audience: &AudienceName,
+        reason: impl Into<String>,
+        is_transient: bool,
+    ) -> Self {
+        Self::Conflict { audience: audience.clone(), reason: reason.into(), is_transient }
+    }
+
     pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },

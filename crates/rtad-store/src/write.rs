@@ -14,7 +14,7 @@
 //! | `chunks` | writing chunks, also before a publication | `writer`, `put`, `lock` |
 //! | `gc/plan` | finding unneeded files | |
 //! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `gc/plan` |
-//! | `gc/guard` | checking that no gc removes a publication's files | `gc/mark` |
+//! | `gc/guard` | checking that no gc removes a publication's files | `gc/mark`, `chunks` |
 //! | `gc` | removing unneeded files | `writer`, `lock`, `gc/plan`, `gc/mark` |
 //! | `delete` | deleting an audience | `writer`, `lock`, `put`, `gc` |
 //! | `base` | the `CURRENT` when the work began | `writer` |

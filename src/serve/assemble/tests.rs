@@ -1,4 +1,4 @@
-//! Configurations with platforms: what is built from them, and every mistake.
+//! Assembly of configurations with platforms, and their mistakes.
 
 mod custom;
 mod platforms;
@@ -7,7 +7,7 @@ use super::Assembly;
 use crate::config::SwapMode;
 
 #[test]
-fn a_plan_names_audiences_by_index() {
+fn plan_names_audiences_by_index() {
     let text = "[store]\nurl = \"/data\"\nswap = \"rolling\"\ncache_dir = \"/cache\"\n\
                 [[audience]]\nname = \"vip\"\n[[audience]]\nname = \"old_users\"\n\
                 [[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n";
@@ -19,13 +19,15 @@ fn a_plan_names_audiences_by_index() {
 }
 
 #[test]
-fn mistakes_of_reading_and_of_building_are_reported_together() {
+fn reading_and_building_mistakes_are_reported_together() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rtad.toml");
     let path = file.to_str().unwrap();
     let text = "[server]\nworkers = -1\n[store]\nurl = \"/data\"\n\
-                [[platform]]\nkind = \"custom\"\npath = \"/p\"\nstrategies = { \"1\" = \"new-users\" }\n\
-                body = \"protobuf\"\nproto = \"none.proto\"\nrequest_message = \"Q\"\nresponse_message = \"R\"\n\
+                [[platform]]\nkind = \"custom\"\npath = \"/p\"\n\
+                strategies = { \"1\" = \"new-users\" }\n\
+                body = \"protobuf\"\nproto = \"none.proto\"\n\
+                request_message = \"Q\"\nresponse_message = \"R\"\n\
                 request = {}\nresponse = { accepted = \"hits\" }\n";
     let error = Assembly::read(Some((path, text)), |_| None, &Vec::new()).unwrap_err();
     let starts = [
@@ -41,7 +43,7 @@ fn mistakes_of_reading_and_of_building_are_reported_together() {
 }
 
 #[test]
-fn a_changed_import_of_a_schema_changes_the_fingerprint() {
+fn changed_schema_import_changes_the_fingerprint() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rtad.toml");
     let proto = "syntax = \"proto3\"; import \"q.proto\"; message R { repeated string hits = 1; }";

@@ -216,8 +216,18 @@ fn a_server_without_ranges_is_read_as_a_whole() {
 fn a_redirect_elsewhere_is_not_followed() {
     let mut network = Network::small();
     let away = FileServer::serve(&network.depot.root);
-    network.survives(Fault::Elsewhere(away.address), "", "store", "expected the same scheme, host and port");
-    network.survives(Fault::Elsewhere(away.address), "chunks/", "store", "expected the same scheme, host and port");
+    network.survives(
+        Fault::Elsewhere(away.address),
+        "",
+        "store",
+        "expected the same scheme, host and port",
+    );
+    network.survives(
+        Fault::Elsewhere(away.address),
+        "chunks/",
+        "store",
+        "expected the same scheme, host and port",
+    );
     assert_eq!(away.requests(""), 0);
 }
 

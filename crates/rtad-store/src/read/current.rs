@@ -26,7 +26,17 @@ impl Store {
         self.live_since(audience, None).await
     }
 
-    /// The same, requested on the condition that it changed; `last` again if it did not.
+    /// The same, and an error if nothing of this audience was ever published.
+    pub(crate) async fn require_live(
+        &self,
+        audience: &AudienceName,
+        last: Option<&Live>,
+    ) -> Result<Live, StoreError> {
+        let path = current_path(audience).to_string();
+        self.live_since(audience, last).await?.ok_or(StoreError::NotFound { path })
+    }
+
+    /// The same as [`Store::live`], requested on the condition that it changed; `last` again if it did not.
     ///
     /// # Errors
     ///

@@ -60,26 +60,14 @@ impl Store {
         current: &Current,
         held: &Overlay,
     ) -> Result<Overlay, StoreError> {
-        let mut deltas = Vec::with_capacity(current.deltas.len());
-        for entry in &current.deltas {
-            deltas.push(self.delta_or_held(audience, entry, held).await?);
+        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
+        for entry in current.deltas.iter().chain(&current.tombstones) {
+            deltas.push(match held.held(entry) {
+                Some(delta) => Arc::clone(delta),
+                None => Arc::new(self.delta(audience, entry).await?),
+            });
         }
-        let tombstones = match &current.tombstones {
-            Some(entry) => Some(self.delta_or_held(audience, entry, held).await?),
-            None => None,
-        };
+        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
         Ok(Overlay::new(current, deltas, tombstones))
-    }
-
-    async fn delta_or_held(
-        &self,
-        audience: &AudienceName,
-        entry: &DeltaEntry,
-        held: &Overlay,
-    ) -> Result<Arc<Delta>, StoreError> {
-        match held.held(entry) {
-            Some(delta) => Ok(Arc::clone(delta)),
-            None => self.delta(audience, entry).await.map(Arc::new),
-        }
     }
 }

@@ -28,7 +28,6 @@ use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
-use crate::layout::current_path;
 use crate::read::Live;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
@@ -129,13 +128,9 @@ impl StoreWriter {
     ///
     /// The store's own, or [`StoreError::NotFound`] if nothing of the audience was ever published.
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
-        let live = self.store().live(audience).await?.ok_or_else(|| not_published(audience))?;
+        let live = self.store().require_live(audience, None).await?;
         Ok(Ledger { writer: self.clone(), audience: audience.clone(), live, held: HashMap::new() })
     }
-}
-
-fn not_published(audience: &AudienceName) -> StoreError {
-    StoreError::NotFound { path: current_path(audience).to_string() }
 }
 
 impl Ledger {
@@ -150,8 +145,8 @@ impl Ledger {
     ///
     /// As of [`StoreWriter::ledger`].
     pub async fn refresh(&mut self) -> Result<bool, StoreError> {
-        let live = self.writer.store().live_since(&self.audience, Some(&self.live)).await?;
-        let live = live.ok_or_else(|| not_published(&self.audience))?;
+        let store = self.writer.store();
+        let live = store.require_live(&self.audience, Some(&self.live)).await?;
         let is_new = live.current.sequence != self.live.current.sequence;
         self.live = live;
         self.drop_unnamed();
@@ -304,17 +299,14 @@ impl Ledger {
             // Checked under the lock, because a rename is unconditional.
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
-                let reason = "another loader wrote meanwhile".to_owned();
-                return Err(StoreError::Conflict {
-                    audience: self.audience.clone(),
-                    reason,
-                    is_transient: false,
-                });
+                let reason = "another loader wrote meanwhile";
+                return Err(StoreError::conflict(&self.audience, reason, false));
             }
         }
         for built in &files {
             // Its name has the next sequence, so no gc removes it.
-            put_delta(&self.writer, &self.audience, built).await?;
+            let bytes = built.bytes.clone();
+            put_delta(&self.writer, &self.audience, built.delta.entry(), bytes).await?;
         }
         // After a conflict, `put_if` compares contents: another writer's must not equal this one's.
         let mut next = next.clone();

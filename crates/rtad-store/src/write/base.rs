@@ -45,7 +45,7 @@ impl Base {
         let then = self.current().map_or(0, |current| current.generation);
         let reason =
             format!("generation {now} was published since this work began at generation {then}");
-        Err(StoreError::Conflict { audience: self.audience.clone(), reason, is_transient: false })
+        Err(StoreError::conflict(&self.audience, reason, false))
     }
 }
 

@@ -14,9 +14,9 @@ use super::put::{holds_bytes, put};
 use super::writer::StoreWriter;
 use crate::backend::Backend;
 use crate::error::StoreError;
-use crate::layout::chunk_path;
+use crate::layout::{chunk_name, chunk_path, chunks_path};
 use crate::read::{Live, Store};
-use rtad_core::snapshot::{AudienceName, BuiltChunk, ChunkEntry, Current, Digest, State};
+use rtad_core::snapshot::{AudienceName, BuiltChunk, ChunkEntry, Digest, State};
 
 /// Older chunks outside the live generation are written again. Half of gc's default `--min-age`:
 /// the publish has the other half.
@@ -51,23 +51,12 @@ pub(super) async fn safe_chunks(
     audience: &AudienceName,
     live: Option<&Live>,
 ) -> Result<HashSet<Digest>, StoreError> {
-    match live {
-        // Chunks of a deleted audience are being removed.
-        Some(live) if store.is_remote() && live.current.state != State::Deleted => {
-            live_chunks(store, audience, &live.current).await
-        }
-        _ => Ok(HashSet::new()),
-    }
-}
-
-/// The live chunks; none if the manifest is refused or missing, which the next publish repairs.
-async fn live_chunks(
-    store: &Store,
-    audience: &AudienceName,
-    current: &Current,
-) -> Result<HashSet<Digest>, StoreError> {
-    match store.manifest(audience, current).await {
+    // Chunks of a deleted audience are being removed.
+    let is_live = |live: &&Live| store.is_remote() && live.current.state != State::Deleted;
+    let Some(live) = live.filter(is_live) else { return Ok(HashSet::new()) };
+    match store.manifest(audience, &live.current).await {
         Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
+        // The next publish repairs it.
         Err(
             StoreError::NotFound { .. }
             | StoreError::Manifest { .. }
@@ -112,6 +101,22 @@ pub(super) async fn holds_chunk(
         Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(source) => Err(StoreError::backend("look up", &path, source)),
     }
+}
+
+/// The chunks that the store does not list, by name and size.
+pub(super) async fn missing_chunks<'a>(
+    backend: &Backend,
+    audience: &AudienceName,
+    entries: &'a [ChunkEntry],
+) -> Result<Vec<&'a ChunkEntry>, StoreError> {
+    let listed = backend.list(&chunks_path(audience)).await?;
+    let held: HashSet<(&str, u64)> = listed
+        .iter()
+        .filter_map(|object| Some((object.location.filename()?, object.size)))
+        .collect();
+    let is_missing =
+        |entry: &&ChunkEntry| !held.contains(&(chunk_name(entry).as_str(), entry.size_bytes));
+    Ok(entries.iter().filter(is_missing).collect())
 }
 
 /// Whether an object is too young for a gc during this publish. A wrong clock costs an upload or a

@@ -19,7 +19,6 @@ use super::lock::{lock, lock_current};
 use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::current_path;
 use rtad_core::snapshot::{AudienceName, State};
 
 /// Tries against concurrent appends.
@@ -47,9 +46,7 @@ impl StoreWriter {
     /// files may be left: delete it again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
         // Before the lock, which creates the folder.
-        if self.store().live(audience).await?.is_none() {
-            return Err(StoreError::NotFound { path: current_path(audience).to_string() });
-        }
+        self.store().require_live(audience, None).await?;
         let _locks =
             (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
         let sequence = mark_deleted(self, audience).await?;
@@ -62,9 +59,7 @@ impl StoreWriter {
 /// Marks `CURRENT` as deleted, with the locks held. Returns its sequence.
 async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u64, StoreError> {
     for tries in 0.. {
-        let live = writer.store().live(audience).await?;
-        let live =
-            live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
+        let live = writer.store().require_live(audience, None).await?;
         if live.current.state == State::Deleted {
             return Ok(live.current.sequence);
         }

@@ -57,7 +57,7 @@ async fn merged(
     if entry.keys() > MAX_DELTA_KEYS {
         return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
     }
-    put_delta(writer, audience, &built).await?;
+    put_delta(writer, audience, &entry, built.bytes).await?;
     Ok(entry)
 }
 
@@ -77,15 +77,6 @@ pub(super) async fn has_signature(
 
 /// Writes a delta's file, durably. Readers find it once a `CURRENT` names it.
 pub(super) async fn put_delta(
-    writer: &StoreWriter,
-    audience: &AudienceName,
-    built: &BuiltDelta,
-) -> Result<(), StoreError> {
-    put_delta_file(writer, audience, built.delta.entry(), built.bytes.clone()).await
-}
-
-/// The same, by its bytes.
-pub(super) async fn put_delta_file(
     writer: &StoreWriter,
     audience: &AudienceName,
     entry: &DeltaEntry,

@@ -42,7 +42,7 @@ use object_store::path::Path;
 use super::lock::{lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{chunks_path, current_path, deltas_path, manifest_path, signature_path};
+use crate::layout::{chunks_path, deltas_path, manifest_path, signature_path};
 use crate::read::Store;
 use mark::GcMark;
 use plan::GcPlan;
@@ -74,9 +74,7 @@ impl StoreWriter {
                 .collected());
         }
         // Before the lock, which creates the folder.
-        if store.live(audience).await?.is_none() {
-            return Err(StoreError::NotFound { path: current_path(audience).to_string() });
-        }
+        store.require_live(audience, None).await?;
         let _locks =
             (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
         collect_locked(store, audience, retention, retention.min_age).await
@@ -127,12 +125,8 @@ async fn remove(
 ) -> Result<(), StoreError> {
     let remove = async |path: Path| {
         if !in_time() {
-            let reason = "gc took longer than half of --min-age; run it again".to_owned();
-            return Err(StoreError::Conflict {
-                audience: audience.clone(),
-                reason,
-                is_transient: true,
-            });
+            let reason = "gc took longer than half of --min-age; run it again";
+            return Err(StoreError::conflict(audience, reason, true));
         }
         match store.objects(&path)?.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

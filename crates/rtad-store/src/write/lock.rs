@@ -102,14 +102,7 @@ async fn retry(
             Ok(Try::Busy) if begun.elapsed() < retry.timeout => {
                 tokio::time::sleep(retry.interval).await
             }
-            Ok(Try::Busy | Try::Held) => {
-                let reason = reason.to_owned();
-                return Err(StoreError::Conflict {
-                    audience: audience.clone(),
-                    reason,
-                    is_transient: true,
-                });
-            }
+            Ok(Try::Busy | Try::Held) => return Err(StoreError::conflict(audience, reason, true)),
             Err(error) => {
                 let (path, source) = (audience.to_string(), error.into());
                 return Err(StoreError::Backend { action: "lock", path, source });

@@ -23,14 +23,14 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode};
 
 use super::base::Base;
-use super::chunks::{holds_chunk, put_unless_held, safe_chunks};
-use super::deltas::{has_signature, put_delta, put_delta_file};
+use super::chunks::{holds_chunk, missing_chunks, put_unless_held, safe_chunks};
+use super::deltas::{has_signature, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{chunk_name, chunks_path, manifest_path, signature_path};
+use crate::layout::{manifest_path, signature_path};
 use rtad_core::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
 };
@@ -110,14 +110,7 @@ impl Publication<'_> {
         &self,
         entries: &'a [ChunkEntry],
     ) -> Result<Vec<&'a ChunkEntry>, StoreError> {
-        let listed = self.writer.backend().list(&chunks_path(self.audience())).await?;
-        let held: HashSet<(&str, u64)> = listed
-            .iter()
-            .filter_map(|object| Some((object.location.filename()?, object.size)))
-            .collect();
-        let is_missing =
-            |entry: &&ChunkEntry| !held.contains(&(chunk_name(entry).as_str(), entry.size_bytes));
-        Ok(entries.iter().filter(is_missing).collect())
+        missing_chunks(self.writer.backend(), self.audience(), entries).await
     }
 
     /// Writes the delta that the manifest names as its residual.
@@ -128,7 +121,7 @@ impl Publication<'_> {
     pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
         // The holder of this lock removes half-written files in the folder.
         let _lock = lock_current(self.writer.backend(), self.audience()).await?;
-        put_delta(self.writer, self.audience(), delta).await
+        put_delta(self.writer, self.audience(), delta.delta.entry(), delta.bytes.clone()).await
     }
 
     /// Writes the manifest and makes it live.
@@ -191,7 +184,7 @@ impl Publication<'_> {
             match unsigned.delta_and_file(audience, entry).await {
                 Ok((_, file)) => {
                     let _lock = lock_current(self.writer.backend(), audience).await?;
-                    put_delta_file(self.writer, audience, entry, file.bytes).await?;
+                    put_delta(self.writer, audience, entry, file.bytes).await?;
                 }
                 // Merged into another delta meanwhile, which is signed now or by the next build.
                 Err(StoreError::NotFound { .. }) => {}

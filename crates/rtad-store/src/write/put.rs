@@ -26,7 +26,7 @@ pub(super) async fn put(
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
             let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
             let reason = format!("{} was written by another loader meanwhile", path.join("/"));
-            StoreError::Conflict { audience: audience.clone(), reason, is_transient: true }
+            StoreError::conflict(audience, reason, true)
         }
         source => StoreError::backend("write", path, source),
     })

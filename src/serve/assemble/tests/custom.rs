@@ -1,4 +1,4 @@
-//! What a mapping that cannot be is told, word for word.
+//! Messages of invalid mappings.
 
 mod paths;
 
@@ -49,7 +49,7 @@ message Strict {
 }
 "#;
 
-/// Each line of it can be replaced.
+/// A valid config whose lines tests replace.
 const MAPPING: &str = r#"
 [[platform]]
 kind = "custom"
@@ -118,12 +118,12 @@ fn read(text: &str) -> Result<Assembly, ConfigError> {
 }
 
 #[test]
-fn the_effective_config_reads_back_as_itself_without_its_secrets() {
+fn effective_config_round_trips_without_secrets() {
     let assembly = read(MAPPING).unwrap();
     let text = assembly.config.to_toml();
     assert!(!text.contains("hush"), "{text}");
     assert!(text.contains("<redacted>") && text.contains("value_file = \"secret\""), "{text}");
-    // The secret itself has to be put back before it is a config again.
+    // With the secret restored, the output is a valid config.
     assert_eq!(read(&text).unwrap_err().mistakes.len(), 1);
     let again =
         read(&text.replace("<redacted>", "hush")).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -174,7 +174,7 @@ response = { accepted = "hits", strategies_as = "number" }
 }
 
 #[test]
-fn what_is_wrong_with_a_schema_or_a_key_is_told() {
+fn schema_and_key_mistakes_have_messages() {
     for (line, instead, expected) in [
         (
             "v.proto",
@@ -260,7 +260,7 @@ fn what_is_wrong_with_a_schema_or_a_key_is_told() {
 }
 
 #[test]
-fn a_platform_that_cannot_say_no_or_reads_no_id_is_a_mistake() {
+fn platform_without_a_no_bid_or_ids_is_a_mistake() {
     let text = r#"
 [[platform]]
 kind = "custom"

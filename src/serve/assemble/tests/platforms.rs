@@ -1,4 +1,4 @@
-//! `[[platform]]`, read and built.
+//! Reading and building of `[[platform]]`.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn mistakes(platforms: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_platform_is_read_and_its_ids_stand_for_strategies() {
+fn platform_ids_map_to_strategies() {
     let assembly = read(TENCENT).unwrap();
     let platform = &assembly.config.platforms[0];
     assert_eq!((platform.kind, platform.path.as_str()), ("tencent", "/rta/tencent"));
@@ -47,14 +47,14 @@ fn a_platform_is_read_and_its_ids_stand_for_strategies() {
 }
 
 #[test]
-fn without_rules_of_ones_own_there_is_one_strategy_to_name() {
+fn config_without_strategies_has_one_default_strategy() {
     let platform = TENCENT.replace(", \"T1002\" = \"first\"", "");
     let assembly = read_at("rtad.toml", &format!("[store]\nurl = \"/data\"\n{platform}")).unwrap();
     assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [0]);
 }
 
 #[test]
-fn every_kind_of_mistake_has_its_message() {
+fn each_mistake_has_its_message() {
     let many: Vec<String> = (0..65).map(|n| format!("\"{n}\" = \"first\"")).collect();
     for (from, to, expected) in [
         ("kind = \"tencent\"", "kind = \"gdt\"", "platform[0].kind is \"gdt\"; accepted: tencent"),
@@ -127,7 +127,7 @@ fn every_kind_of_mistake_has_its_message() {
 }
 
 #[test]
-fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
+fn secret_from_config_or_file_is_never_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rtad.toml");
     std::fs::write(directory.path().join("token"), "from-file\n").unwrap();
@@ -152,7 +152,7 @@ fn a_secret_is_written_in_the_config_or_in_a_file_beside_it_and_never_shown() {
         printed.contains("value = \"<redacted>\"") && printed.contains("value_file = \"token\""),
         "{printed}"
     );
-    // What is printed instead of a secret must not let anybody in.
+    // The placeholder of a secret must not grant access.
     let mistakes = read_at(path.to_str().unwrap(), &printed).unwrap_err().mistakes;
     assert!(mistakes.len() == 1 && mistakes[0].contains("headers[0] is redacted"), "{mistakes:?}");
     let text = with("{ name = \"X-B\", value_file = \"token\" }").unwrap().config.to_toml();

@@ -2,12 +2,13 @@
 //!
 //! In a directory the audience's lock excludes a gc, and nothing is checked.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use super::super::chunks::missing_chunks;
 use super::mark::GcMark;
 use crate::backend::Backend;
 use crate::error::StoreError;
-use crate::layout::{chunk_name, chunks_path, delta_name, deltas_path};
+use crate::layout::{chunk_name, delta_name, deltas_path};
 use rtad_core::snapshot::{AudienceName, DeltaEntry, Manifest};
 
 /// Checks that no gc has removed, or is removing, a file that the manifest needs.
@@ -21,19 +22,11 @@ pub(in crate::write) async fn check_manifest(
     let audience = manifest.audience();
     check_mark(backend, manifest).await?;
     check_deltas(backend, audience, manifest.folded_deltas()).await?;
-    let listed = backend.list(&chunks_path(audience)).await?;
-    let held: HashMap<&str, u64> = listed
-        .iter()
-        .filter_map(|object| Some((object.location.filename()?, object.size)))
-        .collect();
-    let is_held = |name: &str, size| held.get(name) == Some(&size);
-    match manifest.chunks().iter().all(|entry| is_held(&chunk_name(entry), entry.size_bytes)) {
-        true => Ok(()),
-        false => Err(conflict(
-            audience,
-            "a gc removed a chunk that this generation needs; run this again",
-        )),
+    if missing_chunks(backend, audience, manifest.chunks()).await?.is_empty() {
+        return Ok(());
     }
+    let reason = "a gc removed a chunk that this generation needs; run this again";
+    Err(StoreError::conflict(audience, reason, true))
 }
 
 /// Checks that no gc has removed, or is removing, one of these deltas. The store must hold a
@@ -56,9 +49,10 @@ pub(in crate::write) async fn check_deltas(
     };
     match names.iter().all(is_safe) {
         true => Ok(()),
-        false => Err(conflict(
+        false => Err(StoreError::conflict(
             audience,
             "a gc removed a delta that this generation needs; run this again",
+            true,
         )),
     }
 }
@@ -73,18 +67,11 @@ pub(in crate::write) async fn check_mark(
     let names_chunk =
         || manifest.chunks().iter().any(|entry| mark.chunks.contains(&chunk_name(entry)));
     match mark.generations.contains(&manifest.generation()) || names_chunk() {
-        true => Err(conflict(
+        true => Err(StoreError::conflict(
             audience,
             "a running or killed gc is removing files of this generation; run gc again, then this",
+            true,
         )),
         false => Ok(()),
-    }
-}
-
-fn conflict(audience: &AudienceName, reason: &str) -> StoreError {
-    StoreError::Conflict {
-        audience: audience.clone(),
-        reason: reason.to_owned(),
-        is_transient: true,
     }
 }

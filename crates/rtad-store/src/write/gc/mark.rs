@@ -71,11 +71,8 @@ impl GcMark {
         let looked_up = |source| StoreError::backend("look up", &path, source);
         let mut mark = Self::new(plan);
         if !mark.put(backend, &path, PutMode::Create).await? {
-            let busy = || StoreError::Conflict {
-                audience: audience.clone(),
-                reason: "another gc is at work, or was killed less than --min-age ago".into(),
-                is_transient: true,
-            };
+            let reason = "another gc is at work, or was killed less than --min-age ago";
+            let busy = || StoreError::conflict(audience, reason, true);
             // Before reading: a mark replaced in between is not taken over.
             let meta = match objects.head(&path).await {
                 // Its gc has just ended.

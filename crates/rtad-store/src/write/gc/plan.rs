@@ -7,7 +7,7 @@ use object_store::ObjectMeta;
 
 use crate::error::StoreError;
 use crate::layout::{
-    chunk_name, chunks_path, current_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
+    chunk_name, chunks_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
 };
 use crate::read::{ListedManifests, Store};
 use rtad_core::snapshot::{AudienceName, Current, State};
@@ -60,10 +60,8 @@ impl GcPlan {
         retention: Retention,
         now: SystemTime,
     ) -> Result<Self, StoreError> {
-        let live = store.live(audience).await?;
-        let live =
-            live.ok_or_else(|| StoreError::NotFound { path: current_path(audience).to_string() })?;
-        let survey = Survey { store, audience, current: live.current, retention, now };
+        let current = store.require_live(audience, None).await?.current;
+        let survey = Survey { store, audience, current, retention, now };
         let mut plan = Self::default();
         survey.add_generations(&mut plan).await?;
         let needed = survey.needed_by(&plan.kept).await?;
@@ -197,7 +195,7 @@ impl Survey<'_> {
         }
         let reason =
             format!("generation {now} was published since this work began at generation {then}");
-        Ok(StoreError::Conflict { audience: self.audience.clone(), reason, is_transient: false })
+        Ok(StoreError::conflict(self.audience, reason, false))
     }
 
     async fn add_deltas(

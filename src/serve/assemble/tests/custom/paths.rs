@@ -1,9 +1,9 @@
-//! Paths that lead nowhere, or to something of another kind.
+//! Mistakes in field paths, strategies and signatures.
 
 use super::{MAPPING, read};
 
 #[test]
-fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
+fn path_mistakes_name_the_accepted_fields() {
     let device = "imei, imei_md5, oaid";
     let request = "id, asked, device, dids, score, extra, ping, old";
     for (line, instead, expected) in [
@@ -161,7 +161,7 @@ fn what_is_wrong_with_a_path_is_told_with_what_would_be_right() {
 }
 
 #[test]
-fn a_strategy_that_does_not_fit_where_it_goes_is_told_with_the_field() {
+fn strategy_id_that_does_not_fit_names_the_field() {
     let ids = r#"{ "+7" = "new-users", "-0" = "new-users", "-1" = "new-users", "0" = "new-users", "0501" = "new-users" }"#;
     let mistakes =
         read(&MAPPING.replacen("{ \"1\" = \"new-users\" }", ids, 1)).unwrap_err().mistakes;
@@ -172,7 +172,7 @@ fn a_strategy_that_does_not_fit_where_it_goes_is_told_with_the_field() {
 }
 
 #[test]
-fn a_signature_that_could_never_be_right_is_a_mistake() {
+fn unverifiable_signature_is_a_mistake() {
     let accepted = "accepted: a place that is not signed itself";
     let sources = "accepted: a field's path, body:PATH, header:NAME or query:NAME";
     for (source, template, expected) in [
@@ -240,7 +240,7 @@ fn a_signature_that_could_never_be_right_is_a_mistake() {
 }
 
 #[test]
-fn a_secret_in_a_template_is_in_no_mistake() {
+fn secret_in_a_template_is_in_no_mistake() {
     for template in
         ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"]
     {
@@ -258,7 +258,7 @@ fn a_secret_in_a_template_is_in_no_mistake() {
 }
 
 #[test]
-fn a_strategy_must_fit_a_packed_list_and_the_numbers_asked_about() {
+fn strategy_id_must_fit_packed_lists_and_requested_numbers() {
     let proto = "syntax = \"proto3\"; message Q { repeated uint32 asked = 1; string i = 2; } message R { repeated int32 hits = 1; }";
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("n.proto"), proto).unwrap();
