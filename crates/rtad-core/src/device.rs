@@ -1,10 +1,11 @@
 //! Device ids and the one key they all become.
 //!
-//! A platform names a device by many ids (IDFA, IMEI, OAID, …), raw or hashed, in several spellings. All of them end
-//! as one [`DeviceKey`]: the md5 of the id's canonical form. Two places must agree on that form to the byte, the loader
-//! and the service, so both come here.
+//! A platform names a device by many ids (IDFA, IMEI, OAID, …), raw or hashed, in several
+//! spellings. All of them end as one [`DeviceKey`]: the md5 of the id's canonical form. Two places
+//! must agree on that form to the byte, the loader and the service, so both come here.
 //!
-//! Ids are personal data even when hashed: nothing in this module prints one, and `Debug` of a key hides it.
+//! Ids are personal data even when hashed: nothing in this module prints one, and `Debug` of a key
+//! hides it.
 //!
 //! This module does *not* know about files, filters or requests.
 
@@ -57,7 +58,8 @@ impl DeviceKey {
         &self.0
     }
 
-    /// Which of the 65,536 shards holds this key: its first two bytes, big-endian, so the first four hex digits.
+    /// Which of the 65,536 shards holds this key: its first two bytes, big-endian, so the first
+    /// four hex digits.
     #[inline]
     pub const fn shard(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
@@ -97,7 +99,8 @@ pub struct KeyMaker {
 }
 
 impl KeyMaker {
-    /// A key maker that also leaves out the operator's own `extra` blank ids, besides the built-in ones.
+    /// A key maker that also leaves out the operator's own `extra` blank ids, besides the built-in
+    /// ones.
     pub fn with_extra_blanks<I: AsRef<str>>(extra: impl IntoIterator<Item = I>) -> Self {
         Self { blanks: BlankIds::with_extra(extra) }
     }
@@ -122,7 +125,8 @@ impl KeyMaker {
         if self.blanks.contains(&key) { Err(Unusable::Blank) } else { Ok(key) }
     }
 
-    /// The keys of an id in every case that `case` names, each once; one key unless `case` is [`Case::All`].
+    /// The keys of an id in every case that `case` names, each once; one key unless `case` is
+    /// [`Case::All`].
     ///
     /// # Errors
     ///

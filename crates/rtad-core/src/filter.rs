@@ -1,9 +1,10 @@
 //! The Bloom filter of one shard: a frozen specification and the few lines that carry it out.
 //!
-//! A filter is nothing but bytes; it owns none. A [`FilterSpec`] says how to read them. Bit `b` is bit `b % 8` of byte
-//! `b / 8`, which is the same as bit `b % 64` of little-endian word `b / 64`.
+//! A filter is nothing but bytes; it owns none. A [`FilterSpec`] says how to read them. Bit `b` is
+//! bit `b % 8` of byte `b / 8`, which is the same as bit `b % 64` of little-endian word `b / 64`.
 //!
-//! Two halves of the key are hashes already, as an md5 is uniform, and the shard's own 16 bits are never used again:
+//! Two halves of the key are hashes already, as an md5 is uniform, and the shard's own 16 bits are
+//! never used again:
 //!
 //! ```text
 //! byte   0  1 │ 2  3  4  5  6  7  8  9 │ 10 11 12 13 14 15
@@ -11,13 +12,16 @@
 //!             │                  └──────── h2 ───────────┘     both little-endian u64
 //! ```
 //!
-//! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`; Kirsch and Mitzenmacher, *Less
-//!   hashing, same performance* (2006), show that two hashes make as good a filter as k, if it is large: see [`FilterSpec::min_keys`]. Each probe is a cache line.
-//! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, so one cache line holds all probes of a key; Putze, Sanders and
-//!   Singler, *Cache-, hash- and space-efficient Bloom filters* (2007). Probe i of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512`
-//!   of the block for i < 5, and `(h1 >> 9·(i - 5)) mod 512` for i ≥ 5. The probes share no bits with each other and, as
-//!   the block is chosen by the top of h1, hardly any with the block. Double hashing inside so small a block would not
-//!   do: it knows only 512 · 256 patterns, and two of 22 keys that share one are a false positive of 1 in 6,000.
+//! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`; Kirsch and
+//!   Mitzenmacher, *Less hashing, same performance* (2006), show that two hashes make as good a
+//!   filter as k, if it is large: see [`FilterSpec::min_keys`]. Each probe is a cache line.
+//! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, so one cache line holds all probes of a
+//!   key; Putze, Sanders and Singler, *Cache-, hash- and space-efficient Bloom filters* (2007).
+//!   Probe i of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512` of the block for i < 5, and
+//!   `(h1 >> 9·(i - 5)) mod 512` for i ≥ 5. The probes share no bits with each other and, as the
+//!   block is chosen by the top of h1, hardly any with the block. Double hashing inside so small a
+//!   block would not do: it knows only 512 · 256 patterns, and two of 22 keys that share one are a
+//!   false positive of 1 in 6,000.
 //!
 //! Measured side by side in `docs/explanation/performance.md`, where the default is chosen.
 
@@ -31,7 +35,8 @@ use crate::device::DeviceKey;
 const BLOCK_BITS: u32 = 512;
 const BLOCK_BYTES: usize = 64;
 
-/// How the bits of a filter are chosen. A manifest names the kind, so that another can be added without a new format.
+/// How the bits of a filter are chosen. A manifest names the kind, so that another can be added
+/// without a new format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -109,8 +114,9 @@ fn block_start(filter_bytes: usize, key: &DeviceKey) -> usize {
 #[inline]
 fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usize, u8)> {
     let (h1, h2) = hashes(key);
-    // Ten 9-bit fields, lowest first: five from the 48 bits of h2 that h1 has no part in, five from the low end of h1. One shift each:
-    // picking them from 128 bits took twice as many instructions.
+    // Ten 9-bit fields, lowest first: five from the 48 bits of h2 that h1 has no part in, five from
+    // the low end of h1. One shift each: picking them from 128 bits took twice as many
+    // instructions.
     let mut fields = h2 >> 16;
     (0..spec.hashes()).map(move |i| {
         if i == 5 {
@@ -133,9 +139,10 @@ pub struct Place<'a> {
 impl Place<'_> {
     const NOWHERE: Self = Self { bits: &[], first: &0 };
 
-    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the places of many keys, one right after the
-    /// other, before it tests any: so the processor waits for their memory together instead of in turn. Never a bad idea, only
-    /// sometimes an idle one; the byte is returned so that the read is not optimised away.
+    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the places
+    /// of many keys, one right after the other, before it tests any: so the processor waits for
+    /// their memory together instead of in turn. Never a bad idea, only sometimes an idle one; the
+    /// byte is returned so that the read is not optimised away.
     #[inline]
     pub const fn touch(&self) -> u8 {
         *self.first
@@ -149,7 +156,8 @@ impl Default for Place<'_> {
 }
 
 impl FilterSpec {
-    /// Sets the key's bits. `filter` has the length that [`FilterSpec::filter_bytes`] gives for the shard's key count.
+    /// Sets the key's bits. `filter` has the length that [`FilterSpec::filter_bytes`] gives for the
+    /// shard's key count.
     ///
     /// # Panics
     ///
@@ -172,7 +180,8 @@ impl FilterSpec {
         }
     }
 
-    /// Where in a filter the answer to a key lies: nothing is read yet. An empty filter has nothing to read.
+    /// Where in a filter the answer to a key lies: nothing is read yet. An empty filter has nothing
+    /// to read.
     #[inline]
     pub fn place<'a>(&self, filter: &'a [u8], key: &DeviceKey) -> Place<'a> {
         if filter.is_empty() {
@@ -192,8 +201,8 @@ impl FilterSpec {
         }
     }
 
-    /// Whether the key may be in the set: always true of a key that was inserted, true of another with the probability
-    /// that the filter was sized for. An empty filter holds nothing.
+    /// Whether the key may be in the set: always true of a key that was inserted, true of another
+    /// with the probability that the filter was sized for. An empty filter holds nothing.
     #[inline]
     pub fn contains(&self, filter: &[u8], key: &DeviceKey) -> bool {
         self.contains_at(self.place(filter, key), key)
@@ -201,8 +210,8 @@ impl FilterSpec {
 
     /// The same of a place that was found before, for the same key.
     ///
-    /// Stops at the first clear bit, on purpose: the branch lets the processor run ahead of the memory read, which a
-    /// test of all bits at once would wait for.
+    /// Stops at the first clear bit, on purpose: the branch lets the processor run ahead of the
+    /// memory read, which a test of all bits at once would wait for.
     #[inline]
     pub fn contains_at(&self, place: Place<'_>, key: &DeviceKey) -> bool {
         let bits = place.bits;
@@ -219,7 +228,8 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate of a filter as it stands, from its fill: the mean of `fill^k`, over its blocks if it has any.
+    /// The false-positive rate of a filter as it stands, from its fill: the mean of `fill^k`, over
+    /// its blocks if it has any.
     pub fn expected_fpr(&self, filter: &[u8]) -> f64 {
         if filter.is_empty() {
             return 0.0;

@@ -1,8 +1,9 @@
-//! Memory for filters: whole pages from the kernel, large ones where it grants them, returned to it when dropped.
+//! Memory for filters: whole pages from the kernel, large ones where it grants them, returned to it
+//! when dropped.
 //!
-//! A look-up in gigabytes misses the TLB as surely as the cache; with 2 MiB pages the page walk is a third of what it is
-//! with 4 KiB (`docs/explanation/performance.md`). The allocator is left out of it on purpose: it would keep a dropped snapshot's
-//! gigabytes for later.
+//! A look-up in gigabytes misses the TLB as surely as the cache; with 2 MiB pages the page walk is
+//! a third of what it is with 4 KiB (`docs/explanation/performance.md`). The allocator is left out
+//! of it on purpose: it would keep a dropped snapshot's gigabytes for later.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -36,8 +37,8 @@ impl Region {
     ///
     /// The kernel's, when it has no memory or no address space left.
     pub fn zeroed(len: usize, pages: Pages) -> io::Result<Self> {
-        // A mapping starts at any 4 KiB; only a run that starts at a multiple of 2 MiB can be large pages from its first byte.
-        // The slack before it is never touched and so costs nothing.
+        // A mapping starts at any 4 KiB; only a run that starts at a multiple of 2 MiB can be large
+        // pages from its first byte. The slack before it is never touched and so costs nothing.
         let slack = if len >= LARGE_PAGE_BYTES { LARGE_PAGE_BYTES } else { 0 };
         let map = MmapOptions::new().len(len + slack).map_anon()?;
         let address = map.as_ptr().addr();
@@ -48,12 +49,14 @@ impl Region {
                 Pages::Large => len - len % LARGE_PAGE_BYTES,
                 Pages::Small => 0,
             };
-            // Whole large pages only: one for the rest would cost up to 2 MiB of a chunk of 8 for nothing. A kernel built
-            // without large pages refuses the advice; ordinary pages are then what there is.
+            // Whole large pages only: one for the rest would cost up to 2 MiB of a chunk of 8 for
+            // nothing. A kernel built without large pages refuses the advice; ordinary pages are
+            // then what there is.
             if large > 0 {
                 let _ = map.advise_range(Advice::HugePage, start, large);
             }
-            // From a page's start, as the kernel has it; the rest of a mapping without slack is all of it.
+            // From a page's start, as the kernel has it; the rest of a mapping without slack is all
+            // of it.
             let _ = map.advise_range(Advice::NoHugePage, start + large, map.len() - start - large);
         }
         Ok(Self { map, start, len })

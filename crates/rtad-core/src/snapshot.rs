@@ -5,11 +5,14 @@
 //!    └─────names──▶ delta, delta …
 //! ```
 //!
-//! A [`Manifest`] says what a generation consists of; a [`Chunk`] holds the filters of a run of neighbouring shards; a
-//! [`Delta`] is exact additions and removals since; a [`Snapshot`] is all of it, ready to be asked. The formats are described byte by byte in `docs/reference/snapshot-format.md`.
+//! A [`Manifest`] says what a generation consists of; a [`Chunk`] holds the filters of a run of
+//! neighbouring shards; a [`Delta`] is exact additions and removals since; a [`Snapshot`] is all of
+//! it, ready to be asked. The formats are described byte by byte in
+//! `docs/reference/snapshot-format.md`.
 //!
-//! Everything read is untrusted: nothing is allocated by a size that has not been checked against a digest-checked manifest
-//! and the caller's cap, and every fault has an error of its own. This module does no IO: bytes come in, values go out.
+//! Everything read is untrusted: nothing is allocated by a size that has not been checked against a
+//! digest-checked manifest and the caller's cap, and every fault has an error of its own. This
+//! module does no IO: bytes come in, values go out.
 
 mod builder;
 mod chunk;
@@ -44,7 +47,8 @@ use crate::device::DeviceKey;
 use crate::filter::{FilterSpec, Place};
 use shard_index::ShardIndex;
 
-/// How many of many keys are looked for together: enough reads in flight to fill the processor's miss queue, and few waits for the last.
+/// How many of many keys are looked for together: enough reads in flight to fill the processor's
+/// miss queue, and few waits for the last.
 const BATCH: usize = 64;
 /// How many of one device's: most have no more.
 const IDS: usize = 4;
@@ -89,12 +93,13 @@ pub struct Snapshot {
 type Located<'a> = (&'a FilterSpec, Place<'a>);
 
 impl Snapshot {
-    /// Puts a snapshot together from its manifest and the chunks that the manifest names, in its order. Chunks may be shared
-    /// with another snapshot. Costs a pass over 65,536 shards.
+    /// Puts a snapshot together from its manifest and the chunks that the manifest names, in its
+    /// order. Chunks may be shared with another snapshot. Costs a pass over 65,536 shards.
     ///
     /// # Panics
     ///
-    /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not of a file.
+    /// If a chunk is not the one that the manifest names in its place: a mistake of the caller, not
+    /// of a file.
     pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
         assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
         let mut holders = ShardIndex::empty();
@@ -135,7 +140,8 @@ impl Snapshot {
         self.holder(shard).map_or(&[], |chunk| chunk.filter(shard))
     }
 
-    /// How many distinct keys the filter of one shard was built of; deltas are not counted. Costs two reads of memory.
+    /// How many distinct keys the filter of one shard was built of; deltas are not counted. Costs
+    /// two reads of memory.
     pub fn shard_keys(&self, shard: u16) -> u32 {
         self.holder(shard).map_or(0, |chunk| chunk.keys(shard))
     }
@@ -156,9 +162,9 @@ impl Snapshot {
         }
     }
 
-    /// Whether the device may be in the audience: never false of one that is, true of another with the audience's
-    /// false-positive rate; exact of one that a delta speaks of. One read of where the shard lies and, for the default filter, one
-    /// cache line; another for each delta.
+    /// Whether the device may be in the audience: never false of one that is, true of another with
+    /// the audience's false-positive rate; exact of one that a delta speaks of. One read of where
+    /// the shard lies and, for the default filter, one cache line; another for each delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
         self.is_in(key, || self.locate(key))
@@ -175,7 +181,8 @@ impl Snapshot {
         spec.contains_at(place, key)
     }
 
-    /// Whether any of one device's keys may be in the audience. The memory of all is waited for together.
+    /// Whether any of one device's keys may be in the audience. The memory of all is waited for
+    /// together.
     #[inline]
     pub fn contains_any(&self, keys: &[DeviceKey]) -> bool {
         if let [key] = keys {
@@ -187,7 +194,8 @@ impl Snapshot {
         })
     }
 
-    /// Answers many keys, many times as fast each as one by one: the memory of some is waited for together.
+    /// Answers many keys, many times as fast each as one by one: the memory of some is waited for
+    /// together.
     ///
     /// # Panics
     ///
@@ -201,9 +209,10 @@ impl Snapshot {
         }
     }
 
-    /// Where the answers to at most `N` keys lie. Their first bytes have been read: all places are found first and then read with
-    /// next to nothing in between, so that the processor, which looks ahead a few hundred instructions, waits for as many at once as it
-    /// can. They are read and not prefetched, as that was measured to wait for each page walk.
+    /// Where the answers to at most `N` keys lie. Their first bytes have been read: all places are
+    /// found first and then read with next to nothing in between, so that the processor, which
+    /// looks ahead a few hundred instructions, waits for as many at once as it can. They are read
+    /// and not prefetched, as that was measured to wait for each page walk.
     #[inline]
     fn touched<const N: usize>(&self, keys: &[DeviceKey]) -> [Located<'_>; N] {
         let mut located: [Located<'_>; N] = [(self.manifest.filter(), Place::default()); N];

@@ -1,7 +1,7 @@
 //! Synthetic device ids: the same ones each time, on any machine, for demos, tests and load.
 //!
-//! Id `index` of a seed never equals another index's of the same seed and kind: each is a bijection of the index, dressed as
-//! an id of its kind. The ids look random and belong to nobody.
+//! Id `index` of a seed never equals another index's of the same seed and kind: each is a bijection
+//! of the index, dressed as an id of its kind. The ids look random and belong to nobody.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,8 @@ impl Synth {
 
     /// Appends the id at `index` to `id`, in the kind's canonical form.
     ///
-    /// Distinct for distinct indices: of all 2⁶⁴ for most kinds, of the first 10¹⁴ for imei and 2⁴⁸ for mac, which hold no more.
+    /// Distinct for distinct indices: of all 2⁶⁴ for most kinds, of the first 10¹⁴ for imei and 2⁴⁸
+    /// for mac, which hold no more.
     pub fn write(&self, index: u64, id: &mut String) {
         let first = mix(index.wrapping_add(self.seed));
         let second = mix(first ^ 0x5851_f42d_4c95_7f2d);
@@ -80,7 +81,8 @@ impl Synth {
     }
 }
 
-/// With version 4 and its variant: the four bits of `high` that the version covers move into `low`, so all 64 are kept.
+/// With version 4 and its variant: the four bits of `high` that the version covers move into `low`,
+/// so all 64 are kept.
 ///
 /// Without the formatting machinery: load generators make millions a second.
 fn uuid(high: u64, low: u64) -> [u8; 36] {

@@ -1,4 +1,5 @@
-//! Manifests that are spoiled, or that a hand wrote to do harm: all checksums around them are right.
+//! Manifests that are spoiled, or that a hand wrote to do harm: all checksums around them are
+//! right.
 
 use super::*;
 

@@ -1,9 +1,9 @@
 //! Ids that stand for "no id", raw and hashed.
 //!
-//! One such key in an audience would turn every user without an id into a member, so they are kept out twice: when an
-//! audience is built and when a request is read. The set is generated from junk strings seen in the wild, each as it
-//! is, in lower case, in upper case and capitalised (a Python exporter writes `None`), hashed once and, as some pipelines
-//! hash what is hashed already, twice.
+//! One such key in an audience would turn every user without an id into a member, so they are kept
+//! out twice: when an audience is built and when a request is read. The set is generated from junk
+//! strings seen in the wild, each as it is, in lower case, in upper case and capitalised (a Python
+//! exporter writes `None`), hashed once and, as some pipelines hash what is hashed already, twice.
 
 use std::collections::HashSet;
 
@@ -68,11 +68,13 @@ const JUNK: &[&str] = &[
 /// Lengths at which a run of one repeated digit is written for "no id".
 const RUN_LENGTHS: &[usize] = &[8, 12, 14, 15, 16, 17, 32, 36, 40, 64];
 
-/// Where separators stand in a UUID and in a MAC, so that `00000000-0000-…` and `00:00:…` are made as well.
+/// Where separators stand in a UUID and in a MAC, so that `00000000-0000-…` and `00:00:…` are made
+/// as well.
 const UUID_GROUPS: &[usize] = &[8, 4, 4, 4, 12];
 const MAC_GROUPS: &[usize] = &[2, 2, 2, 2, 2, 2];
 
-/// The set of keys that mean "no id". Some thousands; a look-up that misses reads one bit of an 8 KiB map.
+/// The set of keys that mean "no id". Some thousands; a look-up that misses reads one bit of an 8
+/// KiB map.
 #[derive(Clone)]
 pub struct BlankIds {
     keys: HashSet<DeviceKey>,
@@ -151,7 +153,8 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
     runs.join(separator)
 }
 
-/// Whether all characters are the same once `-` and `:` are taken away, in either case; also true of nothing at all.
+/// Whether all characters are the same once `-` and `:` are taken away, in either case; also true
+/// of nothing at all.
 #[inline]
 pub(super) fn is_run_of_one(id: &[u8]) -> bool {
     let mut characters =

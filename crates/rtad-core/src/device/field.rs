@@ -5,8 +5,8 @@ use super::IdKind;
 /// Nine kinds, and all but md5 hashed as well.
 const FIELDS: usize = 17;
 
-/// What an id is and whether it arrives hashed: the name of its field in requests, in the config and
-/// in metrics.
+/// What an id is and whether it arrives hashed: the name of its field in requests, in the config
+/// and in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdField {
     name: &'static str,
@@ -15,8 +15,8 @@ pub struct IdField {
 }
 
 impl IdField {
-    /// Every field a device may have. A kind comes raw under its own name and hashed under that name
-    /// with `_md5`; the index of a raw field is that of its kind.
+    /// Every field a device may have. A kind comes raw under its own name and hashed under that
+    /// name with `_md5`; the index of a raw field is that of its kind.
     pub const ALL: [Self; FIELDS] = [
         Self::raw(IdKind::Md5),
         Self::raw(IdKind::Idfa),

@@ -82,8 +82,8 @@ impl IdKind {
         }
     }
 
-    /// Whether a trimmed raw id can be of this kind. Lenient on purpose: a wrongly refused id is an old user who is
-    /// shown an ad, a wrongly accepted one is a key that nobody asks for.
+    /// Whether a trimmed raw id can be of this kind. Lenient on purpose: a wrongly refused id is an
+    /// old user who is shown an ad, a wrongly accepted one is a key that nobody asks for.
     pub(super) fn has_shape(self, id: &[u8]) -> bool {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return false;
@@ -154,7 +154,8 @@ pub enum Case {
 }
 
 impl Case {
-    /// Hands `id` in this case to `read`; no allocation, as a shaped id is short. `All` counts as `AsIs` here.
+    /// Hands `id` in this case to `read`; no allocation, as a shaped id is short. `All` counts as
+    /// `AsIs` here.
     #[inline]
     pub(super) fn apply<T>(self, id: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
         let mut buffer = [0; MAX_ID_BYTES];

@@ -5,13 +5,15 @@
 //! | classic | `(1 - e^(-k/c))^k` | Bloom 1970; Mitzenmacher and Upfal, *Probability and Computing*, 5.5.3 |
 //! | block512 | mean over j of `(1 - (1 - 1/512)^(j·k))^k`, j ~ Poisson(512/c) | Putze, Sanders and Singler 2007, §3 |
 //!
-//! Both are solved for c by bisection, for every k allowed, and the k with the fewest bits wins. c is then rounded up to a
-//! thousandth and kept as an integer, so that every build sizes a shard alike whatever its floating-point library.
+//! Both are solved for c by bisection, for every k allowed, and the k with the fewest bits wins. c
+//! is then rounded up to a thousandth and kept as an integer, so that every build sizes a shard
+//! alike whatever its floating-point library.
 
 use super::{BLOCK_BITS, FilterKind};
 use crate::device::SHARDS;
 
-/// The kind of a filter and its two numbers. Small, `Copy`, and the same for all shards of a snapshot.
+/// The kind of a filter and its two numbers. Small, `Copy`, and the same for all shards of a
+/// snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterSpec {
     kind: FilterKind,
@@ -61,7 +63,8 @@ const MAX_FPR: f64 = 0.1;
 const MAX_MILLIBITS: u32 = 1_000_000;
 
 impl FilterSpec {
-    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to 0.1.
+    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to
+    /// 0.1.
     ///
     /// # Errors
     ///
@@ -116,9 +119,10 @@ impl FilterSpec {
 
     /// Bytes of the filter of a shard with exactly `keys` distinct keys; 0 for none.
     ///
-    /// classic: the bits that the keys need, rounded up to a 64-bit word. block512: rounded up to a block while the
-    /// shard is under eight blocks, to the *nearest* block above, at least one: up alone would give a shard of 300 keys 4 %
-    /// more bits than asked and a third fewer false positives; to the nearest, the shards' mean is the target.
+    /// classic: the bits that the keys need, rounded up to a 64-bit word. block512: rounded up to a
+    /// block while the shard is under eight blocks, to the *nearest* block above, at least one: up
+    /// alone would give a shard of 300 keys 4 % more bits than asked and a third fewer false
+    /// positives; to the nearest, the shards' mean is the target.
     pub const fn filter_bytes(&self, keys: u32) -> u64 {
         let millibits = keys as u64 * self.millibits_per_key as u64;
         match self.kind {
@@ -137,9 +141,10 @@ impl FilterSpec {
 
     /// How many keys an audience must have for its filters to keep `fpr`; 0 if any number will do.
     ///
-    /// Double hashing knows fewer patterns the fewer bits a classic filter has: two keys whose h1 and h2 agree in their
-    /// leading bits share one. That adds a rate of 0.01 to 0.03 / keys per shard (measured, see `docs/explanation/performance.md`): a third
-    /// of 1e-4 at 300 keys per shard. This many keys hold it at about a twentieth of `fpr` or less.
+    /// Double hashing knows fewer patterns the fewer bits a classic filter has: two keys whose h1
+    /// and h2 agree in their leading bits share one. That adds a rate of 0.01 to 0.03 / keys per
+    /// shard (measured, see `docs/explanation/performance.md`): a third of 1e-4 at 300 keys per
+    /// shard. This many keys hold it at about a twentieth of `fpr` or less.
     pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
         match kind {
             FilterKind::Classic => (SHARDS as f64 * (0.5 / fpr).max(500.0)).ceil() as u64,
@@ -156,7 +161,8 @@ impl FilterSpec {
     }
 }
 
-/// block512 has ten 9-bit fields to probe with; classic could go on for ever, and 30 is beyond any rate accepted.
+/// block512 has ten 9-bit fields to probe with; classic could go on for ever, and 30 is beyond any
+/// rate accepted.
 const fn max_hashes(kind: FilterKind) -> u32 {
     match kind {
         FilterKind::Classic => 30,
@@ -164,7 +170,8 @@ const fn max_hashes(kind: FilterKind) -> u32 {
     }
 }
 
-/// The bits per key at which `hashes` probes give `fpr`. The rate falls as bits are added, so bisection finds it.
+/// The bits per key at which `hashes` probes give `fpr`. The rate falls as bits are added, so
+/// bisection finds it.
 fn solve_bits_per_key(kind: FilterKind, hashes: u32, fpr: f64) -> f64 {
     let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
     while high - low > 1e-6 {
@@ -182,7 +189,8 @@ fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
             let block = f64::from(BLOCK_BITS);
             let mean = block / bits_per_key;
             let clear = (1.0 - 1.0 / block).powf(k);
-            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30, far below the lowest rate.
+            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30, far below the
+            // lowest rate.
             let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
             let mut probability = (-mean).exp();
             let mut fpr = 0.0;

@@ -28,7 +28,8 @@ const KINDS: [FilterKind; 2] = [FilterKind::Classic, FilterKind::Block512];
 
 #[test]
 fn sizes_agree_with_the_textbook() {
-    // -ln(p)/ln(2)² and its probes: Mitzenmacher and Upfal; 14.4 and 19.2 bits are the usual table's rows.
+    // -ln(p)/ln(2)² and its probes: Mitzenmacher and Upfal; 14.4 and 19.2 bits are the usual
+    // table's rows.
     for (fpr, hashes, bits) in [(0.01, 7, 9.585), (1e-3, 10, 14.378), (1e-4, 13, 19.171)] {
         let spec = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
         assert_eq!(spec.hashes(), hashes);
@@ -83,8 +84,9 @@ fn filters_are_whole_words_and_blocks() {
 
 #[test]
 fn the_probes_are_the_frozen_ones() {
-    // Computed by hand from the specification: h1 = 2, h2 = 0x0003_0000 over bytes 8..16 would overlap h1, so the key
-    // is written out. bytes 2..10 = h1 = 0x0100_0000_0000_0005; bytes 8..16 = h2 = 0xABCD_EF01_2345_0100.
+    // Computed by hand from the specification: h1 = 2, h2 = 0x0003_0000 over bytes 8..16 would
+    // overlap h1, so the key is written out. bytes 2..10 = h1 = 0x0100_0000_0000_0005; bytes 8..16
+    // = h2 = 0xABCD_EF01_2345_0100.
     let key = DeviceKey::from_bytes([
         0xff, 0xff, 0x05, 0, 0, 0, 0, 0, 0x00, 0x01, 0x45, 0x23, 0x01, 0xef, 0xcd, 0xab,
     ]);
@@ -121,8 +123,8 @@ fn the_probes_are_the_frozen_ones() {
 
 #[test]
 fn the_measured_rate_is_the_formula_s() {
-    // 22,888 keys is a shard of 1.5 billion; 20 shards and two million strangers put one standard deviation of the
-    // measured rate under 3 % at 1e-3, so 12 % is four of them.
+    // 22,888 keys is a shard of 1.5 billion; 20 shards and two million strangers put one standard
+    // deviation of the measured rate under 3 % at 1e-3, so 12 % is four of them.
     for kind in KINDS {
         let spec = FilterSpec::for_fpr(kind, 1e-3).unwrap();
         let (mut positives, mut expected) = (0_u32, 0.0);
@@ -142,8 +144,9 @@ fn the_measured_rate_is_the_formula_s() {
 
 #[test]
 fn a_classic_filter_keeps_its_rate_from_its_least_size_on() {
-    // At 1e-3 the least size is 500 keys a shard. 4,000 shards and 4 million strangers put a standard deviation of the rate
-    // at 1.6 %; a fifth of that size must show the excess that `min_keys` is there to prevent.
+    // At 1e-3 the least size is 500 keys a shard. 4,000 shards and 4 million strangers put a
+    // standard deviation of the rate at 1.6 %; a fifth of that size must show the excess that
+    // `min_keys` is there to prevent.
     let fpr = 1e-3;
     let spec = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
     let least = FilterSpec::min_keys(FilterKind::Classic, fpr) / crate::device::SHARDS as u64;
@@ -156,7 +159,8 @@ fn a_classic_filter_keeps_its_rate_from_its_least_size_on() {
         };
         (0..4000).map(positives).sum::<usize>() as f64 / 4e6
     };
-    // Rounding up to whole words gives a shard this small up to 2 % more bits; the formula at its real size is the measure.
+    // Rounding up to whole words gives a shard this small up to 2 % more bits; the formula at its
+    // real size is the measure.
     let formula = |keys: u64| spec.theoretical_fpr(keys as u32, spec.filter_bytes(keys as u32));
     let excess = |keys: u64| measured(keys) - formula(keys);
     assert!(excess(least) < 0.1 * fpr, "{} over {}", excess(least), formula(least));

@@ -1,7 +1,8 @@
 //! From sorted, distinct keys to the files of a snapshot.
 //!
-//! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same bytes, whatever the order
-//! they were read in, the number of threads or the time of day. That is what lets unchanged chunks be shared.
+//! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same
+//! bytes, whatever the order they were read in, the number of threads or the time of day. That is
+//! what lets unchanged chunks be shared.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +12,8 @@ use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
 use crate::filter::{FilterSpec, fill_ratio};
 
-/// Chunks are about this large: small enough that a few changed shards do not cost a large fetch, large enough that a
-/// snapshot of gigabytes is hundreds of files and not ten thousands.
+/// Chunks are about this large: small enough that a few changed shards do not cost a large fetch,
+/// large enough that a snapshot of gigabytes is hundreds of files and not ten thousands.
 const CHUNK_BYTES: u64 = 16 << 20;
 /// Even a small audience is cut into 16, so that a rebuild of it can share chunks too.
 const MAX_SHARDS_PER_CHUNK: u32 = 4096;
@@ -20,7 +21,8 @@ const MAX_SHARDS_PER_CHUNK: u32 = 4096;
 const PREFIX_ROOM: usize = file_prefix_bytes(MAX_SHARDS_PER_CHUNK) as usize;
 const MIN_SHARDS_PER_CHUNK: u32 = 16;
 
-/// How many neighbouring shards share a chunk when `keys` keys are dealt out evenly: a power of two from 16 to 4,096.
+/// How many neighbouring shards share a chunk when `keys` keys are dealt out evenly: a power of two
+/// from 16 to 4,096.
 pub fn shards_per_chunk(spec: &FilterSpec, keys: u64) -> u32 {
     let total_bytes = u128::from(keys) * u128::from(spec.millibits_per_key()) / 8000;
     let mut shards = MAX_SHARDS_PER_CHUNK;
@@ -32,7 +34,8 @@ pub fn shards_per_chunk(spec: &FilterSpec, keys: u64) -> u32 {
     shards
 }
 
-/// Cuts sorted keys into runs of `shards_per_chunk` shards that start at a multiple of it. Runs without keys are left out.
+/// Cuts sorted keys into runs of `shards_per_chunk` shards that start at a multiple of it. Runs
+/// without keys are left out.
 pub fn chunk_runs(keys: &[DeviceKey], shards_per_chunk: u32) -> impl Iterator<Item = &[DeviceKey]> {
     keys.chunk_by(move |a, b| {
         u32::from(a.shard()) / shards_per_chunk == u32::from(b.shard()) / shards_per_chunk
@@ -50,8 +53,8 @@ pub struct BuiltChunk {
     pub stats: FillStats,
 }
 
-/// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks' sums. Can be written down and
-/// read again, for a manifest that is made elsewhere than its chunks.
+/// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks'
+/// sums. Can be written down and read again, for a manifest that is made elsewhere than its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FillStats {
@@ -81,12 +84,13 @@ impl FillStats {
 }
 
 impl BuiltChunk {
-    /// Builds the chunk of one run of keys, sorted and distinct. It reaches from the first shard that has a key to the last.
-    /// Takes about 20 ns a key and the file's size in memory.
+    /// Builds the chunk of one run of keys, sorted and distinct. It reaches from the first shard
+    /// that has a key to the last. Takes about 20 ns a key and the file's size in memory.
     ///
     /// # Panics
     ///
-    /// If `keys` is empty, not sorted, or holds a key twice: the caller's mistake, which would cost exactness silently.
+    /// If `keys` is empty, not sorted, or holds a key twice: the caller's mistake, which would cost
+    /// exactness silently.
     pub fn build(spec: &FilterSpec, keys: &[DeviceKey]) -> Self {
         let shards = || keys.chunk_by(|a, b| a.shard() == b.shard());
         let body_bytes: u64 = shards().map(|shard| spec.filter_bytes(shard.len() as u32)).sum();
@@ -98,7 +102,8 @@ impl BuiltChunk {
     }
 }
 
-/// A chunk that is built shard by shard, so that the keys of all its shards need not be in memory at once.
+/// A chunk that is built shard by shard, so that the keys of all its shards need not be in memory
+/// at once.
 #[derive(Debug)]
 pub struct ChunkBuilder<'s> {
     spec: &'s FilterSpec,
@@ -109,8 +114,8 @@ pub struct ChunkBuilder<'s> {
 }
 
 impl<'s> ChunkBuilder<'s> {
-    /// A chunk without shards. `body_bytes` is what its filters are expected to take, or more: memory that is not filled is not
-    /// touched.
+    /// A chunk without shards. `body_bytes` is what its filters are expected to take, or more:
+    /// memory that is not filled is not touched.
     pub fn new(spec: &'s FilterSpec, body_bytes: u64) -> Self {
         let body = Vec::with_capacity(
             usize::try_from(body_bytes).expect("a chunk fits memory") + PREFIX_ROOM,
@@ -122,7 +127,8 @@ impl<'s> ChunkBuilder<'s> {
     ///
     /// # Panics
     ///
-    /// If shards do not come in their order, each once; or keys are not of that shard, sorted and distinct.
+    /// If shards do not come in their order, each once; or keys are not of that shard, sorted and
+    /// distinct.
     pub fn add_shard(&mut self, shard: u16, keys: impl ExactSizeIterator<Item = DeviceKey>) {
         let count = u32::try_from(keys.len()).expect("a shard holds fewer than 2³² keys");
         assert!(count > 0, "a shard that is added has keys");
@@ -176,7 +182,8 @@ impl<'s> ChunkBuilder<'s> {
     }
 }
 
-/// The shards of a chunk's file in their order, each with its count of keys and its filter, which is empty if there are none.
+/// The shards of a chunk's file in their order, each with its count of keys and its filter, which
+/// is empty if there are none.
 ///
 /// # Panics
 ///
@@ -197,10 +204,10 @@ pub fn shards_of<'a>(
 }
 
 impl BuiltChunk {
-    /// A chunk with more keys set in its filters: they keep the sizes that their own keys gave them, and become fuller. A shard
-    /// that had no keys gets a filter sized for the new ones; the chunk is extended to reach them. `file` is that of a verified
-    /// chunk, `None` if there was none. Returns also how many keys were set besides those that
-    /// the filters are sized for.
+    /// A chunk with more keys set in its filters: they keep the sizes that their own keys gave
+    /// them, and become fuller. A shard that had no keys gets a filter sized for the new ones; the
+    /// chunk is extended to reach them. `file` is that of a verified chunk, `None` if there was
+    /// none. Returns also how many keys were set besides those that the filters are sized for.
     ///
     /// # Panics
     ///
@@ -303,7 +310,8 @@ impl ManifestBuilder {
         self.chunks.push(chunk);
     }
 
-    /// The manifest of `generation`. The statistics are summed in shard order, so that they too are the same each time.
+    /// The manifest of `generation`. The statistics are summed in shard order, so that they too are
+    /// the same each time.
     pub fn finish(
         mut self,
         audience: AudienceName,

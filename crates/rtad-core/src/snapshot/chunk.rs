@@ -17,10 +17,11 @@
 //!      …  body  the shards' filters, back to back
 //! ```
 //!
-//! Fixed fields first, so that a reader knows the size of everything before it allocates anything; the key counts
-//! together, so that all offsets are known before the first filter arrives; the body at a multiple of a cache line, so that
-//! the file can also be mapped and read in place. Every field says a second time what the manifest or another field says:
-//! a file put in the wrong place is refused by name, not by luck.
+//! Fixed fields first, so that a reader knows the size of everything before it allocates anything;
+//! the key counts together, so that all offsets are known before the first filter arrives; the body
+//! at a multiple of a cache line, so that the file can also be mapped and read in place. Every
+//! field says a second time what the manifest or another field says: a file put in the wrong place
+//! is refused by name, not by luck.
 
 mod reader;
 
@@ -187,13 +188,13 @@ pub(super) fn encode_prefix(
     file.resize(usize::try_from(file_prefix_bytes(shard_count)).expect("under 300 kB"), 0);
 }
 
-/// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared between generations. What a look-up
-/// needs of it lies in one cache line.
+/// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared
+/// between generations. What a look-up needs of it lies in one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Chunk {
-    /// Where each shard's filter starts in `filters`, in words of 8 bytes; it ends where the next one starts, for which there is one
-    /// more.
+    /// Where each shard's filter starts in `filters`, in words of 8 bytes; it ends where the next
+    /// one starts, for which there is one more.
     starts: Box<[u32]>,
     filters: Region,
     spec: FilterSpec,
@@ -209,8 +210,9 @@ impl Chunk {
         &self.entry.digest
     }
 
-    /// Whether it was read, and so checked, as just this entry of a manifest with these filters: then a later generation
-    /// that names it again can share it. An equal digest alone would let a manifest say other things of the same bytes.
+    /// Whether it was read, and so checked, as just this entry of a manifest with these filters:
+    /// then a later generation that names it again can share it. An equal digest alone would let a
+    /// manifest say other things of the same bytes.
     pub fn is(&self, spec: &FilterSpec, entry: &ChunkEntry) -> bool {
         self.spec == *spec && self.entry == *entry
     }

@@ -17,7 +17,8 @@ const FORMAT: &str = "rtad-current";
 pub struct Current {
     format: String,
     version: u32,
-    /// Grows by one each time `CURRENT` is written, rollbacks included: tells a fresh copy from a stale one.
+    /// Grows by one each time `CURRENT` is written, rollbacks included: tells a fresh copy from a
+    /// stale one.
     pub sequence: u64,
     /// The live generation; at least 1.
     pub generation: u64,
@@ -25,7 +26,8 @@ pub struct Current {
     pub manifest_size_bytes: u64,
     /// Digest of its manifest.
     pub manifest_sha256: Digest,
-    /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
+    /// The highest generation that was live before an operator went back to this one: what a reader
+    /// may still hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
     /// Deltas up to this sequence are not merged with later ones, so that a rollback can leave them
@@ -33,21 +35,22 @@ pub struct Current {
     /// Files written before the rename have the old name.
     #[serde(default, alias = "kept_apart_through", skip_serializing_if = "Option::is_none")]
     pub no_merge_through: Option<u64>,
-    /// The sequence of the `CURRENT` that a build or a rollback made this generation live with; what was written since is about
-    /// deltas alone. This one's own, if it is not there.
+    /// The sequence of the `CURRENT` that a build or a rollback made this generation live with;
+    /// what was written since is about deltas alone. This one's own, if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     published_sequence: Option<u64>,
     /// The deltas that apply, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub deltas: Vec<DeltaEntry>,
-    /// Devices that are no members, whatever anything else says: of all generations, until told otherwise.
+    /// Devices that are no members, whatever anything else says: of all generations, until told
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     pub tombstones: Option<DeltaEntry>,
     /// When the newest change was published, in seconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appended_unix_seconds: Option<u64>,
-    /// Tells two writers apart that append the same at the same time: only one of them has written what it finds there. Means
-    /// nothing to readers.
+    /// Tells two writers apart that append the same at the same time: only one of them has written
+    /// what it finds there. Means nothing to readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u64>,
     /// Whether it may be served at all.
@@ -171,7 +174,8 @@ impl Current {
         }
     }
 
-    /// The sequence of the `CURRENT` that made this generation live. Later ones with the same differ in deltas alone.
+    /// The sequence of the `CURRENT` that made this generation live. Later ones with the same
+    /// differ in deltas alone.
     pub fn published_sequence(&self) -> u64 {
         self.published_sequence.unwrap_or(self.sequence)
     }
@@ -186,9 +190,10 @@ impl Current {
         }
     }
 
-    /// The same audience, deleted: nothing said over a generation applies any more. Tombstones stay, as whoever builds the audience
-    /// anew from an export must leave out who was erased. It counts as published, so that what was begun
-    /// over the generation is not published over its deletion.
+    /// The same audience, deleted: nothing said over a generation applies any more. Tombstones
+    /// stay, as whoever builds the audience anew from an export must leave out who was erased. It
+    /// counts as published, so that what was begun over the generation is not published over its
+    /// deletion.
     #[must_use]
     pub fn deleted(&self) -> Self {
         Self {

@@ -14,12 +14,13 @@
 //!      …    16·r  keys removed, ascending, each once, none of those added
 //! ```
 //!
-//! The lists are exact, so a delta adds no false positives and can take a device away, which a Bloom filter cannot. `CURRENT`
-//! names the deltas that apply, oldest first; of a key that several name, the newest decides. To apply one again that is in a
-//! later one or in the generation already changes nothing: that is what lets writers merge them while others build.
+//! The lists are exact, so a delta adds no false positives and can take a device away, which a
+//! Bloom filter cannot. `CURRENT` names the deltas that apply, oldest first; of a key that several
+//! name, the newest decides. To apply one again that is in a later one or in the generation already
+//! changes nothing: that is what lets writers merge them while others build.
 //!
-//! What is named here is untrusted like every other file: sizes are checked before memory is taken, the digest before
-//! anything is believed.
+//! What is named here is untrusted like every other file: sizes are checked before memory is taken,
+//! the digest before anything is believed.
 
 mod keys;
 mod summary;
@@ -132,7 +133,8 @@ impl DeltaEntry {
         self.keys().saturating_mul(KEY_BYTES).saturating_add(HEADER_BYTES)
     }
 
-    /// That it can be: `field` says where it stands, `newest` is the sequence that it cannot be beyond.
+    /// That it can be: `field` says where it stands, `newest` is the sequence that it cannot be
+    /// beyond.
     pub(super) fn check(&self, field: &str, newest: u64) -> Result<(), ManifestError> {
         let wrong = |name: &str, found: u64, expected: String| {
             Err(ManifestError::field(format!("{field}.{name}"), found, expected))
@@ -252,8 +254,8 @@ impl Delta {
         self.added.memory_bytes() + self.removed.memory_bytes() + self.summary.memory_bytes()
     }
 
-    /// What it says of a key: a member, no member, or nothing. One read of memory for most keys that it does not name, up to four
-    /// more for the others.
+    /// What it says of a key: a member, no member, or nothing. One read of memory for most keys
+    /// that it does not name, up to four more for the others.
     #[inline]
     pub fn says(&self, key: &DeviceKey) -> Option<bool> {
         if self.summary.may_name(key) { self.named(key) } else { None }
@@ -274,8 +276,8 @@ impl Delta {
 }
 
 impl BuiltDelta {
-    /// The file of some changes that `first` to `last` named. The keys may come in any order and more than once. `None` if
-    /// there are none.
+    /// The file of some changes that `first` to `last` named. The keys may come in any order and
+    /// more than once. `None` if there are none.
     ///
     /// # Panics
     ///
@@ -307,8 +309,8 @@ impl BuiltDelta {
         Some(Self { delta: Delta::of(entry, added, removed), bytes })
     }
 
-    /// Several deltas, oldest first, as one that `CURRENT` number `last` is to name: of each key the newest decides. `None` if
-    /// there are none.
+    /// Several deltas, oldest first, as one that `CURRENT` number `last` is to name: of each key
+    /// the newest decides. `None` if there are none.
     pub fn merged<'a>(last: u64, deltas: impl IntoIterator<Item = &'a Delta>) -> Option<Self> {
         let mut deltas = deltas.into_iter();
         let oldest = deltas.next()?;

@@ -1,10 +1,12 @@
 //! What `CURRENT` and the manifests have in common: JSON read with suspicion.
 //!
-//! Parsing takes two looks: first at `format` and `version` alone, so that a file of a later version is told from a broken
-//! one; then at everything, where an unknown field is an error, since it might change what the others mean.
+//! Parsing takes two looks: first at `format` and `version` alone, so that a file of a later
+//! version is told from a broken one; then at everything, where an unknown field is an error, since
+//! it might change what the others mean.
 //!
-//! What serde derives for a struct also takes a list of its values, without their names. The format has no such spelling, and
-//! a reader that took it would read files that others refuse: so every object here is read as an [`Object`].
+//! What serde derives for a struct also takes a list of its values, without their names. The format
+//! has no such spelling, and a reader that took it would read files that others refuse: so every
+//! object here is read as an [`Object`].
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,6 +1,7 @@
 //! The manifest: what a generation consists of.
 //!
-//! Can only be had checked: against the `CURRENT` that names it, or, for an older generation, against its own place.
+//! Can only be had checked: against the `CURRENT` that names it, or, for an older generation,
+//! against its own place.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,13 +60,15 @@ struct FilterFields {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
-    /// The sequence of the `CURRENT` that the build began with: deltas up to here are in the generation.
+    /// The sequence of the `CURRENT` that the build began with: deltas up to here are in the
+    /// generation.
     pub through: u64,
-    /// Those that are in it, oldest first, the last perhaps with younger changes: what an older generation needs again if an
-    /// operator goes back to it. Filled in by the publish.
+    /// Those that are in it, oldest first, the last perhaps with younger changes: what an older
+    /// generation needs again if an operator goes back to it. Filled in by the publish.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub deltas: Vec<DeltaEntry>,
-    /// What filters cannot take up: removals from filters that were added to and not built anew. Always goes with it.
+    /// What filters cannot take up: removals from filters that were added to and not built anew.
+    /// Always goes with it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     pub residual: Option<DeltaEntry>,
     /// Keys set in filters besides those that they were sized for.
@@ -168,7 +171,8 @@ impl Manifest {
         Self::parse(bytes, audience, current.generation)
     }
 
-    /// Reads a manifest that nothing but its name vouches for, as when an older generation is looked at.
+    /// Reads a manifest that nothing but its name vouches for, as when an older generation is
+    /// looked at.
     ///
     /// # Errors
     ///
@@ -330,10 +334,12 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64
     u64::deserialize(deserializer).map(Some)
 }
 
-/// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to the totals.
+/// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to
+/// the totals.
 fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
     let mut next_shard = 0;
-    // Wide enough that no chunks overflow them: a sum that stopped at the highest u64 could agree with a false total.
+    // Wide enough that no chunks overflow them: a sum that stopped at the highest u64 could agree
+    // with a false total.
     let (mut keys, mut size_bytes) = (0_u128, 0_u128);
     for (index, chunk) in fields.chunks.iter().enumerate() {
         let field = |name: &str| format!("chunks[{index}].{name}");

@@ -1,4 +1,5 @@
-//! A snapshot between two generations: how one becomes the other chunk by chunk, for a pod that cannot hold both.
+//! A snapshot between two generations: how one becomes the other chunk by chunk, for a pod that
+//! cannot hold both.
 //!
 //! ```text
 //! shards   0 ────────────────────────────────────────────── 65,535
@@ -11,8 +12,10 @@
 //! ```
 //!
 //! * Each shard is wholly of one generation, and so is each key's answer.
-//! * A chunk is held for as long as a shard lies in it. The generations may be cut differently and have different filters.
-//! * Until the last step a mixed snapshot has the old generation's manifest, and the deltas of both ([`Overlay::over`]).
+//! * A chunk is held for as long as a shard lies in it. The generations may be cut differently and
+//!   have different filters.
+//! * Until the last step a mixed snapshot has the old generation's manifest, and the deltas of both
+//!   ([`Overlay::over`]).
 //!
 //! [`Overlay::over`]: super::Overlay::over
 //!
@@ -30,8 +33,9 @@ impl Snapshot {
         self.is_mixed
     }
 
-    /// The same snapshot, but `shards` lie in these chunks; those of them that are in none of the chunks are empty. Chunks that
-    /// no shard lies in any more are let go. Costs a few passes over all shards.
+    /// The same snapshot, but `shards` lie in these chunks; those of them that are in none of the
+    /// chunks are empty. Chunks that no shard lies in any more are let go. Costs a few passes over
+    /// all shards.
     ///
     /// # Panics
     ///

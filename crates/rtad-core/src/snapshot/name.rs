@@ -1,11 +1,13 @@
-//! The two names that paths in a store are made of. Each can only be had checked, so no path ever comes from a file.
+//! The two names that paths in a store are made of. Each can only be had checked, so no path ever
+//! comes from a file.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The name of an audience: 1 to 64 of `a-z`, `0-9`, `_`, `-`, starting with a letter or digit. Safe as a folder's name.
+/// The name of an audience: 1 to 64 of `a-z`, `0-9`, `_`, `-`, starting with a letter or digit.
+/// Safe as a folder's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AudienceName(String);
@@ -58,7 +60,8 @@ impl fmt::Display for AudienceName {
     }
 }
 
-/// The SHA-256 of a file; 64 lower-case hex digits in text, so that no path ever comes from a manifest.
+/// The SHA-256 of a file; 64 lower-case hex digits in text, so that no path ever comes from a
+/// manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);

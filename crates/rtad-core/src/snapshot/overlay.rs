@@ -1,8 +1,8 @@
 //! Deltas on top of the filters: what they say of a device goes before what the filters say.
 //!
-//! Asked from the newest to the oldest, the first that speaks of a key decides; the erased come before all of them. Deltas
-//! that were held before are shared with the snapshot before. What else `CURRENT` says of the audience stands here too: whether
-//! it may be served, and until when.
+//! Asked from the newest to the oldest, the first that speaks of a key decides; the erased come
+//! before all of them. Deltas that were held before are shared with the snapshot before. What else
+//! `CURRENT` says of the audience stands here too: whether it may be served, and until when.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub struct Overlay {
     /// In the order in which they are asked.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
-    /// How many of them `CURRENT` names; those after it are of what was served before ([`Overlay::over`]).
+    /// How many of them `CURRENT` names; those after it are of what was served before
+    /// ([`Overlay::over`]).
     named: usize,
     /// Which generation `CURRENT` names, and which publish of it.
     published_sequence: u64,
@@ -64,9 +65,10 @@ impl Overlay {
         }
     }
 
-    /// This over what applied to another generation, whose shards are being replaced one by one. The older deltas are in the new
-    /// generation already, where to apply them again changes nothing; the shards of the old one need both. What another `CURRENT`
-    /// of the same publish named is not kept: this one has it all, and a pod may see many before it has the generation.
+    /// This over what applied to another generation, whose shards are being replaced one by one.
+    /// The older deltas are in the new generation already, where to apply them again changes
+    /// nothing; the shards of the old one need both. What another `CURRENT` of the same publish
+    /// named is not kept: this one has it all, and a pod may see many before it has the generation.
     #[must_use]
     pub fn over(mut self, old: &Self) -> Self {
         let is_new = |delta: &&Arc<Delta>| self.held(delta.entry()).is_none();
@@ -91,13 +93,15 @@ impl Overlay {
         self.layers.is_empty()
     }
 
-    /// What the deltas say of a key: a member, no member, or nothing. For most that none names, one read of memory each.
+    /// What the deltas say of a key: a member, no member, or nothing. For most that none names, one
+    /// read of memory each.
     #[inline]
     pub fn says(&self, key: &DeviceKey) -> Option<bool> {
         self.layers.iter().find_map(|delta| delta.says(key))
     }
 
-    /// Reads the first bytes that [`Overlay::says`] will read, as [`Place::touch`](crate::filter::Place::touch) does.
+    /// Reads the first bytes that [`Overlay::says`] will read, as
+    /// [`Place::touch`](crate::filter::Place::touch) does.
     #[inline]
     pub fn touch(&self, key: &DeviceKey) -> u64 {
         self.layers.iter().fold(0, |sum, delta| sum ^ delta.touch(key))
@@ -138,7 +142,8 @@ impl Overlay {
         self.appended_unix_seconds
     }
 
-    /// Keys added, removed, and of devices with tombstones; a key that several deltas name counts for each.
+    /// Keys added, removed, and of devices with tombstones; a key that several deltas name counts
+    /// for each.
     pub fn keys(&self) -> [u64; 3] {
         let sum =
             |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::device::SHARDS;
 
-/// Of each shard the place of its chunk in a list, or [`NO_CHUNK`]. Neighbours mostly lie in one chunk, and a builder cuts chunks at
-/// multiples of a power of two: so one entry stands for as many shards as all entries allow. 256 chunks make a kilobyte, which stays in
-/// the first-level cache.
+/// Of each shard the place of its chunk in a list, or [`NO_CHUNK`]. Neighbours mostly lie in one
+/// chunk, and a builder cuts chunks at multiples of a power of two: so one entry stands for as many
+/// shards as all entries allow. 256 chunks make a kilobyte, which stays in the first-level cache.
 #[derive(Debug, Clone)]
 pub(super) struct ShardIndex {
     places: Arc<[u32]>,

@@ -1,6 +1,6 @@
-//! What is refused, by which error, and what never changes. Each file kind has a table of mutations; all
-//! checksums around a mutation are repaired, or the digest would refuse it first and nothing behind the
-//! digest would be tested.
+//! What is refused, by which error, and what never changes. Each file kind has a table of
+//! mutations; all checksums around a mutation are repaired, or the digest would refuse it first and
+//! nothing behind the digest would be tested.
 
 mod chunks;
 mod currents;
@@ -27,8 +27,8 @@ fn spec(kind: FilterKind) -> FilterSpec {
     FilterSpec::for_fpr(kind, 0.001).unwrap()
 }
 
-/// Sorted, distinct keys in shards 0x0000 to 0x0007 and 0x7000 to 0x7007: two chunks, with empty shards in
-/// neither.
+/// Sorted, distinct keys in shards 0x0000 to 0x0007 and 0x7000 to 0x7007: two chunks, with empty
+/// shards in neither.
 fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
     let key = |index| {
         let mut key = *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
@@ -67,8 +67,8 @@ fn decode(
     decoder.finish()
 }
 
-/// The files of one generation, to be spoiled: manifest and `CURRENT` as JSON, so that they can hold
-/// anything.
+/// The files of one generation, to be spoiled: manifest and `CURRENT` as JSON, so that they can
+/// hold anything.
 #[derive(Clone)]
 struct Files {
     current: Value,
@@ -100,8 +100,8 @@ impl Files {
         serde_json::to_vec(&self.manifest).unwrap()
     }
 
-    /// Reads everything as a service would: `CURRENT`, whose digest of the manifest is repaired first,
-    /// manifest, chunks.
+    /// Reads everything as a service would: `CURRENT`, whose digest of the manifest is repaired
+    /// first, manifest, chunks.
     fn read(&self) -> Result<Snapshot, Box<dyn Error>> {
         let manifest = self.manifest_bytes();
         let mut current = self.current.clone();

@@ -10,7 +10,8 @@ use crate::filter::FilterSpec;
 use crate::memory::{Pages, Region};
 use crate::snapshot::Digest;
 
-/// A consumer of a chunk file's bytes as they arrive, in parts of any size, from a disk or a network.
+/// A consumer of a chunk file's bytes as they arrive, in parts of any size, from a disk or a
+/// network.
 pub trait ChunkReader: Send + 'static {
     /// The result of a whole and verified file.
     type Verified: Send + 'static;
@@ -32,7 +33,8 @@ pub trait ChunkReader: Send + 'static {
 
 /// Verifies a chunk's file and keeps nothing of it but its key counts.
 ///
-/// The header and the key counts are checked against the manifest as soon as they are there; the digest is checked last.
+/// The header and the key counts are checked against the manifest as soon as they are there; the
+/// digest is checked last.
 #[derive(Debug)]
 pub struct ChunkVerifier {
     spec: FilterSpec,
@@ -142,7 +144,8 @@ impl ChunkVerifier {
         for count in counts.as_chunks::<4>().0 {
             let count = u32::from_le_bytes(*count);
             keys += u64::from(count);
-            // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot overflow.
+            // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot
+            // overflow.
             end += spec.filter_bytes(count);
             // Of a body that is not too large, which the end of this sees to.
             starts.push((end / 8) as u32);
@@ -170,8 +173,9 @@ impl ChunkReader for ChunkVerifier {
 
 /// Reads a chunk from pieces of any size, as they come from a disk or a network.
 ///
-/// The header and the key counts are checked against the manifest as soon as they are there; only then is memory taken for
-/// the filters. The digest is checked last, and no chunk exists before that.
+/// The header and the key counts are checked against the manifest as soon as they are there; only
+/// then is memory taken for the filters. The digest is checked last, and no chunk exists before
+/// that.
 #[derive(Debug)]
 pub struct ChunkDecoder {
     verifier: ChunkVerifier,
@@ -215,7 +219,8 @@ impl ChunkDecoder {
     ///
     /// # Errors
     ///
-    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
+    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the
+    /// right ones.
     pub fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
         let shard_keys = self.verifier.shard_keys();

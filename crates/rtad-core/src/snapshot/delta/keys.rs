@@ -1,7 +1,8 @@
 //! Sorted device keys that can be asked: an exact set, in as many bytes as its keys have.
 //!
-//! Keys are md5s, so their first bits spread them evenly: a table of where each value of those bits begins leaves some four
-//! keys to look at, one cache line. A hash table of the same keys takes twice the memory and has to be built key by key.
+//! Keys are md5s, so their first bits spread them evenly: a table of where each value of those bits
+//! begins leaves some four keys to look at, one cache line. A hash table of the same keys takes
+//! twice the memory and has to be built key by key.
 
 use crate::device::DeviceKey;
 
@@ -16,7 +17,8 @@ const MAX_WALK: usize = 16;
 #[derive(Debug)]
 pub struct SortedKeys {
     keys: Box<[DeviceKey]>,
-    /// Where the keys of each value of the first bits begin, and where the last end. Empty if there are no keys.
+    /// Where the keys of each value of the first bits begin, and where the last end. Empty if there
+    /// are no keys.
     starts: Box<[u32]>,
     shift: u32,
 }
@@ -55,7 +57,8 @@ impl SortedKeys {
         (size_of_val(&*self.keys) + size_of_val(&*self.starts)) as u64
     }
 
-    /// Whether the key is one of them. Two reads: of the table, and of one cache line of keys or two.
+    /// Whether the key is one of them. Two reads: of the table, and of one cache line of keys or
+    /// two.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
         if self.keys.is_empty() {

@@ -1,15 +1,19 @@
-//! A small Bloom filter of the keys that a delta names, as each table of a log-structured merge tree has one.
+//! A small Bloom filter of the keys that a delta names, as each table of a log-structured merge
+//! tree has one.
 //!
-//! Nearly every device that is asked for is one that the delta does not speak of. Its two lists take four reads of memory to say
-//! so, each second one waiting for the first; this takes one. It is made when a delta is read and is in no file.
+//! Nearly every device that is asked for is one that the delta does not speak of. Its two lists
+//! take four reads of memory to say so, each second one waiting for the first; this takes one. It
+//! is made when a delta is read and is in no file.
 //!
-//! All bits of a key are in one word of 64, so that one comparison decides, and one branch that the processor foresees: the
-//! filters of shards, which stop at the first clear bit, cost several times as much of a key that is in the cache.
+//! All bits of a key are in one word of 64, so that one comparison decides, and one branch that the
+//! processor foresees: the filters of shards, which stop at the first clear bit, cost several times
+//! as much of a key that is in the cache.
 
 use super::SortedKeys;
 use crate::device::DeviceKey;
 
-/// Words for 16 keys: 12 bits a key. With four bits set for each, one key in 80 that is not named is looked up in vain.
+/// Words for 16 keys: 12 bits a key. With four bits set for each, one key in 80 that is not named
+/// is looked up in vain.
 const WORDS_PER_16_KEYS: usize = 3;
 const BITS_SET: u32 = 4;
 

@@ -124,8 +124,8 @@ fn counts(chunk: &[u8]) -> Vec<u32> {
 
 #[test]
 fn counts_that_add_up_must_also_fit_the_body() {
-    // All keys moved into one shard: as many keys as before, in a filter of another size than the filters
-    // were.
+    // All keys moved into one shard: as many keys as before, in a filter of another size than the
+    // filters were.
     let mut files = Files::new(FilterKind::Block512);
     let total = counts(&files.chunks[0]).iter().sum();
     for shard in 0..8 {
@@ -155,7 +155,8 @@ fn the_sum_in_the_message_is_the_sum_of_all_counts() {
 
 #[test]
 fn sizes_in_a_header_allocate_nothing() {
-    // An exabyte, said by the header alone, then by the manifest too: neither comes to where memory is taken.
+    // An exabyte, said by the header alone, then by the manifest too: neither comes to where memory
+    // is taken.
     const HUGE: u64 = 1 << 60;
     let mut files = Files::new(FilterKind::Block512);
     files.chunks[0][40..48].copy_from_slice(&HUGE.to_le_bytes());

@@ -1,4 +1,5 @@
-//! One generation becomes another chunk by chunk: each shard is of the one or of the other, and nothing is held in vain.
+//! One generation becomes another chunk by chunk: each shard is of the one or of the other, and
+//! nothing is held in vain.
 
 use crate::device::SHARDS;
 use std::sync::{Arc, Weak};

@@ -40,7 +40,8 @@ fn changes() -> impl Strategy<Value = Vec<Changes>> {
     prop::collection::vec(prop::collection::btree_map(0..DEVICES, any::<bool>(), 0..8), 0..5)
 }
 
-/// A pod that cannot have a generation sees one `CURRENT` of it after the other, each with other deltas.
+/// A pod that cannot have a generation sees one `CURRENT` of it after the other, each with other
+/// deltas.
 #[test]
 fn what_is_laid_over_again_and_again_does_not_grow() {
     let one = |number: u32| Changes::from([(number, true)]);
@@ -84,7 +85,8 @@ proptest! {
         prop_assert_eq!(tombstones as usize, buried.len());
     }
 
-    /// The new generation has taken the older changes up; some of its shards are served, and some of the old one's.
+    /// The new generation has taken the older changes up; some of its shards are served, and some
+    /// of the old one's.
     #[test]
     fn while_one_generation_replaces_another_each_device_is_what_either_makes_of_it(
         input in prop::collection::btree_set(0..DEVICES, 0..20),
