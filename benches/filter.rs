@@ -238,7 +238,7 @@ fn batched(table: &Table, hit: bool, salt: u64) -> f64 {
             std::array::from_fn(|i| table.probe(mix((batch * 16 + i as u64) ^ salt << 40), hit));
         let places = keys
             .each_ref()
-            .map(|key| table.spec.place(table.filter(usize::from(key.shard())), key));
+            .map(|key| table.spec.probe_target(table.filter(usize::from(key.shard())), key));
         black_box(places.iter().fold(0, |read, place| read ^ place.touch()));
         found += keys
             .iter()

@@ -105,7 +105,7 @@ impl Sync {
             // What is said over the new generation holds for the old one too, also if the new one never comes: a device that was
             // erased, an audience that was disabled.
             self.loader().check_room(delta_bytes(&audience, current))?;
-            let overlay = self.loader().overlay(&audience, current).await?.over(held.overlay());
+            let overlay = self.loader().overlay(&audience, current).await?.layered_over(held.overlay());
             audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
             self.lay_over(&audience);
         }
@@ -162,7 +162,7 @@ impl Sync {
                 .as_ref()
                 .ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
             seen.accept(&current);
-            let snapshot = held.with_overlay(held.overlay().clone().under(&current));
+            let snapshot = held.with_overlay(held.overlay().clone().with_current(&current));
             // A start without the store must not bring it back.
             if let Some(cache) = &self.cache {
                 cache.commit(snapshot.manifest(), &current).await;

@@ -109,7 +109,7 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
     let chunk = sound.keys().find(|path| path.starts_with("chunks/")).unwrap();
     let half = &sound[chunk][..sound[chunk].len() / 2];
     for (path, bytes, result, words) in [
-        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not what version 1"),
+        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not valid in version 1"),
         (
             "manifests/1.json",
             &b"{}"[..],

@@ -107,7 +107,7 @@ fn a_store_that_answers_nonsense_is_survived() {
             "500 Internal Server Error",
         ),
         (Fault::Status("404 Not Found", ""), "chunks/", "not_found", ".chunk does not exist"),
-        (Fault::Html, "CURRENT", "format", "is not what version 1 of the format allows"),
+        (Fault::Html, "CURRENT", "format", "is not valid in version 1 of the format"),
         (Fault::Html, "manifests/", "truncated", "has 35 bytes, expected "),
         (Fault::Html, "chunks/", "truncated", "has 35 bytes, expected "),
         (

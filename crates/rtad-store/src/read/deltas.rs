@@ -77,7 +77,7 @@ impl Store {
         entry: &DeltaEntry,
         held: &Overlay,
     ) -> Result<Arc<Delta>, StoreError> {
-        match held.held(entry) {
+        match held.find(entry) {
             Some(delta) => Ok(Arc::clone(delta)),
             None => self.delta(audience, entry).await.map(Arc::new),
         }
