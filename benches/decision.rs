@@ -1,7 +1,9 @@
-//! One decision in process, with an audience of full size in memory, beside the floor of one random memory read.
+//! One decision in process, with an audience of full size in memory, beside the floor of one random
+//! memory read.
 //!
-//! The audience goes the whole way: keys → chunk files → verified chunks → snapshot → catalog. What is measured is what a
-//! request does between its bytes and its answer's. Takes some three minutes and 9 GB at 1.5 billion keys.
+//! The audience goes the whole way: keys → chunk files → verified chunks → snapshot → catalog. What
+//! is measured is what a request does between its bytes and its answer's. Takes some three minutes
+//! and 9 GB at 1.5 billion keys.
 //!
 //! ```text
 //! cargo bench --bench decision                       # 1.5 billion keys
@@ -284,7 +286,8 @@ fn loop_over(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
     begun.elapsed().as_nanos() as f64 / DECISIONS as f64
 }
 
-/// Work whose place is given by the answer before it: the latency of one, as one request after another sees it.
+/// Work whose place is given by the answer before it: the latency of one, as one request after
+/// another sees it.
 fn chain(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
     let mut state = salt << 40;

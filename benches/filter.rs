@@ -1,7 +1,8 @@
 //! The two filter kinds at full size, side by side, beside the floor of one random memory read.
 //!
-//! 1.5 billion keys in 65,536 shards, made on the fly from a counter, so nothing but the filters is in memory. Prints one
-//! Markdown table: `docs/explanation/performance.md` holds the last one. Takes some ten minutes and 6 GB.
+//! 1.5 billion keys in 65,536 shards, made on the fly from a counter, so nothing but the filters is
+//! in memory. Prints one Markdown table: `docs/explanation/performance.md` holds the last one.
+//! Takes some ten minutes and 6 GB.
 //!
 //! ```text
 //! cargo bench --bench filter                       # 1.5 billion keys
@@ -177,8 +178,9 @@ fn name(pages: Pages) -> &'static str {
     }
 }
 
-/// False positives among strangers: 2,000 in every shard, then 4 million in one, whose rate must stand out if it does
-/// not follow the formula. Returns the rate over all shards, and the lowest and highest of 16 shards at 4 million each.
+/// False positives among strangers: 2,000 in every shard, then 4 million in one, whose rate must
+/// stand out if it does not follow the formula. Returns the rate over all shards, and the lowest
+/// and highest of 16 shards at 4 million each.
 fn false_positives(table: &Table) -> (f64, f64, f64) {
     let rate = |shard: usize, count: u64| {
         (0..count).filter(|index| table.contains(&key(shard, index | 1 << 38))).count() as f64
@@ -236,7 +238,7 @@ fn batched(table: &Table, hit: bool, salt: u64) -> f64 {
             std::array::from_fn(|i| table.probe(mix((batch * 16 + i as u64) ^ salt << 40), hit));
         let places = keys
             .each_ref()
-            .map(|key| table.spec.place(table.filter(usize::from(key.shard())), key));
+            .map(|key| table.spec.probe_target(table.filter(usize::from(key.shard())), key));
         black_box(places.iter().fold(0, |read, place| read ^ place.touch()));
         found += keys
             .iter()

@@ -1,9 +1,10 @@
-//! How a pod comes to serve a generation: the time and the memory to load one of full size from each kind of place, and what a swap
-//! costs the requests that are answered meanwhile.
+//! How a pod comes to serve a generation: the time and the memory to load one of full size from
+//! each kind of place, and what a swap costs the requests that are answered meanwhile.
 //!
-//! Each load is a process of its own, so that its peak memory is its own, and the best of three: in a virtual machine the first to
-//! touch memory pays for the host finding it. The page cache is warm: what is measured is reading, copying and hashing, on as
-//! many blocking threads as sync uses, and not a disk. Over S3 the server shares the machine.
+//! Each load is a process of its own, so that its peak memory is its own, and the best of three: in
+//! a virtual machine the first to touch memory pays for the host finding it. The page cache is
+//! warm: what is measured is reading, copying and hashing, on as many blocking threads as sync
+//! uses, and not a disk. Over S3 the server shares the machine.
 //!
 //! ```text
 //! cargo bench --bench sync                          # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
@@ -86,7 +87,8 @@ fn name() -> AudienceName {
     "old_users".parse().expect("a valid name")
 }
 
-/// Publishes that many keys, spread evenly; another seed shares no chunk. Returns the size of its chunks.
+/// Publishes that many keys, spread evenly; another seed shares no chunk. Returns the size of its
+/// chunks.
 async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let writer = StoreWriter::open(url).expect("a store");
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
@@ -200,7 +202,8 @@ fn peak_bytes() -> u64 {
     line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
 }
 
-/// One connection asks again and again while nothing happens, and while generations replace each other.
+/// One connection asks again and again while nothing happens, and while generations replace each
+/// other.
 fn swaps() {
     println!(
         "A request of one connection, to a server with one worker, while generations of 300 MB without a chunk in common\nreplace each other; microseconds.\n"

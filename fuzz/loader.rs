@@ -1,5 +1,6 @@
-//! What is true of every input of the loader, whatever is in it: it is read, or an error says why, in one line; and every row is
-//! accounted for. The loader is a program and no library, so its files are compiled in here.
+//! What is true of every input of the loader, whatever is in it: it is read, or an error says why,
+//! in one line; and every row is accounted for. The loader is a program and no library, so its
+//! files are compiled in here.
 #![allow(dead_code, unused_imports, reason = "a part of the loader, without what calls the rest of it")]
 
 use std::path::PathBuf;

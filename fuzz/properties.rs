@@ -1,11 +1,12 @@
 //! What is true of every answer, whatever was sent.
 //!
-//! One file for two users: the fuzz targets beside it, and `tests/platform_corpus`, which replays the corpus and mutates it. Answers
-//! are made by the service's own adapters, decider and catalog; what was decided on the way is watched, and the answer must say that
-//! and nothing else. A panic is a failed property.
+//! One file for two users: the fuzz targets beside it, and `tests/platform_corpus`, which replays
+//! the corpus and mutates it. Answers are made by the service's own adapters, decider and catalog;
+//! what was decided on the way is watched, and the answer must say that and nothing else. A panic
+//! is a failed property.
 //!
-//! The custom adapter is asked with the same bodies: Ocean's file, mapped, and the JSON of `/v1/decide`, mapped.
-//! A new protocol is one more [`Protocol`] and one more arm of each `match`.
+//! The custom adapter is asked with the same bodies: Ocean's file, mapped, and the JSON of
+//! `/v1/decide`, mapped. A new protocol is one more [`Protocol`] and one more arm of each `match`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A look-up and a decision allocate nothing, whatever kind of id asks, and neither does counting them.
+//! A look-up and a decision allocate nothing, whatever kind of id asks, and neither does counting
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

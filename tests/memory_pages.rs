@@ -1,5 +1,5 @@
-//! Filters take the memory that they need and little more, also where large pages are granted. In a process of its own, as the
-//! figure is the process's.
+//! Filters take the memory that they need and little more, also where large pages are granted. In a
+//! process of its own, as the figure is the process's.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -9,7 +9,8 @@ use testkit::process::anonymous_bytes;
 
 #[test]
 fn a_region_does_not_take_a_whole_large_page_for_its_rest() {
-    // 64 chunks a little over two large pages each: a third one for the rest would be half as much again.
+    // 64 chunks a little over two large pages each: a third one for the rest would be half as much
+    // again.
     const LEN: usize = (4 << 20) + 4096;
     let before = anonymous_bytes();
     let regions: Vec<Region> = (0..64)

@@ -9,11 +9,12 @@ use testkit::process::anonymous_bytes;
 
 const ROUNDS: u64 = 6;
 const PER_ROUND: u64 = 800_000;
-/// What the exporter keeps of each look at the store until it is drained: a duration as an f64, at least.
+/// What the exporter keeps of each look at the store until it is drained: a duration as an f64, at
+/// least.
 const BYTES_EACH: u64 = 8;
 
-/// Counts as many as 16 seconds of full load; returns by how much memory has grown since the second round, when the allocator has
-/// what a round needs.
+/// Counts as many as 16 seconds of full load; returns by how much memory has grown since the second
+/// round, when the allocator has what a round needs.
 fn growth(mut count: impl FnMut(Duration), mut pause: impl FnMut()) -> u64 {
     let mut settled = 0;
     for round in 1..=ROUNDS {

@@ -1,5 +1,5 @@
-//! Twenty generations go by while clients ask without a pause: no error, no wrong answer, no request that sees two
-//! generations, and the memory of one snapshot when it is over.
+//! Twenty generations go by while clients ask without a pause: no error, no wrong answer, no
+//! request that sees two generations, and the memory of one snapshot when it is over.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,8 @@ use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
 const GENERATIONS: u64 = 20;
-/// Shards of the first chunk, which is another one in each generation, and of the last, which is always the same.
+/// Shards of the first chunk, which is another one in each generation, and of the last, which is
+/// always the same.
 const SHARDS_PER_CHUNK: u32 = 1024;
 const LAST_CHUNK: u16 = u16::MAX - 1023;
 
@@ -39,7 +40,8 @@ include = ["old_users"]
 unavailable = "bid"
 "#;
 
-/// Keys by when they are members. 1,000 bits a key: 40 MB of filters cost a third of a million keys.
+/// Keys by when they are members. 1,000 bits a key: 40 MB of filters cost a third of a million
+/// keys.
 #[derive(Clone)]
 struct Population {
     always: Vec<DeviceKey>,
@@ -266,7 +268,8 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
     wait_until("memory is back to one snapshot's", || anonymous_bytes() < limit);
 }
 
-/// The last chunk has the same keys in all generations and lies where it lay; every other was read anew.
+/// The last chunk has the same keys in all generations and lies where it lay; every other was read
+/// anew.
 fn shares_only_what_is_unchanged(old: &Catalog, new: &Catalog) {
     let [old, new] = [old, new].map(snapshot);
     assert_eq!((old.chunks().len(), new.chunks().len()), (64, 64));

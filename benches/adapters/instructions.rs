@@ -1,7 +1,8 @@
-//! How many instructions one operation takes, by callgrind: the same in every run of the same program, however busy the machine is.
-//! What memory makes of them it does not know.
+//! How many instructions one operation takes, by callgrind: the same in every run of the same
+//! program, however busy the machine is. What memory makes of them it does not know.
 //!
-//! This program runs itself under valgrind, once with some and once with more repetitions; the difference is what they took.
+//! This program runs itself under valgrind, once with some and once with more repetitions; the
+//! difference is what they took.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -48,7 +49,8 @@ fn each(store: &Path, operation: &str) -> f64 {
 
 fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
     let mut valgrind = Command::new("valgrind");
-    // Loading the audience takes more or less by the turns of its threads: only what is repeated is counted.
+    // Loading the audience takes more or less by the turns of its threads: only what is repeated is
+    // counted.
     valgrind.args([
         "--tool=callgrind",
         "--callgrind-out-file=/dev/null",

@@ -7,7 +7,8 @@ use prost::Message as _;
 use rtad::platform::{ocean, tencent};
 use rtad_core::device::DeviceKey;
 
-/// Different bodies per lane; more than fit the caches nearest to a core, so that look-ups are not all hot.
+/// Different bodies per lane; more than fit the caches nearest to a core, so that look-ups are not
+/// all hot.
 const BODIES: u64 = 4096;
 
 /// Files that the platforms name are looked for beside it.

@@ -1,9 +1,11 @@
-//! What a platform's protocol costs: in process, as time and allocations from a body's bytes to the answer's, and over HTTP, as CPU
-//! time per request beside a bare axum route that reads a body of the same size, all in one run.
+//! What a platform's protocol costs: in process, as time and allocations from a body's bytes to the
+//! answer's, and over HTTP, as CPU time per request beside a bare axum route that reads a body of
+//! the same size, all in one run.
 //!
-//! Over HTTP each server is a process of its own with one worker, and the load comes from this one over 64 keep-alive connections. The
-//! figure is the server's CPU time, user and system by the kernel's account, over the requests that it answered; lanes take turns,
-//! and the median of the rounds is shown. Rates depend on the machine and are not shown.
+//! Over HTTP each server is a process of its own with one worker, and the load comes from this one
+//! over 64 keep-alive connections. The figure is the server's CPU time, user and system by the
+//! kernel's account, over the requests that it answered; lanes take turns, and the median of the
+//! rounds is shown. Rates depend on the machine and are not shown.
 //!
 //! ```text
 //! cargo bench --bench adapters                       # 10 million keys
@@ -194,7 +196,8 @@ impl Server {
         Self { child, address }
     }
 
-    /// CPU time of all its threads so far: fields 14 and 15 of `/proc/PID/stat`, in hundredths of a second.
+    /// CPU time of all its threads so far: fields 14 and 15 of `/proc/PID/stat`, in hundredths of a
+    /// second.
     fn cpu_seconds(&self) -> [f64; 2] {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
@@ -225,7 +228,8 @@ async fn serve_rtad(store: &Path) {
     until_alone(running.decision_address).await;
 }
 
-/// A route that reads a body and answers with as many bytes as rtad does: stock axum, but for one thread and no delay.
+/// A route that reads a body and answers with as many bytes as rtad does: stock axum, but for one
+/// thread and no delay.
 async fn serve_bare(length: usize) {
     let answer = Bytes::from(vec![b'x'; length]);
     let route = post(async move |body: Bytes| {

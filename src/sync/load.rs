@@ -99,7 +99,7 @@ impl Loader<'_> {
         audience: &Audience,
         entry: &DeltaEntry,
     ) -> Result<Arc<Delta>, StoreError> {
-        let held = audience.snapshot.as_ref().and_then(|snapshot| snapshot.overlay().held(entry));
+        let held = audience.snapshot.as_ref().and_then(|snapshot| snapshot.overlay().find(entry));
         if let Some(delta) = held {
             return Ok(Arc::clone(delta));
         }
@@ -155,7 +155,7 @@ impl Loader<'_> {
         let held = held(audience.snapshot.as_deref(), manifest);
         // Compares whole entries: a manifest may name one digest for two shard ranges.
         let is_held = |entry: &&ChunkEntry| {
-            held.get(&entry.digest).is_some_and(|chunk| chunk.is(manifest.filter(), entry))
+            held.get(&entry.digest).is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
         };
         let is_missing = |entry: &&ChunkEntry| !is_held(entry);
         let missing: Vec<_> = manifest.chunks().iter().filter(is_missing).cloned().collect();
@@ -232,7 +232,7 @@ impl Loader<'_> {
 pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
     let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
     let is_missing =
-        |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.held(entry).is_none());
+        |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.find(entry).is_none());
     let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
     missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
 }
@@ -243,7 +243,7 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served: HashMap<&Digest, &Arc<Chunk>> =
         served.map(|chunk| (chunk.digest(), chunk)).collect();
     let same = |entry: &ChunkEntry| {
-        let chunk = served.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))?;
+        let chunk = served.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))?;
         Some((entry.digest, Arc::clone(chunk)))
     };
     manifest.chunks().iter().filter_map(same).collect()

@@ -111,7 +111,7 @@ impl Sync {
             // Erasures and a disabled audience apply to the old generation too, even if loading
             // the new one fails.
             self.loader().check_memory(delta_bytes(&audience, current))?;
-            let overlay = self.loader().overlay(&audience, current).await?.over(held.overlay());
+            let overlay = self.loader().overlay(&audience, current).await?.layered_over(held.overlay());
             audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
             self.serve_overlay(&audience);
         }
@@ -170,7 +170,7 @@ impl Sync {
                 .as_ref()
                 .ok_or_else(|| SyncError::Deleted { audience: name.clone() })?;
             progress.accept(&current);
-            let snapshot = held.with_overlay(held.overlay().clone().under(&current));
+            let snapshot = held.with_overlay(held.overlay().clone().with_current(&current));
             // A start without the store must not serve it again.
             if let Some(cache) = &self.cache {
                 cache.commit(snapshot.manifest(), &current).await;

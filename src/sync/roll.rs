@@ -60,7 +60,7 @@ impl RollPlan {
         let (mut begin, mut between) = (0, Vec::new());
         for entry in manifest.chunks() {
             if let Some(chunk) =
-                held.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))
+                held.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))
             {
                 between.push(Arc::clone(chunk));
                 continue;
@@ -130,7 +130,7 @@ impl Sync {
         let plan = RollPlan::new(served, &manifest);
         loader.check_memory(plan.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
         let overlay = loader.overlay(&audience, current).await?;
-        let both = overlay.clone().over(served.overlay());
+        let both = overlay.clone().layered_over(served.overlay());
         drop(audience);
         cache.begin(&manifest, file).await;
         loader.fetch(cache, &manifest, &plan.steps).await?;

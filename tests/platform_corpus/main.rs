@@ -1,7 +1,9 @@
-//! Hostile bodies: every seed of `fuzz/corpus`, a million of its mutants for each protocol, and bodies built to cost the most.
+//! Hostile bodies: every seed of `fuzz/corpus`, a million of its mutants for each protocol, and
+//! bodies built to cost the most.
 //!
-//! What must be true of an answer stands in `fuzz/properties.rs`, which the fuzz targets use too. Here it is held without a fuzzer,
-//! in every test run, and with an allocator that counts: what one answer may cost in memory is bounded by its body's length.
+//! What must be true of an answer stands in `fuzz/properties.rs`, which the fuzz targets use too.
+//! Here it is held without a fuzzer, in every test run, and with an allocator that counts: what one
+//! answer may cost in memory is bounded by its body's length.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,13 +1,14 @@
 //! What one answer may cost in memory, and the bodies that cost the most.
 //!
-//! An empty message in a list is two bytes of a body and a struct in memory; the list grows by doubling, and the answer stands beside
-//! the request while it is written.
+//! An empty message in a list is two bytes of a body and a struct in memory; the list grows by
+//! doubling, and the answer stands beside the request while it is written.
 
 use bytes::Bytes;
 
 use crate::properties::Protocol;
 
-/// What the smallest request may cost: a list has room for four from its first element on, and an error has its text.
+/// What the smallest request may cost: a list has room for four from its first element on, and an
+/// error has its text.
 const BASE: usize = 1024;
 
 /// `server.max_body` by default.
@@ -23,18 +24,22 @@ pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     )
 }
 
-/// Bytes of memory per byte of a body, at most: what was measured and some room. A list that grows is counted with the copy that it
-/// is made from, as if it never grew in place.
+/// Bytes of memory per byte of a body, at most: what was measured and some room. A list that grows
+/// is counted with the copy that it is made from, as if it never grew in place.
 const fn factor(protocol: Protocol) -> usize {
     match protocol {
-        // An empty CAID is 2 bytes and a struct of 64; with 2^14 + 1 of them a list of 2^15 is made from one of half of that: 96
-        // for one byte. Empty ads are next with 72: 48 each, and 32 of the answer.
+        // An empty CAID is 2 bytes and a struct of 64; with 2^14 + 1 of them a list of 2^15 is made
+        // from one of half of that: 96 for one byte. Empty ads are next with 72: 48 each, and 32 of
+        // the answer.
         Protocol::Tencent => 100,
-        // An id of one byte is 8, its verdict 16 and 4 of the answer; 2^15 + 1 of them: 36 for one byte.
+        // An id of one byte is 8, its verdict 16 and 4 of the answer; 2^15 + 1 of them: 36 for one
+        // byte.
         Protocol::Ocean => 40,
-        // A strategy of no name is 3 bytes and a string of 24, before there are seen to be too many: 24 for one byte.
+        // A strategy of no name is 3 bytes and a string of 24, before there are seen to be too
+        // many: 24 for one byte.
         Protocol::Api => 26,
-        // It stops at 1,024 strategies: some 110 for one byte of a small body, 1 for one of the largest.
+        // It stops at 1,024 strategies: some 110 for one byte of a small body, 1 for one of the
+        // largest.
         Protocol::CustomProtobuf | Protocol::CustomJson => 128,
     }
 }

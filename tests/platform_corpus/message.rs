@@ -1,4 +1,5 @@
-//! Protobuf messages of no schema: taken apart as far as their bytes can be taken for some, and put together again.
+//! Protobuf messages of no schema: taken apart as far as their bytes can be taken for some, and put
+//! together again.
 
 use prost::encoding::{decode_varint, encode_varint};
 

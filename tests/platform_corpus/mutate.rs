@@ -1,5 +1,6 @@
-//! Mutants of the corpus: messages and JSON are taken apart and put together again in other ways, so that they still parse and say
-//! something else; then, half of the time, bytes are damaged, so that they do not.
+//! Mutants of the corpus: messages and JSON are taken apart and put together again in other ways,
+//! so that they still parse and say something else; then, half of the time, bytes are damaged, so
+//! that they do not.
 
 use bytes::Bytes;
 use prost::encoding::encode_varint;

@@ -1,5 +1,6 @@
-//! Properties of the platforms' messages over random requests: what is written is read, and what the wire format leaves open (unknown
-//! fields, the order of fields, packed or not) never changes an answer.
+//! Properties of the platforms' messages over random requests: what is written is read, and what
+//! the wire format leaves open (unknown fields, the order of fields, packed or not) never changes
+//! an answer.
 
 use std::sync::LazyLock;
 

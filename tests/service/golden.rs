@@ -1,7 +1,9 @@
-//! The format holds still: what Python wrote by `docs/reference/snapshot-format.md` is what rtad writes and reads.
+//! The format holds still: what Python wrote by `docs/reference/snapshot-format.md` is what rtad
+//! writes and reads.
 //!
-//! `tests/golden/make_golden.py` made the files, without rtad; they are of a released version, so they may
-//! never change. A test that fails here means that rtad no longer reads the snapshots that are out there.
+//! `tests/golden/make_golden.py` made the files, without rtad; they are of a released version, so
+//! they may never change. A test that fails here means that rtad no longer reads the snapshots that
+//! are out there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -148,7 +150,8 @@ fn the_same_keys_give_the_same_files() {
             (manifest.keys(), manifest.size_bytes(), manifest.build()),
             (golden.keys(), golden.size_bytes(), golden.build())
         );
-        // Sums of floats depend on the order of the terms, so people's figures agree but for the last digits.
+        // Sums of floats depend on the order of the terms, so people's figures agree but for the
+        // last digits.
         let close =
             |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b, "{kind:?}: {a}, {b} expected");
         close(manifest.target_fpr(), golden.target_fpr());

@@ -1,4 +1,5 @@
-//! Loaders killed at any moment, and two at once: whoever reads sees a whole generation, never an older one than before.
+//! Loaders killed at any moment, and two at once: whoever reads sees a whole generation, never an
+//! older one than before.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -28,7 +29,8 @@ fn key() -> Arc<Key> {
     Key::read(secret, public)
 }
 
-/// The members that a manifest stands for by its `build.rows`: two sizes in turn, never the same keys twice.
+/// The members that a manifest stands for by its `build.rows`: two sizes in turn, never the same
+/// keys twice.
 fn members(rows: u64) -> Vec<DeviceKey> {
     keys(rows, if rows.is_multiple_of(2) { 1500 } else { 1000 }, |shard| shard)
 }
@@ -132,7 +134,8 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
         let mut loader =
             Loader::start_with(&depot, 1_000_000 * (kill + 1), 1_000_000, &[(SIGN, "1")]);
         loader.go();
-        // Sooner or later in a publish, which takes some milliseconds: the prime spreads the moments.
+        // Sooner or later in a publish, which takes some milliseconds: the prime spreads the
+        // moments.
         std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
         loader.process.kill().unwrap();
         loader.process.wait().unwrap();
@@ -166,8 +169,8 @@ fn a_gc_killed_at_any_moment_leaves_only_whole_and_signed_generations() {
         for generation in &generations {
             depot.read_generation(AUDIENCE, *generation).unwrap();
         }
-        // The next one clears up: what is left is what two generations need, and those above the live one, as each killed publish
-        // may leave one.
+        // The next one clears up: what is left is what two generations need, and those above the
+        // live one, as each killed publish may leave one.
         let collected = depot.collect(AUDIENCE, 2).unwrap();
         removed += collected.removed_chunks;
         let kept = collected.kept_generations.iter().filter(|generation| **generation <= live);

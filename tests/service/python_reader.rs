@@ -46,7 +46,8 @@ fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
         .expect("python3 is installed: it is the second implementation that the format is tested against");
     let lines: String = keys.iter().map(|key| hex(key) + "\n").collect();
     let mut stdin = reader.stdin.take().expect("it is piped");
-    // A reader that refuses the store is gone before it has read a key: not being heard is then no failure.
+    // A reader that refuses the store is gone before it has read a key: not being heard is then no
+    // failure.
     let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = reader.wait_with_output().unwrap();
     let _ = writer.join().unwrap();
@@ -57,8 +58,8 @@ fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
 fn python_gives_the_same_answers() {
     let members = random_keys(1, 20_000);
     let strangers = random_keys(2, 20_000);
-    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make the same
-    // mistakes.
+    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make
+    // the same mistakes.
     for kind in [FilterKind::Classic, FilterKind::Block512] {
         let depot = Depot::new();
         depot.publish(AUDIENCE, &members, &spec(kind, 0.05, &members));

@@ -1,4 +1,5 @@
-//! A pod over a store behind a network: plain HTTP always, and S3 if the `stores` suite has started a server.
+//! A pod over a store behind a network: plain HTTP always, and S3 if the `stores` suite has started
+//! a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ fn chain(error: &StoreError) -> String {
     rtad_http::error_chain::error_chain(error)
 }
 
-/// A pod that looks at `url` serves what is published into `depot`, forwards and back, and shares what did not change.
+/// A pod that looks at `url` serves what is published into `depot`, forwards and back, and shares
+/// what did not change.
 fn follows(depot: &Depot, url: &str, text: &str) {
     let all = members(1);
     depot.publish(AUDIENCE, &all[..1000], &Spec::small());
@@ -150,8 +152,8 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
         server.take_ranges("chunks/")
     };
     let range = |first: usize, end: usize| Some(format!("bytes={first}-{}", end - 1));
-    // Of every other request the first half arrives. object_store then requests its second half, the
-    // reader as much as of any request.
+    // Of every other request the first half arrives. object_store then requests its second half,
+    // the reader as much as of any request.
     let ranges = |by_object_store: bool| {
         let (mut ranges, mut offset) = (Vec::new(), 0);
         while offset < size {

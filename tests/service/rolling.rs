@@ -1,4 +1,5 @@
-//! `swap = "rolling"`: generations replace each other chunk by chunk, from a cache in which all of them were verified first.
+//! `swap = "rolling"`: generations replace each other chunk by chunk, from a cache in which all of
+//! them were verified first.
 
 mod disk;
 mod kill;

@@ -89,7 +89,8 @@ fn a_pod_that_starts_after_a_deletion_does_not_answer() {
     assert_eq!(answers(&mut server.connect()), None, "what the cache has is the deletion");
 }
 
-/// Without a config of its own a pod waits for all audiences that there are, but not for what was deleted.
+/// Without a config of its own a pod waits for all audiences that there are, but not for what was
+/// deleted.
 #[test]
 fn what_was_deleted_is_not_waited_for() {
     let depot = Depot::new();

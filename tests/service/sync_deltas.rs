@@ -1,5 +1,5 @@
-//! A pod and the changes that are published between builds: what it fetches, what it answers, what it does when they are broken,
-//! and what it remembers without its store.
+//! A pod and the changes that are published between builds: what it fetches, what it answers, what
+//! it does when they are broken, and what it remembers without its store.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! Every way in which a published snapshot can be spoiled, seen from a pod that serves the one before: it is refused in its
-//! own words and counted under its own name, the old one goes on, and once the damage is repaired the new one is served.
+//! Every way in which a published snapshot can be spoiled, seen from a pod that serves the one
+//! before: it is refused in its own words and counted under its own name, the old one goes on, and
+//! once the damage is repaired the new one is served.
 
 mod chunks;
 mod current;
@@ -59,7 +60,8 @@ impl Damage {
         self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
     }
 
-    /// Another chunk in the place of chunk `index`, with manifest and `CURRENT` changed to vouch for it.
+    /// Another chunk in the place of chunk `index`, with manifest and `CURRENT` changed to vouch
+    /// for it.
     fn chunk(self, candidate: &Candidate, index: usize, bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes).to_string();
         let mut json = candidate.manifest_json();
@@ -163,7 +165,8 @@ impl Bench {
         assert!(self.server.is_ready(), "{context}");
     }
 
-    /// Spoils the candidate, has it looked at, asserts that it is refused as it should be, and repairs it.
+    /// Spoils the candidate, has it looked at, asserts that it is refused as it should be, and
+    /// repairs it.
     #[track_caller]
     fn refuses(&mut self, candidate: &Candidate, damage: &Damage) {
         let context = &damage.name;
@@ -213,7 +216,8 @@ impl Bench {
     }
 }
 
-/// Both sets have equally many keys in each shard: then their chunks are alike in all but the filters.
+/// Both sets have equally many keys in each shard: then their chunks are alike in all but the
+/// filters.
 fn members(seed: u64) -> Vec<DeviceKey> {
     let in_shard =
         |(index, shard): (usize, &u16)| keys(seed * 100 + index as u64, KEYS_PER_SHARD, |_| *shard);

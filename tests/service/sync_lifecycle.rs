@@ -1,4 +1,5 @@
-//! A pod's life with its store: starting without one, following publishes and rollbacks, growing stale, being reloaded.
+//! A pod's life with its store: starting without one, following publishes and rollbacks, growing
+//! stale, being reloaded.
 
 use std::time::Duration;
 
@@ -52,7 +53,8 @@ fn assert_members(client: &mut Client, members: &[DeviceKey]) {
     );
 }
 
-/// Asserts that a pod that started over this store lives, waits, and is ready once `repair` was done.
+/// Asserts that a pod that started over this store lives, waits, and is ready once `repair` was
+/// done.
 fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl FnOnce()) {
     let mut server = Server::start(config(url, CONFIG, OFTEN));
     let mut client = server.connect();
@@ -107,7 +109,7 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
     let chunk = sound.keys().find(|path| path.starts_with("chunks/")).unwrap();
     let half = &sound[chunk][..sound[chunk].len() / 2];
     for (path, bytes, result, words) in [
-        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not what version 1"),
+        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not valid in version 1"),
         (
             "manifests/1.json",
             &b"{}"[..],
@@ -122,7 +124,8 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
         });
     }
 
-    // Repaired by the next publish instead: of the same keys, so all chunks but the one that is too short are kept.
+    // Repaired by the next publish instead: of the same keys, so all chunks but the one that is too
+    // short are kept.
     depot.put(AUDIENCE, chunk, Some(half));
     starts_and_becomes_ready(depot.url(), "truncated", ".chunk: has ", || {
         assert_eq!(depot.publish(AUDIENCE, &members(1), &Spec::small()), 2);
@@ -303,8 +306,8 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
     );
     assert_members(&mut server.connect(), &members(1));
 
-    // It backs off for fifteen looks. What is published now is not what was refused, though CURRENT was restored by hand
-    // and so counts from where it was.
+    // It backs off for fifteen looks. What is published now is not what was refused, though CURRENT
+    // was restored by hand and so counts from where it was.
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
     let refused = server.looks(AUDIENCE, "truncated");
     assert_eq!(depot.publish(AUDIENCE, &members(3), &Spec::small()), 3);

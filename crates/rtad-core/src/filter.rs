@@ -1,9 +1,10 @@
-//! The Bloom filter of one shard: a frozen specification and the few lines that carry it out.
+//! The Bloom filter of one shard: bit layout, insertion and lookup. The layout is frozen.
 //!
-//! A filter is nothing but bytes; it owns none. A [`FilterSpec`] says how to read them. Bit `b` is bit `b % 8` of byte
+//! A filter is a byte slice, read according to a [`FilterSpec`]. Bit `b` is bit `b % 8` of byte
 //! `b / 8`, which is the same as bit `b % 64` of little-endian word `b / 64`.
 //!
-//! Two halves of the key are hashes already, as an md5 is uniform, and the shard's own 16 bits are never used again:
+//! An md5 is uniform, so two parts of the key serve as hashes. The 16 bits that select the shard
+//! are not reused:
 //!
 //! ```text
 //! byte   0  1 │ 2  3  4  5  6  7  8  9 │ 10 11 12 13 14 15
@@ -11,64 +12,27 @@
 //!             │                  └──────── h2 ───────────┘     both little-endian u64
 //! ```
 //!
-//! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`; Kirsch and Mitzenmacher, *Less
-//!   hashing, same performance* (2006), show that two hashes make as good a filter as k, if it is large: see [`FilterSpec::min_keys`]. Each probe is a cache line.
-//! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, so one cache line holds all probes of a key; Putze, Sanders and
-//!   Singler, *Cache-, hash- and space-efficient Bloom filters* (2007). Probe i of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512`
-//!   of the block for i < 5, and `(h1 >> 9·(i - 5)) mod 512` for i ≥ 5. The probes share no bits with each other and, as
-//!   the block is chosen by the top of h1, hardly any with the block. Double hashing inside so small a block would not
-//!   do: it knows only 512 · 256 patterns, and two of 22 keys that share one are a false positive of 1 in 6,000.
+//! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`. Each probe is
+//!   a cache line. Kirsch and Mitzenmacher, *Less hashing, same performance* (2006), show that two
+//!   hashes are as good as k if the filter is large: see [`FilterSpec::min_keys`].
+//! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, one cache line for all probes of a key;
+//!   Putze, Sanders and Singler, *Cache-, hash- and space-efficient Bloom filters* (2007). Probe i
+//!   of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512` of the block for i < 5, and
+//!   `(h1 >> 9·(i - 5)) mod 512` for i ≥ 5. The probes use disjoint bits of the key. The block
+//!   depends on the top of h1 and shares hardly any bits with them. Double hashing in so small a
+//!   block has only 512 · 256 patterns: among 22 keys, shared patterns alone would give a
+//!   false-positive rate of 1 in 6,000.
 //!
-//! Measured side by side in `docs/explanation/performance.md`, where the default is chosen.
+//! `docs/explanation/performance.md` compares the two and chooses the default.
 
+mod kind;
 mod sizing;
 
+pub use kind::{FilterKind, ParseFilterKindError};
 pub use sizing::{FilterSpec, SizingError};
 
 use crate::device::DeviceKey;
-
-/// Bits of a block of [`FilterKind::Block512`]: one cache line.
-const BLOCK_BITS: u32 = 512;
-const BLOCK_BYTES: usize = 64;
-
-/// How the bits of a filter are chosen. A manifest names the kind, so that another can be added without a new format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum FilterKind {
-    /// One filter over the whole shard: the smallest.
-    Classic,
-    /// One cache line per key: the fastest, and as fast for members as for others.
-    Block512,
-}
-
-impl FilterKind {
-    /// The name in manifests, reports and on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Classic => "classic",
-            Self::Block512 => "block512",
-        }
-    }
-}
-
-impl std::str::FromStr for FilterKind {
-    type Err = ParseFilterKindError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "classic" => Ok(Self::Classic),
-            "block512" => Ok(Self::Block512),
-            _ => Err(ParseFilterKindError),
-        }
-    }
-}
-
-/// The name of a filter kind that does not exist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown filter kind; the kinds are block512, classic")]
-#[non_exhaustive]
-pub struct ParseFilterKindError;
+use kind::{BLOCK_BITS, BLOCK_BYTES};
 
 /// The two hashes of a key.
 #[inline]
@@ -99,7 +63,7 @@ fn classic_probes(
     })
 }
 
-/// Where a key's block starts, in bytes.
+/// Byte offset of a key's block.
 #[inline]
 fn block_start(filter_bytes: usize, key: &DeviceKey) -> usize {
     scale(hashes(key).0, (filter_bytes / BLOCK_BYTES) as u64) as usize * BLOCK_BYTES
@@ -109,8 +73,8 @@ fn block_start(filter_bytes: usize, key: &DeviceKey) -> usize {
 #[inline]
 fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usize, u8)> {
     let (h1, h2) = hashes(key);
-    // Ten 9-bit fields, lowest first: five from the 48 bits of h2 that h1 has no part in, five from the low end of h1. One shift each:
-    // picking them from 128 bits took twice as many instructions.
+    // Ten 9-bit fields, lowest first: five from the 48 bits of h2 that do not overlap h1, five from
+    // the low end of h1. Extracting them from one u128 took twice as many instructions.
     let mut fields = h2 >> 16;
     (0..spec.hashes()).map(move |i| {
         if i == 5 {
@@ -122,34 +86,35 @@ fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usi
     })
 }
 
-/// The part of a filter that the answer to one key is read from.
+/// The part of a filter that the lookup of one key reads.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// A block, or all of a classic filter; empty if the filter is.
+pub struct ProbeTarget<'a> {
+    /// A block, or all of a classic filter; empty if the filter is empty.
     bits: &'a [u8],
     first: &'a u8,
 }
 
-impl Place<'_> {
-    const NOWHERE: Self = Self { bits: &[], first: &0 };
+impl ProbeTarget<'_> {
+    const EMPTY: Self = Self { bits: &[], first: &0 };
 
-    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the places of many keys, one right after the
-    /// other, before it tests any: so the processor waits for their memory together instead of in turn. Never a bad idea, only
-    /// sometimes an idle one; the byte is returned so that the read is not optimised away.
+    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the targets
+    /// of many keys before it tests any, so their cache misses overlap. Returns the byte, so that
+    /// the read is not optimized away.
     #[inline]
     pub const fn touch(&self) -> u8 {
         *self.first
     }
 }
 
-impl Default for Place<'_> {
+impl Default for ProbeTarget<'_> {
     fn default() -> Self {
-        Self::NOWHERE
+        Self::EMPTY
     }
 }
 
 impl FilterSpec {
-    /// Sets the key's bits. `filter` has the length that [`FilterSpec::filter_bytes`] gives for the shard's key count.
+    /// Sets the key's bits. `filter` must have the length that [`FilterSpec::filter_bytes`] gives
+    /// for the shard's key count.
     ///
     /// # Panics
     ///
@@ -172,40 +137,40 @@ impl FilterSpec {
         }
     }
 
-    /// Where in a filter the answer to a key lies: nothing is read yet. An empty filter has nothing to read.
+    /// Computes which part of a filter a lookup of the key reads, without reading it.
     #[inline]
-    pub fn place<'a>(&self, filter: &'a [u8], key: &DeviceKey) -> Place<'a> {
+    pub fn probe_target<'a>(&self, filter: &'a [u8], key: &DeviceKey) -> ProbeTarget<'a> {
         if filter.is_empty() {
-            return Place::NOWHERE;
+            return ProbeTarget::EMPTY;
         }
         match self.kind() {
             FilterKind::Classic => {
                 let first =
                     classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| byte);
-                Place { bits: filter, first: &filter[first] }
+                ProbeTarget { bits: filter, first: &filter[first] }
             }
             FilterKind::Block512 => {
                 let start = block_start(filter.len(), key);
                 let block = &filter[start..start + BLOCK_BYTES];
-                Place { bits: block, first: &block[0] }
+                ProbeTarget { bits: block, first: &block[0] }
             }
         }
     }
 
-    /// Whether the key may be in the set: always true of a key that was inserted, true of another with the probability
-    /// that the filter was sized for. An empty filter holds nothing.
+    /// Whether the key may be in the set: always true for an inserted key, true for any other with
+    /// the filter's false-positive rate. An empty filter contains nothing.
     #[inline]
     pub fn contains(&self, filter: &[u8], key: &DeviceKey) -> bool {
-        self.contains_at(self.place(filter, key), key)
+        self.contains_at(self.probe_target(filter, key), key)
     }
 
-    /// The same of a place that was found before, for the same key.
+    /// The same as [`FilterSpec::contains`] for a target computed earlier for the same key.
     ///
-    /// Stops at the first clear bit, on purpose: the branch lets the processor run ahead of the memory read, which a
-    /// test of all bits at once would wait for.
+    /// Stops at the first clear bit: the branch lets the processor speculate past the memory read;
+    /// a test of all bits at once would wait for it.
     #[inline]
-    pub fn contains_at(&self, place: Place<'_>, key: &DeviceKey) -> bool {
-        let bits = place.bits;
+    pub fn contains_at(&self, target: ProbeTarget<'_>, key: &DeviceKey) -> bool {
+        let bits = target.bits;
         if bits.is_empty() {
             return false;
         }
@@ -219,7 +184,8 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate of a filter as it stands, from its fill: the mean of `fill^k`, over its blocks if it has any.
+    /// The false-positive rate computed from the filter's fill: `fill^k`, for block512 the mean
+    /// over its blocks.
     pub fn expected_fpr(&self, filter: &[u8]) -> f64 {
         if filter.is_empty() {
             return 0.0;
@@ -234,7 +200,7 @@ impl FilterSpec {
     }
 }
 
-/// The fraction of bits that are set; 0 of nothing.
+/// The fraction of bits that are set; 0 for an empty filter.
 pub fn fill_ratio(filter: &[u8]) -> f64 {
     if filter.is_empty() {
         return 0.0;

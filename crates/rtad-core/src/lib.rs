@@ -1,4 +1,4 @@
-//! Device keys, filters and snapshot files: the core that every program of rtad shares.
+//! Device keys, filters and snapshot files: the core of every rtad program.
 //!
 //! | module | job |
 //! |---|---|
@@ -8,12 +8,12 @@
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
 //! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
 //!
-//! Each module uses only those above it in the table. The crate does no network access, starts no
-//! thread and no runtime, and reads no configuration: bytes come in as slices and leave as vectors.
+//! Each module uses only those above it in the table. The crate has no IO, threads, runtime or
+//! configuration: input is slices, output is vectors.
 //!
 //! # Example
 //!
-//! From ids to answers without a file in between:
+//! From ids to lookups, without files:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,8 +46,8 @@
 //!
 //! # Limits
 //!
-//! A member is always found; a non-member is found with the false-positive rate that the filter was
-//! sized for. An id that stands for "no id" is never a key. Nothing here prints an id.
+//! A lookup of a member is always positive; that of a non-member with the filter's false-positive
+//! rate. An id that stands for "no id" never becomes a key. No function prints an id.
 
 pub mod device;
 pub mod filter;

@@ -1,8 +1,8 @@
-//! Memory for filters: whole pages from the kernel, large ones where it grants them, returned to it when dropped.
+//! Memory for filters: anonymous mappings, with large pages if the kernel grants them.
 //!
-//! A look-up in gigabytes misses the TLB as surely as the cache; with 2 MiB pages the page walk is a third of what it is
-//! with 4 KiB (`docs/explanation/performance.md`). The allocator is left out of it on purpose: it would keep a dropped snapshot's
-//! gigabytes for later.
+//! A lookup in gigabytes of filters misses the TLB as well as the cache. With 2 MiB pages the page
+//! walk takes a third of the time (`docs/explanation/performance.md`). Mappings bypass the
+//! allocator, which would keep the gigabytes of a dropped snapshot.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -12,16 +12,16 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 /// Size and alignment of a large page on x86-64 and, with 4 KiB base pages, on 64-bit Arm.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Which pages to ask for. The kernel may not grant large ones; nothing but speed depends on it.
+/// The page size to request. The kernel may not grant large pages; only speed depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// 2 MiB, where transparent huge pages are `madvise` or `always`.
+    /// 2 MiB, if transparent huge pages are set to `madvise` or `always`.
     Large,
-    /// 4 KiB, even where the kernel would have given larger ones. For measurements.
+    /// 4 KiB, even if the kernel would grant larger ones. For measurements.
     Small,
 }
 
-/// Zeroed memory of its own, fixed in size.
+/// Owned memory of a fixed size, zero at first, returned to the kernel on drop.
 #[derive(Debug)]
 pub struct Region {
     map: MmapMut,
@@ -30,14 +30,14 @@ pub struct Region {
 }
 
 impl Region {
-    /// `len` zero bytes. Reserves address space only: pages come when they are first written.
+    /// Maps `len` zero bytes. Reserves address space only: pages are allocated on first write.
     ///
     /// # Errors
     ///
-    /// The kernel's, when it has no memory or no address space left.
+    /// The kernel's, if memory or address space is exhausted.
     pub fn zeroed(len: usize, pages: Pages) -> io::Result<Self> {
-        // A mapping starts at any 4 KiB; only a run that starts at a multiple of 2 MiB can be large pages from its first byte.
-        // The slack before it is never touched and so costs nothing.
+        // A mapping is aligned to 4 KiB, large pages to 2 MiB. The slack before the first large
+        // page is never touched and costs no memory.
         let slack = if len >= LARGE_PAGE_BYTES { LARGE_PAGE_BYTES } else { 0 };
         let map = MmapOptions::new().len(len + slack).map_anon()?;
         let address = map.as_ptr().addr();
@@ -48,12 +48,11 @@ impl Region {
                 Pages::Large => len - len % LARGE_PAGE_BYTES,
                 Pages::Small => 0,
             };
-            // Whole large pages only: one for the rest would cost up to 2 MiB of a chunk of 8 for nothing. A kernel built
-            // without large pages refuses the advice; ordinary pages are then what there is.
+            // Whole large pages only: one for the remainder would waste up to 2 MiB per chunk. A
+            // kernel without large pages rejects the advice and gives ordinary pages.
             if large > 0 {
                 let _ = map.advise_range(Advice::HugePage, start, large);
             }
-            // From a page's start, as the kernel has it; the rest of a mapping without slack is all of it.
             let _ = map.advise_range(Advice::NoHugePage, start + large, map.len() - start - large);
         }
         Ok(Self { map, start, len })
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_zero_writable_and_of_the_stated_length() {
+    fn regions_are_zeroed_writable_and_sized() {
         for len in [0, 1, 4096, LARGE_PAGE_BYTES - 1, LARGE_PAGE_BYTES, 3 * LARGE_PAGE_BYTES + 17] {
             for pages in [Pages::Large, Pages::Small] {
                 let mut region = Region::zeroed(len, pages).unwrap();

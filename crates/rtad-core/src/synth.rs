@@ -1,20 +1,20 @@
-//! Synthetic device ids: the same ones each time, on any machine, for demos, tests and load.
+//! Synthetic device ids: deterministic, for demos, tests and load.
 //!
-//! Id `index` of a seed never equals another index's of the same seed and kind: each is a bijection of the index, dressed as
-//! an id of its kind. The ids look random and belong to nobody.
+//! Ids of one seed and kind are distinct: each is a bijection of its index, formatted as an id of
+//! the kind. They look random and belong to no device.
 
 use std::fmt::Write as _;
 
 use crate::device::{DeviceKey, IdKind};
 
-/// Makes ids of one kind from a seed.
+/// A generator of ids of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Synth {
     kind: IdKind,
     seed: u64,
 }
 
-/// SplitMix64's finaliser: a bijection on 64 bits whose output passes for random.
+/// SplitMix64's finalizer: a bijection on 64 bits with random-looking output.
 const fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -29,7 +29,7 @@ impl Synth {
 
     /// Appends the id at `index` to `id`, in the kind's canonical form.
     ///
-    /// Distinct for distinct indices: of all 2⁶⁴ for most kinds, of the first 10¹⁴ for imei and 2⁴⁸ for mac, which hold no more.
+    /// Distinct for all 2⁶⁴ indices of most kinds, the first 10¹⁴ of imei and 2⁴⁸ of mac.
     pub fn write(&self, index: u64, id: &mut String) {
         let first = mix(index.wrapping_add(self.seed));
         let second = mix(first ^ 0x5851_f42d_4c95_7f2d);
@@ -80,9 +80,8 @@ impl Synth {
     }
 }
 
-/// With version 4 and its variant: the four bits of `high` that the version covers move into `low`, so all 64 are kept.
-///
-/// Without the formatting machinery: load generators make millions a second.
+/// A version-4 UUID. The four bits of `high` that the version replaces move into `low`, so no bit
+/// of `high` is lost. Avoids `format!`: load generators make millions per second.
 fn uuid(high: u64, low: u64) -> [u8; 36] {
     let low = 0x8000_0000_0000_0000 | (high >> 12 & 0xf) << 56 | (low & 0x00ff_ffff_ffff_ffff);
     let high = high & !0xf000 | 0x4000;
@@ -107,15 +106,15 @@ fn push_ascii(text: &[u8], id: &mut String) {
     id.push_str(std::str::from_utf8(text).expect("hex digits and dashes are ASCII"));
 }
 
-/// The check digit of 14 digits (ISO/IEC 7812-1, annex B), as an IMEI ends with one.
+/// The check digit of an IMEI's 14 digits (ISO/IEC 7812-1, annex B).
 fn luhn(serial: u64) -> u64 {
     let mut sum = 0;
     let mut rest = serial;
-    for place in 0..14 {
+    for position in 0..14 {
         let digit = rest % 10;
         rest /= 10;
-        // Doubled from the digit next to the check digit on, every second one.
-        let doubled = if place % 2 == 0 { digit * 2 } else { digit };
+        // Every second digit is doubled, starting next to the check digit.
+        let doubled = if position % 2 == 0 { digit * 2 } else { digit };
         sum += doubled / 10 + doubled % 10;
     }
     (10 - sum % 10) % 10
@@ -144,14 +143,14 @@ mod tests {
                         "{kind} {id} is canonical"
                     );
                 }
-                assert!(seen.insert(key), "{kind} {id} came twice");
+                assert!(seen.insert(key), "{kind} {id} is a duplicate");
             }
         }
     }
 
     #[test]
-    fn seeds_and_indices_decide_alone() {
-        // Frozen: load tests and published figures name ids by seed and index.
+    fn ids_are_frozen_per_seed_and_index() {
+        // Load tests and published figures refer to ids by seed and index.
         assert_eq!(Synth::new(IdKind::Idfa, 0).id(0), Synth::new(IdKind::Idfa, 0).id(0));
         for (kind, id) in [
             (IdKind::Md5, "d533cab9f042bc13422d189162954147"),
@@ -173,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn an_imei_ends_in_its_check_digit() {
-        // 49015420323751 → 8 is the textbook's example; the second is the design's vector.
+    fn imei_check_digit_is_luhn() {
+        // 49015420323751 → 8 is the textbook example.
         assert_eq!(luhn(49_015_420_323_751), 8);
         assert_eq!(luhn(86_804_903_950_125), 7);
     }
 
     #[test]
-    fn a_uuid_keeps_all_of_its_first_half() {
+    fn uuid_keeps_all_bits_of_its_first_half() {
         let mut seen = HashSet::new();
         for nibble in 0..16_u64 {
             let id = uuid(nibble << 12, u64::MAX);

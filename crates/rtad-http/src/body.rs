@@ -39,8 +39,8 @@ pub struct BodyLimits {
     pub timeout: Duration,
 }
 
-/// Reads a body. One that came with its head, as nearly all do, costs no copy and no timer; one that
-/// has still to come needs a permit, which `wait` gives or not.
+/// Reads a body. One that came with its head, as nearly all do, costs no copy and no timer; one
+/// that has still to come needs a permit, which `wait` gives or not.
 ///
 /// # Errors
 ///

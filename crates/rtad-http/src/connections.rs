@@ -1,7 +1,8 @@
 //! Connections of one runtime: their requests, their idle time-out, their end.
 //!
-//! The idle time-out runs while a connection waits for a request, until that has come with its whole
-//! head: so it bounds a slow head too. Each runtime inspects its connections four times within it.
+//! The idle time-out runs while a connection waits for a request, until that has come with its
+//! whole head: so it bounds a slow head too. Each runtime inspects its connections four times
+//! within it.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -160,8 +161,8 @@ impl Connection {
     }
 }
 
-/// A connection as the idle watch knows it: the requests it had answered at the last inspection, and
-/// the number of inspections since then that found it idle.
+/// A connection as the idle watch knows it: the requests it had answered at the last inspection,
+/// and the number of inspections since then that found it idle.
 #[derive(Debug)]
 struct Watched {
     connection: Weak<Connection>,
@@ -185,8 +186,8 @@ impl<S> Connections<S> {
         Self { service, idle_timeout, phase, open: Mutex::default() }
     }
 
-    /// Closes idle connections, and all of them in the closing phase. Runs beside them, in a task of
-    /// its own, as long as the runtime.
+    /// Closes idle connections, and all of them in the closing phase. Runs beside them, in a task
+    /// of its own, as long as the runtime.
     ///
     /// One timer for all: hyper's own is set anew for each request.
     pub async fn watch(self: Arc<Self>) {
@@ -200,8 +201,8 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Adds a connection to the watch. Ended ones are removed first: until the next inspection there
-    /// may be many.
+    /// Adds a connection to the watch. Ended ones are removed first: until the next inspection
+    /// there may be many.
     fn add(&self, watched: Watched) {
         let mut open = self.open();
         if open.len() == open.capacity() {

@@ -47,8 +47,8 @@ pub fn listen(socket: Socket) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections until the phase is closing. `admit` gives a connection its permit, or nothing
-/// if it is one too many; `hand_out` serves it.
+/// Accepts connections until the phase is closing. `admit` gives a connection its permit, or
+/// nothing if it is one too many; `hand_out` serves it.
 ///
 /// # Errors
 ///

@@ -22,8 +22,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on. Called before anything slow: a SIGHUP or SIGTERM that comes earlier ends
-    /// the process at once.
+    /// Listens from now on. Called before anything slow: a SIGHUP or SIGTERM that comes earlier
+    /// ends the process at once.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! Queueing delay: time from a connection becoming readable to its worker starting the request.
 //!
 //! A worker learns of many readable connections at once and serves them one after the other. The
-//! waker of each connection records when it was called. It reads no clock: the start of the worker's
-//! last request is near enough, and after an idle time the moment when the worker woke up. Data in a
-//! socket that the worker has not polled yet is not counted: tokio polls sockets every 61 tasks.
+//! waker of each connection records when it was called. It reads no clock: the start of the
+//! worker's last request is near enough, and after an idle time the moment when the worker woke up.
+//! Data in a socket that the worker has not polled yet is not counted: tokio polls sockets every 61
+//! tasks.
 
 use std::cell::Cell;
 use std::convert::Infallible;

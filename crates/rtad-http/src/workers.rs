@@ -30,8 +30,9 @@ struct Worker<P> {
 }
 
 impl<P: Send + 'static> Workers<P> {
-    /// Starts `count` threads. Each calls `connections` with its index, on itself: counters, routers
-    /// and reference counts are then the worker's own, and no other core writes their cache lines.
+    /// Starts `count` threads. Each calls `connections` with its index, on itself: counters,
+    /// routers and reference counts are then the worker's own, and no other core writes their cache
+    /// lines.
     ///
     /// # Errors
     ///

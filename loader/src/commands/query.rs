@@ -44,7 +44,7 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
         // What a delta speaks of, no filter is asked for.
-        let says: Vec<_> = keys.iter().map(|key| overlay.says(key.as_ref().ok()?)).collect();
+        let says: Vec<_> = keys.iter().map(|key| overlay.membership(key.as_ref().ok()?)).collect();
         let open = keys.iter().zip(&says).filter(|(_, says)| says.is_none());
         let usable: Vec<_> = open.filter_map(|(key, _)| key.ok()).collect();
         let holds = |entry: &&ChunkEntry| {

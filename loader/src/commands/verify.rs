@@ -221,7 +221,7 @@ impl KeySink for Lookup<'_> {
         self.members.resize(keys.len(), false);
         self.snapshot.contains_many(keys, &mut self.members);
         for (key, _) in keys.iter().zip(&self.members).filter(|(_, member)| !**member) {
-            match self.snapshot.overlay().says(key) {
+            match self.snapshot.overlay().membership(key) {
                 Some(false) => self.removed += 1,
                 _ => self.missing += 1,
             }

@@ -56,7 +56,8 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
     assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
 }
 
-/// Makes a store that can be held: whoever opens this `CURRENT` waits for a writer that never comes.
+/// Makes a store that can be held: whoever opens this `CURRENT` waits for a writer that never
+/// comes.
 fn hang(store: &TestStore) {
     let current = store.path().join("old_users/CURRENT");
     std::fs::remove_file(&current).unwrap();
@@ -128,7 +129,8 @@ fn sigterm_lets_requests_finish_and_closes_the_rest() {
     assert_eq!(status, Some(0), "{stderr}");
 }
 
-/// As a balancer does that is told `Connection: close`, until its checks have seen that readiness has fallen.
+/// As a balancer does that is told `Connection: close`, until its checks have seen that readiness
+/// has fallen.
 #[test]
 fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
     let store = TestStore::with_everything();

@@ -68,7 +68,8 @@ fn a_port_in_use_is_one_and_named() {
     }
 }
 
-/// Who balances asks a pod as soon as it is ready. Many workers take a while to start: long enough to be seen.
+/// Who balances asks a pod as soon as it is ready. Many workers take a while to start: long enough
+/// to be seen.
 #[test]
 fn a_pod_is_ready_only_once_its_decision_port_is_open() {
     let store = TestStore::with_everything();

@@ -1,5 +1,5 @@
-//! `server.watch_config`, over files mounted as Kubernetes mounts them: what is named is a link into a folder that is a link, and a
-//! change is another folder behind it.
+//! `server.watch_config`, over files mounted as Kubernetes mounts them: what is named is a link
+//! into a folder that is a link, and a change is another folder behind it.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Errors that are not about one route: what does not exist, what is too large, what cannot be answered now.
+//! Errors that are not about one route: what does not exist, what is too large, what cannot be
+//! answered now.
 
 use crate::fixture::{FixtureServer, OLD_USERS};
 

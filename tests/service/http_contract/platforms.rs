@@ -1,4 +1,5 @@
-//! The platforms' routes: what goes wrong on the way is answered too, with 200, in the platform's own words, and counted by cause.
+//! The platforms' routes: what goes wrong on the way is answered too, with 200, in the platform's
+//! own words, and counted by cause.
 
 use prost::Message as _;
 use rtad::platform::ocean::{self, Rsp};
@@ -9,7 +10,8 @@ use testkit::client::{Answer, Client, metric};
 use testkit::store::hex;
 use testkit::wait_until;
 
-/// `new` bids for new users, `bold` hangs on an audience that is missing and then bids, `careful` does not.
+/// `new` bids for new users, `bold` hangs on an audience that is missing and then bids, `careful`
+/// does not.
 const PLATFORMS: &str = r#"
 [[platform]]
 kind = "tencent"
@@ -57,7 +59,8 @@ fn post(client: &mut Client, path: &str, body: impl AsRef<[u8]>) -> Answer {
     client.request("POST", path, "", body)
 }
 
-/// The code and the strategies of a Tencent answer, whose status must be 200, and whose code must be written.
+/// The code and the strategies of a Tencent answer, whose status must be 200, and whose code must
+/// be written.
 fn accepted(answer: &Answer) -> Option<Vec<String>> {
     assert_eq!(answer.status, 200, "{answer:?}");
     let response = RtaResponse::decode(&answer.body[..]).unwrap();
@@ -240,7 +243,8 @@ fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large()
             for _ in 0..9 {
                 let part = "\0".repeat(100_000);
                 client.send(if chunked { format!("{:x}\r\n{part}\r\n", part.len()) } else { part });
-                // As a slow link does it: an answer that comes before the rest has been sent closes the door on it.
+                // As a slow link does it: an answer that comes before the rest has been sent closes
+                // the door on it.
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
             if chunked {

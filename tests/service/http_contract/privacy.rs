@@ -1,4 +1,5 @@
-//! Device ids, raw or hashed, good or bad, are in no log line, no metric and no status, at the wordiest log level.
+//! Device ids, raw or hashed, good or bad, are in no log line, no metric and no status, at the
+//! wordiest log level.
 
 use crate::fixture::{OLD_USERS, PLATFORMS, RULES, STRANGER, TestStore, key};
 use crate::rtad_process::Rtad;

@@ -120,7 +120,8 @@ fn a_platform_stays_with_the_strategy_that_its_config_names() {
     );
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     old_user_is_rejected(&mut client);
-    // Now the config says nothing of audiences and strategies: all that the store holds, and the one default strategy.
+    // Now the config says nothing of audiences and strategies: all that the store holds, and the
+    // one default strategy.
     server.write_config("", ONLY_A_PLATFORM);
     reload(&mut admin).ok();
     old_user_is_rejected(&mut client);

@@ -32,7 +32,8 @@ fn a_cache_that_cannot_be_written_keeps_the_old_generation() {
 #[test]
 fn a_disk_that_is_full_keeps_the_old_generation() {
     let mut site = Site::new();
-    // Most bytes of a file that this process may write, in blocks of 512; and no signal if it would.
+    // Most bytes of a file that this process may write, in blocks of 512; and no signal if it
+    // would.
     let mut pod = site.pod("trap '' XFSZ; ulimit -f 4;");
     assert_eq!(pod.generation(), 1);
     assert!(pod.metric("rtad_cache_errors_total") >= 1);

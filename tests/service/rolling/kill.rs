@@ -39,7 +39,8 @@ fn a_pod_killed_at_any_moment_starts_with_a_whole_generation() {
         assert_eq!(pod.generation(), serving);
         let next = site.publish();
         site.unruly.behave();
-        // From before the first chunk is fetched to after the last was replaced: the prime spreads the moments.
+        // From before the first chunk is fetched to after the last was replaced: the prime spreads
+        // the moments.
         std::thread::sleep(Duration::from_micros(kill * 39_119 % 300_000));
         drop(pod);
 

@@ -1,4 +1,5 @@
-//! Generations roll by while clients ask without a pause: no error, and no answer that neither generation would give.
+//! Generations roll by while clients ask without a pause: no error, and no answer that neither
+//! generation would give.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
             "a member was not found"
         );
         assert!(!client.members_binary(AUDIENCE, &never).contains(&true), "a stranger was found");
-        // Whoever is a member in every other generation is answered by either; two ids of one device are asked in one look.
+        // Whoever is a member in every other generation is answered by either; two ids of one
+        // device are asked in one look.
         let ids = [even[0], odd[0], always[0]];
         let decision = client.decide(&ids);
         assert_eq!(decision, [(false, "member".to_owned())]);

@@ -1,4 +1,5 @@
-//! What a pod needs at most while it goes from one generation to a wholly different one of the same size.
+//! What a pod needs at most while it goes from one generation to a wholly different one of the same
+//! size.
 
 #![allow(clippy::print_stderr, reason = "the figures, for whoever asks with --nocapture")]
 

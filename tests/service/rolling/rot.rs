@@ -1,4 +1,5 @@
-//! A file that was right when it was fetched and is not when it is read, with a store that cannot give it again.
+//! A file that was right when it was fetched and is not when it is read, with a store that cannot
+//! give it again.
 
 use rtad_core::snapshot::Snapshot;
 
@@ -14,7 +15,8 @@ impl Site {
         self.cache().join(AUDIENCE).join(format!("{digest}.chunk"))
     }
 
-    /// Has a pod roll to the next generation and find one of its chunks rotten, which the store then refuses to give.
+    /// Has a pod roll to the next generation and find one of its chunks rotten, which the store
+    /// then refuses to give.
     pub(crate) fn spoil_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
         let path = |snapshot: &Snapshot, index: usize| -> &'static str {
             format!("{}.chunk", snapshot.chunks()[index].digest()).leak()
@@ -36,7 +38,8 @@ impl Site {
         generation
     }
 
-    /// Asserts that everybody is answered as one generation says up to the rotten chunk, and as the other from there on.
+    /// Asserts that everybody is answered as one generation says up to the rotten chunk, and as the
+    /// other from there on.
     #[track_caller]
     pub(crate) fn assert_mixed(&self, members: &[bool], old: u64, new: u64) {
         let [before, after] = [old, new].map(|generation| self.snapshot(generation));

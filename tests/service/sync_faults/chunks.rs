@@ -56,7 +56,8 @@ fn a_chunk_that_is_not_what_was_published_is_refused() {
             Damage::new("an HTML page", "truncated", sizes(11, whole.len()))
                 .file(&path, "<html></html"[1..].to_owned()),
         ];
-        // The other set's chunk of the same shards has the same header: only the digest tells them apart.
+        // The other set's chunk of the same shards has the same header: only the digest tells them
+        // apart.
         let before: Value = {
             let path = format!("manifests/{}.json", candidate.generation() - 1);
             serde_json::from_slice(&candidate.sound[&path]).unwrap()

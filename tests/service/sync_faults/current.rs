@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NOT_JSON: &str = "old_users/CURRENT: is not what version 1 of the format allows: ";
+const NOT_JSON: &str = "old_users/CURRENT: is not valid in version 1 of the format: ";
 
 #[test]
 fn a_current_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
@@ -52,7 +52,7 @@ fn a_current_that_is_not_one_is_refused() {
             named(|c| c["sequence"] = 0.into(), "format", "sequence is 0, expected at least 1".into()),
             named(|c| c["generation"] = 0.into(), "format", "generation is 0, expected at least 1".into()),
             named(|c| c["rolled_back_from"] = 1.into(), "format", "rolled_back_from is 1, expected more than".into()),
-            named(|c| c["manifest_sha256"] = "../../x".into(), "format", "accepted are 64 lower-case hex".into()),
+            named(|c| c["manifest_sha256"] = "../../x".into(), "format", "expected 64 lower-case hex".into()),
             named(
                 |c| c["manifest_size_bytes"] = u64::MAX.into(),
                 "too_large",

@@ -1,4 +1,5 @@
-//! Manifests that are spoiled, or that a hand wrote to do harm: all checksums around them are right.
+//! Manifests that are spoiled, or that a hand wrote to do harm: all checksums around them are
+//! right.
 
 use super::*;
 
@@ -18,7 +19,7 @@ fn a_manifest_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
             &Damage::new(format!("cut at {cut}"), "truncated", words).file(&path, &whole[..cut]),
         );
         // The same, as a writer that stopped early and vouched for what it had.
-        let words = "is not what version 1 of the format allows: ";
+        let words = "is not valid in version 1 of the format: ";
         let damage = Damage::new(format!("vouched cut at {cut}"), "format", words);
         if cut < whole.len() - 1 {
             bench.refuses(&candidate, &damage.manifest(&candidate, whole[..cut].to_vec()));
@@ -53,11 +54,11 @@ fn a_manifest_that_is_not_what_current_names_is_refused() {
             Damage::new("too large", "too_large", "the manifest is ").file(&path, large),
             Damage::new("another generation's", "format", other_generation)
                 .manifest(candidate, before),
-            Damage::new("not JSON", "format", "is not what version 1 of the format allows: ")
+            Damage::new("not JSON", "format", "is not valid in version 1 of the format: ")
                 .manifest(candidate, b"<!DOCTYPE html>".to_vec()),
-            Damage::new("a list", "format", "is not what version 1 of the format allows: ")
+            Damage::new("a list", "format", "is not valid in version 1 of the format: ")
                 .manifest(candidate, b"[]".to_vec()),
-            Damage::new("nested deep", "format", "is not what version 1 of the format allows: ")
+            Damage::new("nested deep", "format", "is not valid in version 1 of the format: ")
                 .manifest(candidate, [b'['; 100_000].to_vec()),
         ]
     });
@@ -65,7 +66,7 @@ fn a_manifest_that_is_not_what_current_names_is_refused() {
 
 #[test]
 fn a_manifest_that_lies_is_refused_by_the_field() {
-    let digest = "accepted are 64 lower-case hex digits";
+    let digest = "expected 64 lower-case hex digits";
     let changes: Vec<(&str, Change, &str)> = vec![
         (
             "another audience",
@@ -75,7 +76,7 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
         (
             "a path as audience",
             |m| m["audience"] = "../x".into(),
-            "audience name \"../x\": accepted are",
+            "audience name \"../x\": expected 1 to 64",
         ),
         (
             "format",
@@ -137,7 +138,7 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
         (
             "a negative size",
             |m| m["size_bytes"] = (-1).into(),
-            "is not what version 1 of the format allows: ",
+            "is not valid in version 1 of the format: ",
         ),
         (
             "a chunk of all bytes there are",

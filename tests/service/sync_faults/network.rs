@@ -1,5 +1,6 @@
-//! A store behind a network that misbehaves while a pod serves: the generation before it goes on, the fault is counted under
-//! its name, and once the store behaves the pod has the new one, by itself.
+//! A store behind a network that misbehaves while a pod serves: the generation before it goes on,
+//! the fault is counted under its name, and once the store behaves the pod has the new one, by
+//! itself.
 
 use std::time::Duration;
 
@@ -55,7 +56,8 @@ impl Network {
         assert!(self.server.is_ready(), "{context}");
     }
 
-    /// Publishes the next generation while the store misbehaves: it is served once the store behaves, and not before.
+    /// Publishes the next generation while the store misbehaves: it is served once the store
+    /// behaves, and not before.
     #[track_caller]
     fn survives(&mut self, fault: Fault, word: &'static str, result: &str, words: &str) {
         let context = format!("{fault:?} on {word:?}");
@@ -105,7 +107,7 @@ fn a_store_that_answers_nonsense_is_survived() {
             "500 Internal Server Error",
         ),
         (Fault::Status("404 Not Found", ""), "chunks/", "not_found", ".chunk does not exist"),
-        (Fault::Html, "CURRENT", "format", "is not what version 1 of the format allows"),
+        (Fault::Html, "CURRENT", "format", "is not valid in version 1 of the format"),
         (Fault::Html, "manifests/", "truncated", "has 35 bytes, expected "),
         (Fault::Html, "chunks/", "truncated", "has 35 bytes, expected "),
         (
@@ -163,7 +165,8 @@ fn leaves_alone(fields: &'static str) {
     let (_, error) = network.server.last_sync(AUDIENCE);
     assert!(error.contains("answered 503 with Retry-After: 3600 s"), "{error}");
     network.assert_serves(served, "busy");
-    // Not even a request by hand is answered with more than one; and it is asked at once, as somebody wants it.
+    // Not even a request by hand is answered with more than one; and it is asked at once, as
+    // somebody wants it.
     let asked = network.unruly.requests("CURRENT");
     network.server.look();
     assert_eq!(network.unruly.requests("CURRENT"), asked + 1);

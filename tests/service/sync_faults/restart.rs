@@ -1,5 +1,5 @@
-//! A pod that starts while its store is dead, with a cache and without; what a cache saves and what it may cost; and a
-//! container that is too small.
+//! A pod that starts while its store is dead, with a cache and without; what a cache saves and what
+//! it may cost; and a container that is too small.
 
 use std::path::Path;
 use std::time::Duration;

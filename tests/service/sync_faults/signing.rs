@@ -1,5 +1,5 @@
-//! A pod that was told whose signatures count: whatever whoever writes to the store puts there without the key is refused, from
-//! the store and from the cache.
+//! A pod that was told whose signatures count: whatever whoever writes to the store puts there
+//! without the key is refused, from the store and from the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::*;
 use crate::pod::Pod;
 
 impl Bench {
-    /// A pod that trusts the key, and whatever else `change` sets, over a store that is signed with it.
+    /// A pod that trusts the key, and whatever else `change` sets, over a store that is signed with
+    /// it.
     fn signed(key: &Arc<Key>, change: impl FnOnce(&mut rtad::config::Config)) -> Self {
         Self::over(Depot::new().signed_by(key), |config| {
             config.store.public_keys = vec![key.public.clone()];
@@ -207,7 +208,8 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
     }
     std::fs::write(cached("1.json.minisig"), &signature).unwrap();
     assert_eq!(dead(&[&key]), 1);
-    // Whoever can write to the cache's disk puts another generation there, with a CURRENT that names it.
+    // Whoever can write to the cache's disk puts another generation there, with a CURRENT that
+    // names it.
     let mut manifest = std::fs::read_to_string(cached("1.json")).unwrap();
     manifest = manifest.replace("\"tool\": \"test\"", "\"tool\": \"evil\"");
     let sound = std::fs::read(cached("CURRENT")).unwrap();

@@ -1,5 +1,6 @@
-//! A store behind TLS whose certificate is not right: nothing of it is believed, the generation before goes on, and once the
-//! certificate is good the pod has the new one, by itself. The good one is of a company's own CA, which the pod is told to trust.
+//! A store behind TLS whose certificate is not right: nothing of it is believed, the generation
+//! before goes on, and once the certificate is good the pod has the new one, by itself. The good
+//! one is of a company's own CA, which the pod is told to trust.
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,15 +1,16 @@
 //! Ids that stand for "no id", raw and hashed.
 //!
-//! One such key in an audience would turn every user without an id into a member, so they are kept out twice: when an
-//! audience is built and when a request is read. The set is generated from junk strings seen in the wild, each as it
-//! is, in lower case, in upper case and capitalised (a Python exporter writes `None`), hashed once and, as some pipelines
-//! hash what is hashed already, twice.
+//! One such key in an audience would make every user without an id a member. Blank ids are
+//! therefore filtered twice: when an audience is built and when a request is read. The set is
+//! generated from junk strings found in real exports. Each is taken as it is, in lower case, in
+//! upper case and capitalized (a Python exporter writes `None`). Each spelling is hashed once, and
+//! twice because some pipelines hash ids that are hashed already.
 
 use std::collections::HashSet;
 
-use super::{DeviceKey, SHARDS};
+use super::key::{DeviceKey, SHARDS};
 
-/// Junk that exporters and SDKs write where an id is missing.
+/// Junk that exporters and SDKs write for a missing id.
 const JUNK: &[&str] = &[
     "",
     " ",
@@ -36,13 +37,13 @@ const JUNK: &[&str] = &[
     "111111111111111",
     "004999010640000",
     "358673013795895",
-    // The Android id that a whole series of emulators and phones shared.
+    // An Android id shared by a series of emulators and phones.
     "9774d56d682e549c",
-    // What Android returns instead of a MAC since version 6.
+    // Returned by Android 6 and later instead of a MAC.
     "02:00:00:00:00:00",
     "020000000000",
     "02-00-00-00-00-00",
-    // Macros of a tracking link that nobody expanded.
+    // Unexpanded macros of a tracking link.
     "__IMEI__",
     "__IMEI2__",
     "__IDFA__",
@@ -65,18 +66,19 @@ const JUNK: &[&str] = &[
     "__IP__",
 ];
 
-/// Lengths at which a run of one repeated digit is written for "no id".
+/// Lengths of runs of one repeated digit that stand for "no id".
 const RUN_LENGTHS: &[usize] = &[8, 12, 14, 15, 16, 17, 32, 36, 40, 64];
 
-/// Where separators stand in a UUID and in a MAC, so that `00000000-0000-…` and `00:00:…` are made as well.
+/// Group lengths of a UUID and a MAC, for `00000000-0000-…` and `00:00:…`.
 const UUID_GROUPS: &[usize] = &[8, 4, 4, 4, 12];
 const MAC_GROUPS: &[usize] = &[2, 2, 2, 2, 2, 2];
 
-/// The set of keys that mean "no id". Some thousands; a look-up that misses reads one bit of an 8 KiB map.
+/// The set of keys that mean "no id": a few thousand. A lookup that misses reads one bit of an
+/// 8 KiB map.
 #[derive(Clone)]
 pub struct BlankIds {
     keys: HashSet<DeviceKey>,
-    /// One bit per shard that holds a blank key: answers nearly every look-up.
+    /// One bit per shard, set if it holds a blank key: answers nearly every lookup.
     shards: Box<[u64; SHARDS / 64]>,
 }
 
@@ -103,17 +105,17 @@ impl BlankIds {
 
     fn insert_spellings(&mut self, junk: &str) {
         let lower = junk.to_ascii_lowercase();
-        let mut capitalised = lower.clone();
-        if let Some(first) = capitalised.get_mut(..1) {
+        let mut capitalized = lower.clone();
+        if let Some(first) = capitalized.get_mut(..1) {
             first.make_ascii_uppercase();
         }
-        for spelling in [junk.to_owned(), junk.to_ascii_uppercase(), lower, capitalised] {
+        for spelling in [junk.to_owned(), junk.to_ascii_uppercase(), lower, capitalized] {
             let once = DeviceKey::of_canonical(spelling.as_bytes());
             let hex = const_hex::encode(once.as_bytes());
             self.insert(once);
             self.insert(DeviceKey::of_canonical(hex.as_bytes()));
             self.insert(DeviceKey::of_canonical(hex.to_ascii_uppercase().as_bytes()));
-            // 32 digits of junk pass for an md5 as they stand.
+            // Junk of 32 hex digits has the shape of an md5.
             if let Some(key) = DeviceKey::from_hex(spelling.as_bytes()) {
                 self.insert(key);
             }
@@ -151,9 +153,9 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
     runs.join(separator)
 }
 
-/// Whether all characters are the same once `-` and `:` are taken away, in either case; also true of nothing at all.
+/// Whether all characters but `-` and `:` are the same, ignoring case. True for an empty id.
 #[inline]
-pub(super) fn is_run_of_one(id: &[u8]) -> bool {
+pub(super) fn is_repeated_character(id: &[u8]) -> bool {
     let mut characters =
         id.iter().filter(|byte| !matches!(byte, b'-' | b':')).map(u8::to_ascii_lowercase);
     match characters.next() {

@@ -1,22 +1,21 @@
 //! Fields of device ids: the kind of an id, and whether it arrives hashed.
 
-use super::IdKind;
+use super::kind::IdKind;
 
 /// Nine kinds, and all but md5 hashed as well.
 const FIELDS: usize = 17;
 
-/// What an id is and whether it arrives hashed: the name of its field in requests, in the config and
-/// in metrics.
+/// An id field: its name in requests, the config and metrics, and the kind its value is read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdField {
     name: &'static str,
-    /// What the field's value is read as: md5 if it is a hash.
+    /// The kind that the field's value is read as: md5 if it is a hash.
     pub kind: IdKind,
 }
 
 impl IdField {
-    /// Every field a device may have. A kind comes raw under its own name and hashed under that name
-    /// with `_md5`; the index of a raw field is that of its kind.
+    /// Every field a device may have. A raw field has the name and the index of its kind. A hashed
+    /// field has that name with `_md5`.
     pub const ALL: [Self; FIELDS] = [
         Self::raw(IdKind::Md5),
         Self::raw(IdKind::Idfa),
@@ -50,11 +49,11 @@ impl IdField {
         Self::ALL.iter().position(|field| field.name == name)
     }
 
-    /// The same for a name that is known when compiling.
+    /// The same as [`IdField::named`], for constants.
     ///
     /// # Panics
     ///
-    /// If there is no such field, and so when compiling.
+    /// At compile time, if there is no such field.
     pub const fn at(name: &str) -> usize {
         let mut index = 0;
         while index < Self::ALL.len() {
@@ -72,7 +71,7 @@ impl IdField {
     }
 }
 
-/// `==`, which is not to be had when compiling.
+/// `==` for constants: slice comparison is not `const`.
 const fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;

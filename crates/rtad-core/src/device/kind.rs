@@ -1,9 +1,9 @@
-//! The kinds of device id, the shape each must have, and the case its canonical form is in.
+//! The kinds of device id: the shape and the canonical case of each.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What an id is. Decides its canonical form before md5.
+/// The kind of an id. Decides its canonical form before md5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IdKind {
     /// Already hashed: 32 hex digits of either case.
@@ -26,7 +26,7 @@ pub enum IdKind {
     Openid,
 }
 
-/// Longest raw id that is read as one; longer values are not ids.
+/// Longest raw id; longer values are malformed.
 const MAX_ID_BYTES: usize = 128;
 
 impl IdKind {
@@ -58,7 +58,7 @@ impl IdKind {
         }
     }
 
-    /// What is accepted as an id of this kind, in words.
+    /// The accepted shape of this kind, for messages.
     pub const fn accepted(self) -> &'static str {
         match self {
             Self::Md5 => "32 hex digits",
@@ -70,7 +70,7 @@ impl IdKind {
         }
     }
 
-    /// The case that the kind's canonical form is in.
+    /// The case of the kind's canonical form.
     #[inline]
     pub const fn canonical_case(self) -> Case {
         match self {
@@ -82,8 +82,8 @@ impl IdKind {
         }
     }
 
-    /// Whether a trimmed raw id can be of this kind. Lenient on purpose: a wrongly refused id is an old user who is
-    /// shown an ad, a wrongly accepted one is a key that nobody asks for.
+    /// Whether a trimmed raw id has the shape of this kind. Lenient on purpose: a wrongly rejected
+    /// id shows an ad to an old user; a wrongly accepted one adds a key that no request has.
     pub(super) fn has_shape(self, id: &[u8]) -> bool {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return false;
@@ -124,7 +124,7 @@ impl fmt::Display for IdKind {
     }
 }
 
-/// The name of an id kind that does not exist.
+/// An unknown name of an id kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown id kind; the kinds are md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid"
@@ -140,7 +140,7 @@ impl FromStr for IdKind {
     }
 }
 
-/// The case an id is brought into before it is hashed. ASCII only: no id has other letters.
+/// The case that an id is converted to before it is hashed. ASCII only: ids have no other letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Case {
     /// Not changed.
@@ -149,12 +149,13 @@ pub enum Case {
     Lower,
     /// Upper case.
     Upper,
-    /// Every one of the three, as keys of their own: for exports whose case nobody knows.
+    /// All three, each with its own key: for exports of unknown case.
     All,
 }
 
 impl Case {
-    /// Hands `id` in this case to `read`; no allocation, as a shaped id is short. `All` counts as `AsIs` here.
+    /// Calls `read` with `id` in this case. Does not allocate: an id of valid shape is short. `All`
+    /// counts as `AsIs`.
     #[inline]
     pub(super) fn apply<T>(self, id: &[u8], read: impl FnOnce(&[u8]) -> T) -> T {
         let mut buffer = [0; MAX_ID_BYTES];
@@ -176,7 +177,7 @@ impl Case {
     }
 }
 
-/// The name of a case rule that does not exist.
+/// An unknown name of a case rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown case; the cases are as-is, lower, upper, all")]
 #[non_exhaustive]

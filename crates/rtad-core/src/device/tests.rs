@@ -1,3 +1,5 @@
+//! Published vectors of canonical forms, blank ids, and ids of invalid shape.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -26,7 +28,7 @@ fn canonical_forms_match_the_published_vectors() {
 }
 
 #[test]
-fn an_oaid_keeps_its_case() {
+fn oaid_keeps_its_case() {
     let keys = KeyMaker::default();
     let mixed = keys.key(IdKind::Oaid, b"AbCdEf0123456789").unwrap();
     let lower = keys.key(IdKind::Oaid, b"abcdef0123456789").unwrap();
@@ -34,7 +36,7 @@ fn an_oaid_keeps_its_case() {
 }
 
 #[test]
-fn a_meid_is_lowered() {
+fn meid_is_lowercased() {
     let keys = KeyMaker::default();
     assert_eq!(
         keys.key(IdKind::Imei, b"A0000049F1B23C"),
@@ -43,7 +45,7 @@ fn a_meid_is_lowered() {
 }
 
 #[test]
-fn the_published_blank_md5s_are_in_the_set() {
+fn published_blank_md5s_are_blank() {
     let keys = KeyMaker::default();
     for md5 in [
         "d41d8cd98f00b204e9800998ecf8427e",
@@ -67,7 +69,7 @@ fn the_published_blank_md5s_are_in_the_set() {
 }
 
 #[test]
-fn blank_raw_ids_are_blank_whatever_their_kind_and_case() {
+fn blank_raw_ids_are_blank_in_every_kind_and_case() {
     let keys = KeyMaker::default();
     for raw in [
         "",
@@ -108,7 +110,7 @@ fn blank_raw_ids_are_blank_whatever_their_kind_and_case() {
 }
 
 #[test]
-fn ids_of_another_shape_are_malformed() {
+fn ids_of_invalid_shape_are_malformed() {
     let keys = KeyMaker::default();
     for (kind, raw) in [
         (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b53"),
@@ -132,7 +134,7 @@ fn ids_of_another_shape_are_malformed() {
 }
 
 #[test]
-fn the_operator_can_add_blank_ids() {
+fn operator_can_add_blank_ids() {
     let keys = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
     assert_eq!(keys.key(IdKind::Oaid, b"acme-test-phone"), Err(Unusable::Blank));
     let hashed = const_hex::encode(DeviceKey::of_canonical(b"ACME-TEST-PHONE").as_bytes());
@@ -141,7 +143,7 @@ fn the_operator_can_add_blank_ids() {
 }
 
 #[test]
-fn case_all_makes_each_spelling_once() {
+fn case_all_makes_one_key_per_distinct_spelling() {
     let keys = KeyMaker::default();
     let mut made = Vec::new();
     keys.keys(IdKind::Mac, Case::All, b"10:2A:b3:D1:52:F4", &mut made).unwrap();
@@ -155,13 +157,13 @@ fn case_all_makes_each_spelling_once() {
 }
 
 #[test]
-fn a_key_hides_itself() {
+fn debug_of_a_key_hides_its_value() {
     let key = DeviceKey::of_canonical(b"868049039501257");
     assert_eq!(format!("{key:?}"), "DeviceKey(hidden)");
 }
 
 #[test]
-fn kinds_and_cases_parse_what_they_print() {
+fn kinds_parse_from_their_names() {
     for kind in IdKind::ALL {
         assert_eq!(kind.as_str().parse(), Ok(kind));
     }
@@ -171,7 +173,7 @@ fn kinds_and_cases_parse_what_they_print() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
         let keys = KeyMaker::default();
         for kind in IdKind::ALL {
             let _ = keys.key(kind, &id);
@@ -179,9 +181,10 @@ proptest! {
     }
 
     #[test]
-    fn hex_reads_back_in_either_case(bytes in any::<[u8; 16]>()) {
+    fn hex_parses_in_either_case(bytes in any::<[u8; 16]>()) {
         let lower = const_hex::encode(bytes);
         prop_assert_eq!(DeviceKey::from_hex(lower.as_bytes()), Some(DeviceKey::from_bytes(bytes)));
-        prop_assert_eq!(DeviceKey::from_hex(lower.to_uppercase().as_bytes()), Some(DeviceKey::from_bytes(bytes)));
+        let upper = lower.to_uppercase();
+        prop_assert_eq!(DeviceKey::from_hex(upper.as_bytes()), Some(DeviceKey::from_bytes(bytes)));
     }
 }

@@ -1,17 +1,20 @@
-//! How many bits and probes a filter needs for a false-positive rate.
+//! Filter sizing: bits per key and probes for a false-positive rate (fpr).
 //!
-//! | kind | fpr of k probes at c bits per key | source |
-//! |---|---|---|
-//! | classic | `(1 - e^(-k/c))^k` | Bloom 1970; Mitzenmacher and Upfal, *Probability and Computing*, 5.5.3 |
-//! | block512 | mean over j of `(1 - (1 - 1/512)^(j·k))^k`, j ~ Poisson(512/c) | Putze, Sanders and Singler 2007, §3 |
+//! The fpr of k probes at c bits per key:
 //!
-//! Both are solved for c by bisection, for every k allowed, and the k with the fewest bits wins. c is then rounded up to a
-//! thousandth and kept as an integer, so that every build sizes a shard alike whatever its floating-point library.
+//! * classic: `(1 - e^(-k/c))^k`; Bloom 1970; Mitzenmacher and Upfal, *Probability and Computing*,
+//!   5.5.3.
+//! * block512: mean over j of `(1 - (1 - 1/512)^(j·k))^k`, j ~ Poisson(512/c); Putze, Sanders and
+//!   Singler 2007, §3.
+//!
+//! Both are solved for c by bisection for every allowed k; the k with the fewest bits wins. c is
+//! then rounded up to a thousandth and stored as an integer: shard sizes do not depend on the
+//! floating-point library.
 
-use super::{BLOCK_BITS, FilterKind};
+use super::kind::{BLOCK_BITS, FilterKind};
 use crate::device::SHARDS;
 
-/// The kind of a filter and its two numbers. Small, `Copy`, and the same for all shards of a snapshot.
+/// A filter's kind, number of hashes and bits per key; the same for all shards of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterSpec {
     kind: FilterKind,
@@ -19,49 +22,50 @@ pub struct FilterSpec {
     millibits_per_key: u32,
 }
 
-/// A filter that cannot be made, or that a manifest must not name.
+/// A filter parameter out of range.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizingError {
-    /// The false-positive rate is outside what filters are made for.
-    #[error("false-positive rate {found} is out of range; accepted: {min} to {max}")]
+    /// The false-positive rate is out of range.
+    #[error("false-positive rate is {found}, expected {min} to {max}")]
     FprOutOfRange {
-        /// What was asked for.
+        /// The requested rate.
         found: f64,
-        /// The lowest that is accepted.
+        /// The lowest accepted value.
         min: f64,
-        /// The highest that is accepted.
+        /// The highest accepted value.
         max: f64,
     },
-    /// The number of probes is outside what the kind defines.
-    #[error("{hashes} hashes in a {} filter; accepted: 1 to {max}", kind.as_str())]
+    /// The number of hashes is out of the kind's range.
+    #[error("hashes of a {} filter is {hashes}, expected 1 to {max}", kind.as_str())]
     HashesOutOfRange {
         /// The filter's kind.
         kind: FilterKind,
-        /// What was found.
+        /// The number found.
         hashes: u32,
-        /// The highest that the kind defines.
+        /// The kind's highest value.
         max: u32,
     },
-    /// The bits per key, in thousandths, are outside what makes sense.
-    #[error("{found} thousandths of a bit per key; accepted: {min} to {max}")]
+    /// The thousandths of a bit per key are out of range.
+    #[error("millibits per key is {found}, expected {min} to {max}")]
     BitsOutOfRange {
-        /// What was found.
+        /// The value found.
         found: u32,
-        /// The lowest that is accepted.
+        /// The lowest accepted value.
         min: u32,
-        /// The highest that is accepted.
+        /// The highest accepted value.
         max: u32,
     },
 }
 
 const MIN_FPR: f64 = 1e-7;
 const MAX_FPR: f64 = 0.1;
-/// Up to 1,000 bits per key; room for block512 at the lowest rate.
+/// 1,000 bits per key: enough for block512 at the lowest rate.
 const MAX_MILLIBITS: u32 = 1_000_000;
 
 impl FilterSpec {
-    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to 0.1.
+    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to
+    /// 0.1.
     ///
     /// # Errors
     ///
@@ -77,11 +81,11 @@ impl FilterSpec {
         Ok(Self { kind, hashes, millibits_per_key: (bits * 1000.0).ceil() as u32 })
     }
 
-    /// A spec as a manifest gives it.
+    /// A spec with the numbers of a manifest.
     ///
     /// # Errors
     ///
-    /// The number that is outside what the kind defines.
+    /// [`SizingError`] for a number out of the kind's range.
     pub fn new(kind: FilterKind, hashes: u32, millibits_per_key: u32) -> Result<Self, SizingError> {
         let max = max_hashes(kind);
         if !(1..=max).contains(&hashes) {
@@ -97,7 +101,7 @@ impl FilterSpec {
         Ok(Self { kind, hashes, millibits_per_key })
     }
 
-    /// How the bits are chosen.
+    /// The filter's kind.
     #[inline]
     pub const fn kind(&self) -> FilterKind {
         self.kind
@@ -116,9 +120,10 @@ impl FilterSpec {
 
     /// Bytes of the filter of a shard with exactly `keys` distinct keys; 0 for none.
     ///
-    /// classic: the bits that the keys need, rounded up to a 64-bit word. block512: rounded up to a block while the
-    /// shard is under eight blocks, to the *nearest* block above, at least one: up alone would give a shard of 300 keys 4 %
-    /// more bits than asked and a third fewer false positives; to the nearest, the shards' mean is the target.
+    /// classic: rounded up to a 64-bit word. block512: rounded up to a block below eight blocks,
+    /// and to the *nearest* block from there on. Rounding up always would give a shard of 300 keys
+    /// 4 % more bits and a third fewer false positives than requested; with rounding to nearest,
+    /// the mean over the shards meets the target.
     pub const fn filter_bytes(&self, keys: u32) -> u64 {
         let millibits = keys as u64 * self.millibits_per_key as u64;
         match self.kind {
@@ -135,11 +140,12 @@ impl FilterSpec {
         }
     }
 
-    /// How many keys an audience must have for its filters to keep `fpr`; 0 if any number will do.
+    /// The number of keys that an audience needs for its filters to meet `fpr`; 0 if any will do.
     ///
-    /// Double hashing knows fewer patterns the fewer bits a classic filter has: two keys whose h1 and h2 agree in their
-    /// leading bits share one. That adds a rate of 0.01 to 0.03 / keys per shard (measured, see `docs/explanation/performance.md`): a third
-    /// of 1e-4 at 300 keys per shard. This many keys hold it at about a twentieth of `fpr` or less.
+    /// The fewer bits a classic filter has, the fewer patterns double hashing gives: keys whose h1
+    /// and h2 share their leading bits share a pattern. That adds 0.01 to 0.03 / keys per shard to
+    /// the rate (measured, see `docs/explanation/performance.md`): a third of 1e-4 at 300 keys per
+    /// shard. With this many keys it adds at most about a twentieth of `fpr`.
     pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
         match kind {
             FilterKind::Classic => (SHARDS as f64 * (0.5 / fpr).max(500.0)).ceil() as u64,
@@ -147,7 +153,7 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate that the formula gives for `keys` keys in a filter of `bytes` bytes.
+    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula.
     pub fn theoretical_fpr(&self, keys: u32, bytes: u64) -> f64 {
         if keys == 0 || bytes == 0 {
             return 0.0;
@@ -156,7 +162,7 @@ impl FilterSpec {
     }
 }
 
-/// block512 has ten 9-bit fields to probe with; classic could go on for ever, and 30 is beyond any rate accepted.
+/// block512 has ten 9-bit fields to probe with. classic has no limit; no accepted rate needs 30.
 const fn max_hashes(kind: FilterKind) -> u32 {
     match kind {
         FilterKind::Classic => 30,
@@ -164,7 +170,8 @@ const fn max_hashes(kind: FilterKind) -> u32 {
     }
 }
 
-/// The bits per key at which `hashes` probes give `fpr`. The rate falls as bits are added, so bisection finds it.
+/// The bits per key at which `hashes` probes give `fpr`, by bisection: the rate falls as bits are
+/// added.
 fn solve_bits_per_key(kind: FilterKind, hashes: u32, fpr: f64) -> f64 {
     let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
     while high - low > 1e-6 {
@@ -182,7 +189,7 @@ fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
             let block = f64::from(BLOCK_BITS);
             let mean = block / bits_per_key;
             let clear = (1.0 - 1.0 / block).powf(k);
-            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30, far below the lowest rate.
+            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30: negligible.
             let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
             let mut probability = (-mean).exp();
             let mut fpr = 0.0;

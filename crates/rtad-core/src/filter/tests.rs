@@ -1,3 +1,5 @@
+//! Filter sizes, frozen probe positions, and measured false-positive rates.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -27,26 +29,26 @@ fn filter_of(spec: &FilterSpec, keys: std::ops::Range<u64>) -> Vec<u8> {
 const KINDS: [FilterKind; 2] = [FilterKind::Classic, FilterKind::Block512];
 
 #[test]
-fn sizes_agree_with_the_textbook() {
-    // -ln(p)/ln(2)² and its probes: Mitzenmacher and Upfal; 14.4 and 19.2 bits are the usual table's rows.
+fn sizes_match_the_textbook_formula() {
+    // -ln(p)/ln(2)² and its probes: Mitzenmacher and Upfal.
     for (fpr, hashes, bits) in [(0.01, 7, 9.585), (1e-3, 10, 14.378), (1e-4, 13, 19.171)] {
         let spec = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
         assert_eq!(spec.hashes(), hashes);
         let found = f64::from(spec.millibits_per_key()) / 1000.0;
-        assert!((found / bits - 1.0).abs() < 0.002, "{fpr}: {found} bits, {bits} expected");
+        assert!((found / bits - 1.0).abs() < 0.002, "{fpr}: expected {bits} bits, found {found}");
     }
     for fpr in [0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7] {
         let classic = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
         let block = FilterSpec::for_fpr(FilterKind::Block512, fpr).unwrap();
         assert!(
             block.millibits_per_key() > classic.millibits_per_key(),
-            "a block costs bits, at {fpr} too"
+            "block512 takes more bits than classic at {fpr}"
         );
     }
 }
 
 #[test]
-fn the_rate_must_make_sense() {
+fn parameters_out_of_range_are_rejected() {
     for fpr in [0.0, -1.0, 0.2, 1.0, 1e-8, f64::NAN, f64::INFINITY] {
         assert!(matches!(
             FilterSpec::for_fpr(FilterKind::Classic, fpr),
@@ -68,7 +70,7 @@ fn the_rate_must_make_sense() {
 }
 
 #[test]
-fn filters_are_whole_words_and_blocks() {
+fn filter_sizes_are_whole_words_or_blocks() {
     let classic = FilterSpec::new(FilterKind::Classic, 13, 19_173).unwrap();
     assert_eq!(classic.filter_bytes(0), 0);
     assert_eq!(classic.filter_bytes(1), 8);
@@ -76,15 +78,14 @@ fn filters_are_whole_words_and_blocks() {
     let block = FilterSpec::new(FilterKind::Block512, 9, 24_000).unwrap();
     assert_eq!(block.filter_bytes(0), 0);
     assert_eq!(block.filter_bytes(1), 64);
-    assert_eq!(block.filter_bytes(22), 128, "1.03 blocks round up while there are few");
+    assert_eq!(block.filter_bytes(22), 128, "1.03 blocks round up below eight blocks");
     assert_eq!(block.filter_bytes(180), 8 * 64, "8.44 blocks round to the nearest");
     assert_eq!(block.filter_bytes(184), 9 * 64, "8.63 blocks round to the nearest");
 }
 
 #[test]
-fn the_probes_are_the_frozen_ones() {
-    // Computed by hand from the specification: h1 = 2, h2 = 0x0003_0000 over bytes 8..16 would overlap h1, so the key
-    // is written out. bytes 2..10 = h1 = 0x0100_0000_0000_0005; bytes 8..16 = h2 = 0xABCD_EF01_2345_0100.
+fn probe_positions_are_frozen() {
+    // Computed by hand from the specification; h1 is bytes 2..10, h2 is bytes 8..16.
     let key = DeviceKey::from_bytes([
         0xff, 0xff, 0x05, 0, 0, 0, 0, 0, 0x00, 0x01, 0x45, 0x23, 0x01, 0xef, 0xcd, 0xab,
     ]);
@@ -93,7 +94,7 @@ fn the_probes_are_the_frozen_ones() {
     let bits: Vec<usize> = classic_probes(&classic, 125 * 8, &key)
         .map(|(byte, mask)| byte * 8 + mask.trailing_zeros() as usize)
         .collect();
-    // floor(h · 8000 / 2⁶⁴) of h1, h1 + (h2|1), h1 + 2·(h2|1) mod 2⁶⁴.
+    // floor(h · 8000 / 2⁶⁴) for h = h1, h1 + (h2|1), h1 + 2·(h2|1) mod 2⁶⁴.
     let expected: Vec<usize> = (0..3u128)
         .map(|i| {
             let h = (0x0100_0000_0000_0005_u128 + i * 0xabcd_ef01_2345_0101) % (1 << 64);
@@ -120,9 +121,9 @@ fn the_probes_are_the_frozen_ones() {
 }
 
 #[test]
-fn the_measured_rate_is_the_formula_s() {
-    // 22,888 keys is a shard of 1.5 billion; 20 shards and two million strangers put one standard deviation of the
-    // measured rate under 3 % at 1e-3, so 12 % is four of them.
+fn measured_fpr_matches_the_formula() {
+    // 22,888 keys is a shard of 1.5 billion. With 20 shards and two million non-members, one
+    // standard deviation of the measured rate is under 3 % at 1e-3: 12 % is four of them.
     for kind in KINDS {
         let spec = FilterSpec::for_fpr(kind, 1e-3).unwrap();
         let (mut positives, mut expected) = (0_u32, 0.0);
@@ -141,9 +142,10 @@ fn the_measured_rate_is_the_formula_s() {
 }
 
 #[test]
-fn a_classic_filter_keeps_its_rate_from_its_least_size_on() {
-    // At 1e-3 the least size is 500 keys a shard. 4,000 shards and 4 million strangers put a standard deviation of the rate
-    // at 1.6 %; a fifth of that size must show the excess that `min_keys` is there to prevent.
+fn classic_filter_meets_its_fpr_from_min_keys_on() {
+    // At 1e-3 `min_keys` is 500 keys per shard. With 4,000 shards and 4 million non-members, a
+    // standard deviation of the rate is 1.6 %. A fifth of the keys must show the excess rate that
+    // `min_keys` prevents.
     let fpr = 1e-3;
     let spec = FilterSpec::for_fpr(FilterKind::Classic, fpr).unwrap();
     let least = FilterSpec::min_keys(FilterKind::Classic, fpr) / crate::device::SHARDS as u64;
@@ -156,7 +158,8 @@ fn a_classic_filter_keeps_its_rate_from_its_least_size_on() {
         };
         (0..4000).map(positives).sum::<usize>() as f64 / 4e6
     };
-    // Rounding up to whole words gives a shard this small up to 2 % more bits; the formula at its real size is the measure.
+    // Rounding up to whole words gives so small a shard up to 2 % more bits: compare with the
+    // formula at the real size.
     let formula = |keys: u64| spec.theoretical_fpr(keys as u32, spec.filter_bytes(keys as u32));
     let excess = |keys: u64| measured(keys) - formula(keys);
     assert!(excess(least) < 0.1 * fpr, "{} over {}", excess(least), formula(least));
@@ -165,19 +168,23 @@ fn a_classic_filter_keeps_its_rate_from_its_least_size_on() {
 }
 
 #[test]
-fn an_empty_filter_holds_nothing() {
+fn empty_filter_contains_nothing() {
     for kind in KINDS {
         let spec = FilterSpec::for_fpr(kind, 1e-3).unwrap();
         assert!(!spec.contains(&[], &key(1)));
         assert_eq!(spec.expected_fpr(&[]), 0.0);
-        assert_eq!(spec.place(&[], &key(1)).touch(), 0);
+        assert_eq!(spec.probe_target(&[], &key(1)).touch(), 0);
     }
     assert_eq!(fill_ratio(&[0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0xff]), 20.0 / 72.0);
 }
 
 proptest! {
     #[test]
-    fn no_false_negatives_ever(first in any::<u64>(), count in 1..3000_u64, exponent in 1.0..6.0_f64) {
+    fn no_false_negatives(
+        first in any::<u64>(),
+        count in 1..3000_u64,
+        exponent in 1.0..6.0_f64,
+    ) {
         for kind in KINDS {
             let spec = FilterSpec::for_fpr(kind, 10_f64.powf(-exponent)).unwrap();
             let keys = first.saturating_sub(count)..first.saturating_sub(count) + count;

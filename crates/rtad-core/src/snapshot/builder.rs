@@ -1,7 +1,7 @@
-//! From sorted, distinct keys to the files of a snapshot.
+//! Snapshot builder: chunk files and a manifest from sorted, distinct keys.
 //!
-//! A chunk depends on nothing but its keys and the filter's spec: the same keys give the same bytes, whatever the order
-//! they were read in, the number of threads or the time of day. That is what lets unchanged chunks be shared.
+//! A chunk depends only on its keys and the filter's spec. The same keys give the same bytes, so
+//! generations share unchanged chunks.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
 use crate::filter::{FilterSpec, fill_ratio};
 
-/// Chunks are about this large: small enough that a few changed shards do not cost a large fetch, large enough that a
-/// snapshot of gigabytes is hundreds of files and not ten thousands.
+/// Target size of a chunk. A few changed shards cost a small fetch; a snapshot of gigabytes has
+/// hundreds of files.
 const CHUNK_BYTES: u64 = 16 << 20;
-/// Even a small audience is cut into 16, so that a rebuild of it can share chunks too.
+/// 16 chunks even for a small audience, so that its rebuilds share chunks too.
 const MAX_SHARDS_PER_CHUNK: u32 = 4096;
-/// What stands before a chunk's filters at most, if it has that many shards.
-const PREFIX_ROOM: usize = file_prefix_bytes(MAX_SHARDS_PER_CHUNK) as usize;
+/// Largest prefix of a chunk file.
+const MAX_PREFIX_BYTES: usize = file_prefix_bytes(MAX_SHARDS_PER_CHUNK) as usize;
 const MIN_SHARDS_PER_CHUNK: u32 = 16;
 
-/// How many neighbouring shards share a chunk when `keys` keys are dealt out evenly: a power of two from 16 to 4,096.
+/// Shards per chunk for an audience of `keys` keys: a power of two from 16 to 4,096.
 pub fn shards_per_chunk(spec: &FilterSpec, keys: u64) -> u32 {
     let total_bytes = u128::from(keys) * u128::from(spec.millibits_per_key()) / 8000;
     let mut shards = MAX_SHARDS_PER_CHUNK;
@@ -32,26 +32,27 @@ pub fn shards_per_chunk(spec: &FilterSpec, keys: u64) -> u32 {
     shards
 }
 
-/// Cuts sorted keys into runs of `shards_per_chunk` shards that start at a multiple of it. Runs without keys are left out.
+/// Splits sorted keys into runs of `shards_per_chunk` shards, aligned to that number. Omits empty
+/// runs.
 pub fn chunk_runs(keys: &[DeviceKey], shards_per_chunk: u32) -> impl Iterator<Item = &[DeviceKey]> {
     keys.chunk_by(move |a, b| {
         u32::from(a.shard()) / shards_per_chunk == u32::from(b.shard()) / shards_per_chunk
     })
 }
 
-/// A chunk's file and what the manifest says of it.
+/// A chunk file with its manifest entry.
 #[derive(Debug)]
 pub struct BuiltChunk {
     /// The manifest's entry.
     pub entry: ChunkEntry,
     /// The file's bytes.
     pub bytes: Vec<u8>,
-    /// Fill of its filters, for the manifest.
+    /// Fill of the filters, for the manifest.
     pub stats: FillStats,
 }
 
-/// How full a chunk's filters are, in sums: what a manifest states is put together of the chunks' sums. Can be written down and
-/// read again, for a manifest that is made elsewhere than its chunks.
+/// Fill statistics of a chunk's filters, as sums that a manifest builder merges. Serializable, so
+/// that chunks and manifest can be built on different machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FillStats {
@@ -65,8 +66,7 @@ pub struct FillStats {
 impl FillStats {
     const NONE: Self = Self { min: f64::INFINITY, max: 0.0, sum: 0.0, shards: 0, fpr_sum: 0.0 };
 
-    /// Of one shard.
-    fn of(spec: &FilterSpec, filter: &[u8]) -> Self {
+    fn of_shard(spec: &FilterSpec, filter: &[u8]) -> Self {
         let fill = fill_ratio(filter);
         Self { min: fill, max: fill, sum: fill, shards: 1, fpr_sum: spec.expected_fpr(filter) }
     }
@@ -81,12 +81,12 @@ impl FillStats {
 }
 
 impl BuiltChunk {
-    /// Builds the chunk of one run of keys, sorted and distinct. It reaches from the first shard that has a key to the last.
-    /// Takes about 20 ns a key and the file's size in memory.
+    /// Builds the chunk of one run of sorted, distinct keys, from the first shard with a key to the
+    /// last. Takes about 20 ns per key and the file's size in memory.
     ///
     /// # Panics
     ///
-    /// If `keys` is empty, not sorted, or holds a key twice: the caller's mistake, which would cost exactness silently.
+    /// If `keys` is empty, not sorted, or has duplicates.
     pub fn build(spec: &FilterSpec, keys: &[DeviceKey]) -> Self {
         let shards = || keys.chunk_by(|a, b| a.shard() == b.shard());
         let body_bytes: u64 = shards().map(|shard| spec.filter_bytes(shard.len() as u32)).sum();
@@ -98,7 +98,7 @@ impl BuiltChunk {
     }
 }
 
-/// A chunk that is built shard by shard, so that the keys of all its shards need not be in memory at once.
+/// Builds a chunk shard by shard, without the keys of all shards in memory at once.
 #[derive(Debug)]
 pub struct ChunkBuilder<'s> {
     spec: &'s FilterSpec,
@@ -109,23 +109,24 @@ pub struct ChunkBuilder<'s> {
 }
 
 impl<'s> ChunkBuilder<'s> {
-    /// A chunk without shards. `body_bytes` is what its filters are expected to take, or more: memory that is not filled is not
-    /// touched.
+    /// A builder without shards. `body_bytes` is the expected size of the filters, or more: unused
+    /// memory is not touched.
     pub fn new(spec: &'s FilterSpec, body_bytes: u64) -> Self {
         let body = Vec::with_capacity(
-            usize::try_from(body_bytes).expect("a chunk fits memory") + PREFIX_ROOM,
+            usize::try_from(body_bytes).expect("a chunk fits memory") + MAX_PREFIX_BYTES,
         );
         Self { spec, first_shard: 0, shard_keys: Vec::new(), body, stats: FillStats::NONE }
     }
 
-    /// Adds a shard with all its keys, of which there is at least one. Takes about 20 ns a key.
+    /// Adds a shard with its keys, at least one. Takes about 20 ns per key.
     ///
     /// # Panics
     ///
-    /// If shards do not come in their order, each once; or keys are not of that shard, sorted and distinct.
+    /// If shards are not added in ascending order, or the keys are not sorted, distinct and of that
+    /// shard.
     pub fn add_shard(&mut self, shard: u16, keys: impl ExactSizeIterator<Item = DeviceKey>) {
         let count = u32::try_from(keys.len()).expect("a shard holds fewer than 2³² keys");
-        assert!(count > 0, "a shard that is added has keys");
+        assert!(count > 0, "an added shard has keys");
         let shard = u32::from(shard);
         if self.shard_keys.is_empty() {
             self.first_shard = shard;
@@ -140,14 +141,14 @@ impl<'s> ChunkBuilder<'s> {
         let mut last: Option<DeviceKey> = None;
         for key in keys {
             assert!(last.is_none_or(|last| last < key), "keys are sorted and distinct");
-            assert!(u32::from(key.shard()) == shard, "keys are of their shard");
+            assert!(u32::from(key.shard()) == shard, "keys belong to the shard");
             self.spec.insert(filter, &key);
             last = Some(key);
         }
-        self.stats.merge(&FillStats::of(self.spec, filter));
+        self.stats.merge(&FillStats::of_shard(self.spec, filter));
     }
 
-    /// What its filters take so far.
+    /// Size of the filters added so far.
     pub const fn body_bytes(&self) -> u64 {
         self.body.len() as u64
     }
@@ -160,27 +161,30 @@ impl<'s> ChunkBuilder<'s> {
         }
         let mut prefix = Vec::new();
         encode_prefix(spec, first_shard, &shard_keys, &mut prefix);
-        // The shards at either end are known only now.
         let body_bytes = bytes.len();
         bytes.resize(body_bytes + prefix.len(), 0);
         bytes.copy_within(..body_bytes, prefix.len());
         bytes[..prefix.len()].copy_from_slice(&prefix);
-        let entry = ChunkEntry {
-            digest: Digest::of(&bytes),
-            first_shard,
-            shard_count: shard_keys.len() as u32,
-            keys: shard_keys.iter().map(|keys| u64::from(*keys)).sum(),
-            size_bytes: bytes.len() as u64,
-        };
-        Some(BuiltChunk { entry, bytes, stats })
+        Some(BuiltChunk { entry: entry_of(&bytes, first_shard, &shard_keys), bytes, stats })
     }
 }
 
-/// The shards of a chunk's file in their order, each with its count of keys and its filter, which is empty if there are none.
+fn entry_of(file: &[u8], first_shard: u32, shard_keys: &[u32]) -> ChunkEntry {
+    ChunkEntry {
+        digest: Digest::of(file),
+        first_shard,
+        shard_count: shard_keys.len() as u32,
+        keys: shard_keys.iter().map(|keys| u64::from(*keys)).sum(),
+        size_bytes: file.len() as u64,
+    }
+}
+
+/// The key count and the filter of each shard of a chunk file, in shard order. The filter of a
+/// shard without keys is empty.
 ///
 /// # Panics
 ///
-/// If the file is not that of a verified chunk.
+/// If the file is not a verified chunk.
 pub fn shards_of<'a>(
     spec: &'a FilterSpec,
     entry: &ChunkEntry,
@@ -197,14 +201,14 @@ pub fn shards_of<'a>(
 }
 
 impl BuiltChunk {
-    /// A chunk with more keys set in its filters: they keep the sizes that their own keys gave them, and become fuller. A shard
-    /// that had no keys gets a filter sized for the new ones; the chunk is extended to reach them. `file` is that of a verified
-    /// chunk, `None` if there was none. Returns also how many keys were set besides those that
-    /// the filters are sized for.
+    /// A chunk with `keys` inserted into the filters of `chunk`, an entry and its verified file.
+    /// Existing filters keep their size and become fuller. A shard that had no keys gets a filter
+    /// sized for the new keys; the chunk is extended to cover it. Also returns the number of keys
+    /// inserted beyond those that the filters are sized for.
     ///
     /// # Panics
     ///
-    /// If `keys` are not sorted and distinct, or there is neither a file nor a key.
+    /// If `keys` are not sorted and distinct, or both `chunk` and `keys` are empty.
     pub fn grown(
         spec: &FilterSpec,
         chunk: Option<(&ChunkEntry, &[u8])>,
@@ -223,8 +227,8 @@ impl BuiltChunk {
         let mut held: Vec<(u32, &[u8])> = vec![(0, &[]); (last - first) as usize + 1];
         if let Some((entry, file)) = chunk {
             let start = (old.start - first) as usize;
-            for (place, shard) in held[start..].iter_mut().zip(shards_of(spec, entry, file)) {
-                *place = shard;
+            for (held, shard) in held[start..].iter_mut().zip(shards_of(spec, entry, file)) {
+                *held = shard;
             }
         }
         let mut new: Vec<&[DeviceKey]> = vec![&[]; held.len()];
@@ -250,30 +254,23 @@ impl BuiltChunk {
                 inserted += u64::from(!held.is_empty() && !spec.contains(filter, key));
                 spec.insert(filter, key);
             }
-            stats.merge(&FillStats::of(spec, filter));
+            stats.merge(&FillStats::of_shard(spec, filter));
         }
-        let entry = ChunkEntry {
-            digest: Digest::of(&bytes),
-            first_shard: first,
-            shard_count: shard_keys.len() as u32,
-            keys: shard_keys.iter().map(|count| u64::from(*count)).sum(),
-            size_bytes: bytes.len() as u64,
-        };
-        (Self { entry, bytes, stats }, inserted)
+        (Self { entry: entry_of(&bytes, first, &shard_keys), bytes, stats }, inserted)
     }
 }
 
-/// What a manifest needs to know of a chunk; it may be kept, and the chunk be let go.
+/// The data of a chunk that a manifest needs, without the file's bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChunkRecord {
     /// The manifest's entry.
     pub entry: ChunkEntry,
-    /// What the manifest says of its filters, together with those of the other chunks.
+    /// Fill of the filters.
     pub stats: FillStats,
 }
 
 impl BuiltChunk {
-    /// What a manifest needs to know of it.
+    /// The data that a manifest needs.
     pub fn record(&self) -> ChunkRecord {
         ChunkRecord { entry: self.entry.clone(), stats: self.stats }
     }
@@ -288,7 +285,7 @@ pub struct ManifestBuilder {
 }
 
 impl ManifestBuilder {
-    /// For filters of this spec, sized for this rate.
+    /// A builder without chunks, for filters of this spec sized for this false-positive rate.
     pub const fn new(filter: FilterSpec, target_fpr: f64) -> Self {
         Self { filter, target_fpr, chunks: Vec::new() }
     }
@@ -298,12 +295,13 @@ impl ManifestBuilder {
         self.add_record(chunk.record());
     }
 
-    /// Adds a chunk that was built before.
+    /// Adds a chunk that was built earlier.
     pub fn add_record(&mut self, chunk: ChunkRecord) {
         self.chunks.push(chunk);
     }
 
-    /// The manifest of `generation`. The statistics are summed in shard order, so that they too are the same each time.
+    /// The manifest of `generation`. Statistics are summed in shard order: the result does not
+    /// depend on the order of additions.
     pub fn finish(
         mut self,
         audience: AudienceName,

@@ -1,4 +1,4 @@
-//! A chunk: the filters of a run of neighbouring shards in one file, named by its SHA-256.
+//! Chunk: the filters of a run of adjacent shards in one file, named by its SHA-256.
 //!
 //! ```text
 //! offset  size  field               little-endian
@@ -17,10 +17,14 @@
 //!      …  body  the shards' filters, back to back
 //! ```
 //!
-//! Fixed fields first, so that a reader knows the size of everything before it allocates anything; the key counts
-//! together, so that all offsets are known before the first filter arrives; the body at a multiple of a cache line, so that
-//! the file can also be mapped and read in place. Every field says a second time what the manifest or another field says:
-//! a file put in the wrong place is refused by name, not by luck.
+//! Reasons for this order:
+//!
+//! * Fixed fields first: a reader knows all sizes before it allocates memory.
+//! * Key counts together: all offsets are known before the first filter arrives.
+//! * Body at a multiple of a cache line: the file can also be memory-mapped.
+//!
+//! Every field repeats a value of the manifest or of another field, so that a misplaced file is
+//! rejected with the name of the field.
 
 mod reader;
 
@@ -29,9 +33,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-pub use reader::ChunkDecoder;
-pub use reader::ChunkReader;
-pub use reader::ChunkVerifier;
+pub use reader::{ChunkDecoder, ChunkReader, ChunkVerifier};
 
 use super::Fault;
 use super::name::Digest;
@@ -42,25 +44,28 @@ const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 const ALIGNMENT: u64 = 64;
-/// A thousand times what a builder cuts, and half of what a filter's place in it can name.
+/// A thousand times the size that a builder aims for; half the range of a filter's 32-bit offset.
 const MAX_BODY_BYTES: u64 = 16 << 30;
 
-/// A chunk file that is refused.
+/// Reason why a chunk file is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChunkError {
-    /// The file ends early or goes on too long.
-    #[error("has {found} bytes{}, expected {expected}", if *found > *expected { " or more" } else { "" })]
+    /// The file is too short or too long.
+    #[error(
+        "has {found} bytes{}, expected {expected}",
+        if *found > *expected { " or more" } else { "" }
+    )]
     Length {
-        /// Bytes that came.
+        /// Bytes received.
         found: u64,
-        /// Bytes that the manifest states.
+        /// Size in the manifest.
         expected: u64,
     },
-    /// Not a chunk at all.
+    /// Not a chunk file.
     #[error("is not a chunk: it does not begin with RTADCHNK")]
     Magic,
-    /// Written by a later rtad.
+    /// Written by a newer rtad.
     #[error("version is {found}, this rtad reads version 1: upgrade rtad")]
     Version {
         /// The version of the file.
@@ -73,16 +78,17 @@ pub enum ChunkError {
     Field {
         /// The field's name.
         field: &'static str,
-        /// Where it stands.
+        /// Its offset in the file.
         offset: usize,
-        /// Its value.
+        /// The value found.
         found: u64,
-        /// The value that it must have.
+        /// The expected value.
         expected: u64,
     },
-    /// The bytes are not those that were published.
+    /// The bytes are not the published ones.
     #[error(
-        "digest is {found}, expected {expected}: delete the file and publish again with `rtad-loader build`"
+        "digest is {found}, expected {expected}: \
+         delete the file and publish again with `rtad-loader build`"
     )]
     Digest {
         /// Digest of the bytes read.
@@ -90,18 +96,18 @@ pub enum ChunkError {
         /// Digest in the manifest.
         expected: Digest,
     },
-    /// More than a chunk may hold.
+    /// Larger than the limit of a chunk.
     #[error("has {bytes} bytes of filters, the limit is {limit}")]
     TooLarge {
-        /// What it says it holds.
+        /// Stated size of the filters.
         bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// No memory for the filters.
-    #[error("no memory for {bytes} bytes of filters")]
+    /// Memory for the filters could not be allocated.
+    #[error("cannot allocate {bytes} bytes for filters")]
     Memory {
-        /// What was asked for.
+        /// Size of the allocation.
         bytes: u64,
         /// The kernel's reason.
         #[source]
@@ -110,7 +116,7 @@ pub enum ChunkError {
 }
 
 impl ChunkError {
-    /// The kind of fault, for counting.
+    /// The kind of fault, for the metric.
     pub const fn fault(&self) -> Fault {
         match self {
             Self::Digest { .. } => Fault::Digest,
@@ -121,26 +127,26 @@ impl ChunkError {
     }
 }
 
-/// One chunk of a manifest.
+/// A manifest's entry for one chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChunkEntry {
     /// SHA-256 of the file, which is also its name.
     pub digest: Digest,
-    /// First shard whose filter it holds.
+    /// First shard.
     pub first_shard: u32,
-    /// How many neighbouring shards it holds; at least 1.
+    /// Number of shards; at least 1.
     pub shard_count: u32,
-    /// Distinct keys in them; at least 1.
+    /// Distinct keys in all shards; at least 1.
     pub keys: u64,
     /// Size of the file.
     pub size_bytes: u64,
 }
 
 impl ChunkEntry {
-    /// Size of the filters alone: what they take in memory.
+    /// Size of the filters alone, in the file and in memory.
     pub fn filter_bytes(&self) -> u64 {
-        // A checked manifest's chunks are larger than what stands before their filters.
+        // Does not saturate for a checked manifest.
         self.size_bytes.saturating_sub(file_prefix_bytes(self.shard_count))
     }
 }
@@ -157,7 +163,7 @@ const fn kind_number(kind: FilterKind) -> u32 {
     }
 }
 
-/// Writes a chunk file up to its body. `shard_keys` are the key counts of its shards.
+/// Writes a chunk file up to its body. `shard_keys` are the shards' key counts.
 pub(super) fn encode_prefix(
     spec: &FilterSpec,
     first_shard: u32,
@@ -187,35 +193,34 @@ pub(super) fn encode_prefix(
     file.resize(usize::try_from(file_prefix_bytes(shard_count)).expect("under 300 kB"), 0);
 }
 
-/// A chunk in memory, verified: its filters, in large pages where the kernel grants them. Shared between generations. What a look-up
-/// needs of it lies in one cache line.
+/// A verified chunk in memory, in large pages if the kernel grants them. Shared between
+/// generations. The fields that a lookup reads are in one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Chunk {
-    /// Where each shard's filter starts in `filters`, in words of 8 bytes; it ends where the next one starts, for which there is one
-    /// more.
+    /// Offset of each shard's filter in `filters`, in words of 8 bytes, and the end of the last.
     starts: Box<[u32]>,
     filters: Region,
     spec: FilterSpec,
     first_shard: u32,
     entry: ChunkEntry,
-    /// Distinct keys of each shard: for people, no look-up needs them.
+    /// Distinct keys of each shard, for reports only.
     shard_keys: Box<[u32]>,
 }
 
 impl Chunk {
-    /// SHA-256 of the file it was read from.
+    /// SHA-256 of the file.
     pub const fn digest(&self) -> &Digest {
         &self.entry.digest
     }
 
-    /// Whether it was read, and so checked, as just this entry of a manifest with these filters: then a later generation
-    /// that names it again can share it. An equal digest alone would let a manifest say other things of the same bytes.
-    pub fn is(&self, spec: &FilterSpec, entry: &ChunkEntry) -> bool {
+    /// Whether it was verified against this entry and spec, so that another generation that has the
+    /// same entry may share it. The digest alone is not enough: the rest of the entry could differ.
+    pub fn matches(&self, spec: &FilterSpec, entry: &ChunkEntry) -> bool {
         self.spec == *spec && self.entry == *entry
     }
 
-    /// How its filters are read.
+    /// The spec of the filters.
     #[inline]
     pub const fn spec(&self) -> &FilterSpec {
         &self.spec
@@ -231,23 +236,23 @@ impl Chunk {
     ///
     /// # Panics
     ///
-    /// If the chunk does not hold the shard.
+    /// If the shard is not in the chunk.
     #[inline]
     pub fn filter(&self, shard: u16) -> &[u8] {
         let index = (u32::from(shard) - self.first_shard) as usize;
         &self.filters[self.starts[index] as usize * 8..self.starts[index + 1] as usize * 8]
     }
 
-    /// How many distinct keys a shard has.
+    /// Number of distinct keys of a shard.
     ///
     /// # Panics
     ///
-    /// If the chunk does not hold the shard.
+    /// If the shard is not in the chunk.
     pub fn keys(&self, shard: u16) -> u32 {
         self.shard_keys[(u32::from(shard) - self.first_shard) as usize]
     }
 
-    /// Each shard with the place of its filter.
+    /// Each shard with the byte range of its filter.
     pub fn shards(&self) -> impl Iterator<Item = (u16, Range<usize>)> {
         let first_shard =
             u16::try_from(self.first_shard).expect("a checked manifest's shards fit 16 bits");

@@ -1,4 +1,4 @@
-//! `CURRENT`: the one file that changes. Names a generation and the deltas that apply to it.
+//! `CURRENT`: the live generation of an audience and its deltas. The only file that changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +11,13 @@ use super::name::Digest;
 
 const FORMAT: &str = "rtad-current";
 
-/// `CURRENT`: which generation is live.
+/// The content of `CURRENT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Current {
     format: String,
     version: u32,
-    /// Grows by one each time `CURRENT` is written, rollbacks included: tells a fresh copy from a stale one.
+    /// Incremented on every write of `CURRENT`, including rollbacks: identifies stale copies.
     pub sequence: u64,
     /// The live generation; at least 1.
     pub generation: u64,
@@ -25,35 +25,35 @@ pub struct Current {
     pub manifest_size_bytes: u64,
     /// Digest of its manifest.
     pub manifest_sha256: Digest,
-    /// The highest generation that was live before an operator went back to this one: what a reader may still hold.
+    /// After a rollback, the highest generation that was live before: readers may still have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
-    /// Deltas up to this sequence are not merged with later ones, so that a rollback can leave them
-    /// out: they belong to a generation that was rolled back from, or are this one's residual.
-    /// Files written before the rename have the old name.
+    /// Deltas up to this sequence are not merged with later ones, so that a rollback can omit them.
+    /// They belong to a generation that was rolled back, or are this generation's residual. Older
+    /// files use the alias.
     #[serde(default, alias = "kept_apart_through", skip_serializing_if = "Option::is_none")]
     pub no_merge_through: Option<u64>,
-    /// The sequence of the `CURRENT` that a build or a rollback made this generation live with; what was written since is about
-    /// deltas alone. This one's own, if it is not there.
+    /// The sequence of the `CURRENT` that made this generation live; later ones change only deltas.
+    /// Equal to `sequence` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     published_sequence: Option<u64>,
     /// The deltas that apply, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub deltas: Vec<DeltaEntry>,
-    /// Devices that are no members, whatever anything else says: of all generations, until told otherwise.
+    /// Erased devices: never members, in any generation, until the tombstone is lifted.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     pub tombstones: Option<DeltaEntry>,
     /// When the newest change was published, in seconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appended_unix_seconds: Option<u64>,
-    /// Tells two writers apart that append the same at the same time: only one of them has written what it finds there. Means
-    /// nothing to readers.
+    /// Identifies the writer, for two writers that append the same at the same time. Readers ignore
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u64>,
-    /// Whether it may be served at all.
+    /// Whether the audience may be served.
     #[serde(default, skip_serializing_if = "State::is_live")]
     pub state: State,
-    /// From when on it may not be served, in seconds since 1970 UTC.
+    /// End of validity, in seconds since 1970 UTC; not served from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_seconds: Option<u64>,
 }
@@ -62,12 +62,12 @@ pub struct Current {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It may.
+    /// Served.
     #[default]
     Live,
-    /// It counts as unavailable until it is enabled again. Its files stay.
+    /// Unavailable until it is enabled again. Its files stay.
     Disabled,
-    /// The same, and its files go: only this one stays, so that pods that run learn of it.
+    /// Unavailable, and its files are deleted. Only `CURRENT` stays, for running pods.
     Deleted,
 }
 
@@ -78,7 +78,7 @@ impl State {
         matches!(self, Self::Live)
     }
 
-    /// Its name in files and on status pages.
+    /// The name in files and in the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -89,7 +89,7 @@ impl State {
 }
 
 impl Current {
-    /// Points at a manifest's bytes.
+    /// A `CURRENT` that names a manifest by its bytes.
     pub fn new(
         sequence: u64,
         generation: u64,
@@ -115,11 +115,11 @@ impl Current {
         }
     }
 
-    /// Reads `CURRENT`.
+    /// Parses `CURRENT`.
     ///
     /// # Errors
     ///
-    /// [`ManifestError`] names the fault.
+    /// [`ManifestError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         at_most("CURRENT", bytes.len() as u64, MAX_CURRENT_BYTES)?;
         check_envelope(bytes, FORMAT)?;
@@ -134,11 +134,10 @@ impl Current {
             .published_sequence
             .is_some_and(|published| published == 0 || published > current.sequence)
         {
-            let accepted = format!("1 to {}", current.sequence);
             return Err(ManifestError::field(
                 "published_sequence",
                 current.published_sequence(),
-                accepted,
+                format!("1 to {}", current.sequence),
             ));
         }
         if let Some(from) = current.rolled_back_from
@@ -171,12 +170,13 @@ impl Current {
         }
     }
 
-    /// The sequence of the `CURRENT` that made this generation live. Later ones with the same differ in deltas alone.
+    /// The sequence of the `CURRENT` that made this generation live. Later ones with the same value
+    /// differ only in deltas.
     pub fn published_sequence(&self) -> u64 {
         self.published_sequence.unwrap_or(self.sequence)
     }
 
-    /// The same generation, named once more, with what else it says taken over.
+    /// The next `CURRENT` with the same content.
     #[must_use]
     pub fn next(&self) -> Self {
         Self {
@@ -186,9 +186,9 @@ impl Current {
         }
     }
 
-    /// The same audience, deleted: nothing said over a generation applies any more. Tombstones stay, as whoever builds the audience
-    /// anew from an export must leave out who was erased. It counts as published, so that what was begun
-    /// over the generation is not published over its deletion.
+    /// The next `CURRENT` of the audience, deleted and without deltas. Tombstones stay: a later
+    /// build from an export must omit erased devices. Counts as a publish, so that a build begun
+    /// before the deletion cannot publish after it.
     #[must_use]
     pub fn deleted(&self) -> Self {
         Self {
@@ -204,7 +204,7 @@ impl Current {
         }
     }
 
-    /// The highest generation that any reader of it, or of one before it, may hold.
+    /// The highest generation that a reader of this or an earlier `CURRENT` may have.
     pub fn highest_generation(&self) -> u64 {
         self.rolled_back_from.unwrap_or(self.generation)
     }
@@ -215,7 +215,7 @@ impl Current {
     }
 }
 
-/// That deltas can be, and stand from the oldest to the newest.
+/// Checks that the deltas are valid and ordered from oldest to newest.
 pub(super) fn check_in_order(
     deltas: &[DeltaEntry],
     field: &str,

@@ -1,12 +1,12 @@
-//! A delta: exact additions and removals after a generation, in one file.
+//! Delta: exact additions to and removals from a generation, in one file.
 //!
 //! ```text
 //! offset    size  field      little-endian
 //!      0       8  magic      "RTADDLTA"
 //!      8       4  version    1
 //!     12       4  zero
-//!     16       8  first      sequence of the `CURRENT` that first named the oldest change in it
-//!     24       8  last       and the newest
+//!     16       8  first      sequence of the `CURRENT` that first named its oldest change
+//!     24       8  last       the same of its newest change
 //!     32       8  added      a
 //!     40       8  removed    r
 //!     48      16  zero
@@ -14,12 +14,11 @@
 //!      …    16·r  keys removed, ascending, each once, none of those added
 //! ```
 //!
-//! The lists are exact, so a delta adds no false positives and can take a device away, which a Bloom filter cannot. `CURRENT`
-//! names the deltas that apply, oldest first; of a key that several name, the newest decides. To apply one again that is in a
-//! later one or in the generation already changes nothing: that is what lets writers merge them while others build.
+//! The lists are exact: a delta adds no false positives and can remove a device, which a Bloom
+//! filter cannot. `CURRENT` names the deltas that apply, oldest first; the newest delta that names
+//! a key decides. Applying a delta again is idempotent, so deltas can be merged during a build.
 //!
-//! What is named here is untrusted like every other file: sizes are checked before memory is taken, the digest before
-//! anything is believed.
+//! Files are untrusted: sizes are checked before memory is allocated, the digest before parsing.
 
 mod keys;
 mod summary;
@@ -40,27 +39,27 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: u64 = 64;
 const KEY_BYTES: u64 = 16;
 
-/// More deltas than this `CURRENT` does not name: each costs a look-up.
+/// Highest number of deltas in `CURRENT`: each costs a lookup.
 pub const MAX_DELTAS: usize = 12;
-/// Keys that one delta may hold, added and removed together: 512 MiB. Beyond, a build is due.
+/// Highest number of keys of one delta, added and removed: 512 MiB. More keys need a build.
 pub const MAX_DELTA_KEYS: u64 = 1 << 25;
 
-/// A delta file that is refused.
+/// Reason why a delta file is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeltaError {
-    /// The file ends early or goes on too long.
+    /// The file is too short or too long.
     #[error("has {found} bytes, expected {expected}")]
     Length {
-        /// Bytes that came.
+        /// Bytes received.
         found: u64,
-        /// Bytes that `CURRENT` states.
+        /// Size in `CURRENT`.
         expected: u64,
     },
-    /// Not a delta at all.
+    /// Not a delta file.
     #[error("is not a delta: it does not begin with RTADDLTA")]
     Magic,
-    /// Written by a later rtad.
+    /// Written by a newer rtad.
     #[error("version is {found}, this rtad reads version 1: upgrade rtad")]
     Version {
         /// The version of the file.
@@ -71,20 +70,20 @@ pub enum DeltaError {
     Field {
         /// The field's name.
         field: &'static str,
-        /// Where it stands.
+        /// Its offset in the file.
         offset: usize,
-        /// Its value.
+        /// The value found.
         found: u64,
-        /// The value that it must have.
+        /// The expected value.
         expected: u64,
     },
-    /// The keys are not ascending, or one is both added and removed.
+    /// The keys are not ascending, or a key is both added and removed.
     #[error("the {list} keys are not in order")]
     Order {
-        /// Which list.
+        /// `added` or `removed`.
         list: &'static str,
     },
-    /// The bytes are not those that were published.
+    /// The bytes are not the published ones.
     #[error("digest is {found}, expected {expected}: the file was changed")]
     Digest {
         /// Digest of the bytes read.
@@ -95,7 +94,7 @@ pub enum DeltaError {
 }
 
 impl DeltaError {
-    /// The kind of fault, for counting.
+    /// The kind of fault, for the metric.
     pub const fn fault(&self) -> Fault {
         match self {
             Self::Digest { .. } => Fault::Digest,
@@ -105,13 +104,13 @@ impl DeltaError {
     }
 }
 
-/// What `CURRENT` or a manifest says of a delta.
+/// The entry of a delta in `CURRENT` or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeltaEntry {
-    /// Sequence of the `CURRENT` that first named the oldest change in it.
+    /// Sequence of the `CURRENT` that first named its oldest change.
     pub first: u64,
-    /// The same of the newest; part of the file's name.
+    /// The same of its newest change; part of the file's name.
     pub last: u64,
     /// Keys added.
     pub added: u64,
@@ -127,24 +126,25 @@ impl DeltaEntry {
         self.added.saturating_add(self.removed)
     }
 
-    /// Size of the file; in memory it takes about as much.
+    /// Size of the file, and about its size in memory.
     pub const fn size_bytes(&self) -> u64 {
         self.keys().saturating_mul(KEY_BYTES).saturating_add(HEADER_BYTES)
     }
 
-    /// That it can be: `field` says where it stands, `newest` is the sequence that it cannot be beyond.
+    /// Checks the numbers. `field` is the entry's path in the file, `newest` the highest sequence
+    /// allowed.
     pub(super) fn check(&self, field: &str, newest: u64) -> Result<(), ManifestError> {
-        let wrong = |name: &str, found: u64, expected: String| {
+        let invalid = |name: &str, found: u64, expected: String| {
             Err(ManifestError::field(format!("{field}.{name}"), found, expected))
         };
         if self.first == 0 || self.first > self.last {
-            return wrong("first", self.first, format!("1 to {}", self.last));
+            return invalid("first", self.first, format!("1 to {}", self.last));
         }
         if self.last > newest {
-            return wrong("last", self.last, format!("at most {newest}"));
+            return invalid("last", self.last, format!("at most {newest}"));
         }
         if self.keys() == 0 || self.keys() > MAX_DELTA_KEYS {
-            return wrong(
+            return invalid(
                 "added",
                 self.added,
                 format!("1 to {MAX_DELTA_KEYS} keys, with the removed"),
@@ -154,31 +154,31 @@ impl DeltaEntry {
     }
 }
 
-/// Exact additions and removals, verified and in memory. No key is in both.
+/// A verified delta in memory. No key is both added and removed.
 #[derive(Debug)]
 pub struct Delta {
     entry: DeltaEntry,
     added: SortedKeys,
     removed: SortedKeys,
-    /// Of both lists.
+    /// Covers both lists.
     summary: Summary,
 }
 
-/// A delta and its file.
+/// A delta with its file.
 #[derive(Debug)]
 pub struct BuiltDelta {
-    /// As a reader would have it.
+    /// The delta, as [`Delta::parse`] returns it.
     pub delta: Delta,
     /// The file's bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Delta {
-    /// Reads a file that is named by `entry`. Costs its SHA-256 and two passes over the keys.
+    /// Parses the file of `entry`. Costs its SHA-256 and two passes over the keys.
     ///
     /// # Errors
     ///
-    /// [`DeltaError`] names the fault.
+    /// [`DeltaError`].
     pub fn parse(bytes: &[u8], entry: &DeltaEntry) -> Result<Self, DeltaError> {
         let (found, expected) = (bytes.len() as u64, entry.size_bytes());
         if found != expected {
@@ -216,7 +216,6 @@ impl Delta {
         }
         let mut keys = body.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key));
         let mut list = |name, count: u64| {
-            // As many as the file has bytes for.
             let keys: Vec<DeviceKey> = keys.by_ref().take(count as usize).collect();
             SortedKeys::new(keys).ok_or(DeltaError::Order { list: name })
         };
@@ -232,7 +231,7 @@ impl Delta {
         Self { entry, added, removed, summary }
     }
 
-    /// What names it.
+    /// The entry that names it.
     pub const fn entry(&self) -> &DeltaEntry {
         &self.entry
     }
@@ -247,39 +246,38 @@ impl Delta {
         &self.removed
     }
 
-    /// Bytes that it takes in memory.
+    /// Size in memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.added.memory_bytes() + self.removed.memory_bytes() + self.summary.memory_bytes()
     }
 
-    /// What it says of a key: a member, no member, or nothing. One read of memory for most keys that it does not name, up to four
-    /// more for the others.
+    /// Whether the key is a member: `None` if the delta does not name it. One memory read for most
+    /// such keys, up to four more for all others.
     #[inline]
-    pub fn says(&self, key: &DeviceKey) -> Option<bool> {
-        if self.summary.may_name(key) { self.named(key) } else { None }
-    }
-
-    /// Reads the first bytes that [`Delta::says`] will read.
-    #[inline]
-    pub fn touch(&self, key: &DeviceKey) -> u64 {
-        self.summary.touch(key)
-    }
-
-    fn named(&self, key: &DeviceKey) -> Option<bool> {
+    pub fn membership(&self, key: &DeviceKey) -> Option<bool> {
+        if !self.summary.may_contain(key) {
+            return None;
+        }
         if self.added.contains(key) {
             return Some(true);
         }
         self.removed.contains(key).then_some(false)
     }
+
+    /// Reads the first bytes that [`Delta::membership`] will read, to overlap cache misses.
+    #[inline]
+    pub fn touch(&self, key: &DeviceKey) -> u64 {
+        self.summary.touch(key)
+    }
 }
 
 impl BuiltDelta {
-    /// The file of some changes that `first` to `last` named. The keys may come in any order and more than once. `None` if
-    /// there are none.
+    /// A delta with changes of the sequences `first` to `last`. Keys may be unsorted and repeated.
+    /// `None` if there are no keys.
     ///
     /// # Panics
     ///
-    /// If a key is in both lists: what is meant is then not known.
+    /// If a key is in both lists.
     pub fn new(
         first: u64,
         last: u64,
@@ -307,8 +305,8 @@ impl BuiltDelta {
         Some(Self { delta: Delta::of(entry, added, removed), bytes })
     }
 
-    /// Several deltas, oldest first, as one that `CURRENT` number `last` is to name: of each key the newest decides. `None` if
-    /// there are none.
+    /// Merges deltas, oldest first, into one for the `CURRENT` with sequence `last`. The newest
+    /// delta that names a key decides. `None` if there are none.
     pub fn merged<'a>(last: u64, deltas: impl IntoIterator<Item = &'a Delta>) -> Option<Self> {
         let mut deltas = deltas.into_iter();
         let oldest = deltas.next()?;

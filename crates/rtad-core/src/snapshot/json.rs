@@ -1,10 +1,11 @@
-//! What `CURRENT` and the manifests have in common: JSON read with suspicion.
+//! JSON of `CURRENT` and the manifests: strict parsing and errors.
 //!
-//! Parsing takes two looks: first at `format` and `version` alone, so that a file of a later version is told from a broken
-//! one; then at everything, where an unknown field is an error, since it might change what the others mean.
+//! Parsing has two steps. The first reads only `format` and `version`, to distinguish a newer
+//! version from a broken file. The second reads all fields; an unknown field is an error, because
+//! it could change the meaning of the others.
 //!
-//! What serde derives for a struct also takes a list of its values, without their names. The format has no such spelling, and
-//! a reader that took it would read files that others refuse: so every object here is read as an [`Object`].
+//! serde's derived structs also accept a list of values without names. The format does not, so all
+//! objects are read as [`Object`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,65 +18,66 @@ use super::Fault;
 use super::name::Digest;
 use crate::filter::SizingError;
 
-/// `CURRENT` is smaller than this.
+/// Size limit of `CURRENT`.
 pub const MAX_CURRENT_BYTES: u64 = 4096;
-/// A manifest is smaller than this: room for 4,096 chunks four times over.
+/// Size limit of a manifest: four times the size for 4,096 chunks.
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
-/// The version of both files.
+/// The version of both formats.
 pub(super) const VERSION: u32 = 1;
 
-/// A `CURRENT` or manifest that is refused.
+/// Reason why a `CURRENT` or manifest is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// Not JSON, or not the fields that the version has.
-    #[error("is not what version 1 of the format allows")]
+    /// Not JSON, or not the fields of this version.
+    #[error("is not valid in version 1 of the format")]
     Json(#[source] serde_json::Error),
     /// Another kind of file.
     #[error("format is {found:?}, expected {expected:?}")]
     Format {
-        /// What the file says it is.
+        /// The format found.
         found: String,
-        /// What it should be.
+        /// The expected format.
         expected: &'static str,
     },
-    /// Written by a later rtad.
+    /// Written by a newer rtad.
     #[error("version is {found}, this rtad reads version 1: upgrade rtad")]
     Version {
         /// The version of the file.
         found: u32,
     },
-    /// A filter kind that this build does not know.
+    /// Unknown filter kind.
     #[error("filter kind is {found:?}, this rtad knows classic and block512: upgrade rtad")]
     FilterKind {
         /// The name in the manifest.
         found: String,
     },
-    /// The filter's numbers make no sense.
+    /// The filter's numbers are out of range.
     #[error("filter")]
     Filter(#[source] SizingError),
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("{field} is {found}, expected {expected}")]
     Field {
-        /// Where in the file.
+        /// Its path in the file.
         field: String,
-        /// Its value.
+        /// The value found.
         found: String,
-        /// What is accepted.
+        /// The accepted values.
         expected: String,
     },
-    /// The bytes are not those that were published.
+    /// The bytes are not the published ones.
     #[error(
-        "digest is {found}, expected {expected}: the file was changed; publish again with `rtad-loader build`"
+        "digest is {found}, expected {expected}: \
+         the file was changed; publish again with `rtad-loader build`"
     )]
     Digest {
         /// Digest of the bytes read.
         found: Digest,
-        /// Digest they were published under.
+        /// Digest in `CURRENT`.
         expected: Digest,
     },
-    /// The file is not as long as it was when it was published.
+    /// The file does not have its published size.
     #[error("has {found} bytes, expected {expected}")]
     Length {
         /// Bytes read.
@@ -83,10 +85,10 @@ pub enum ManifestError {
         /// Bytes published.
         expected: u64,
     },
-    /// More than the reader may hold.
+    /// Larger than the limit.
     #[error("{what} is {found} bytes, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The file.
         what: &'static str,
         /// Its size.
         found: u64,
@@ -96,7 +98,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// The kind of fault, for counting.
+    /// The kind of fault, for the metric.
     pub const fn fault(&self) -> Fault {
         match self {
             Self::Digest { .. } => Fault::Digest,
@@ -119,14 +121,14 @@ impl ManifestError {
     }
 }
 
-/// First look: what the file is, whatever else it holds.
+/// The fields that identify a file; ignores all others.
 #[derive(serde::Deserialize)]
 struct Envelope {
     format: String,
     version: u32,
 }
 
-/// Takes the first look.
+/// Checks format and version.
 pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
     let Envelope { format, version } = from_json(bytes)?;
     if format != expected {
@@ -138,24 +140,24 @@ pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(),
     Ok(())
 }
 
-/// Refuses more than the limit.
+/// Rejects sizes above the limit.
 pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), ManifestError> {
     if found > limit { Err(ManifestError::TooLarge { what, found, limit }) } else { Ok(()) }
 }
 
-/// Reads an object of known fields.
+/// Parses an object with known fields only.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
     serde_json::from_slice(bytes).map(|Object(value)| value).map_err(ManifestError::Json)
 }
 
-/// Writes it for people to read, too.
+/// Formats a value as indented JSON.
 pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec_pretty(value).expect("plain values serialise");
+    let mut bytes = serde_json::to_vec_pretty(value).expect("plain values serialize");
     bytes.push(b'\n');
     bytes
 }
 
-/// A struct that is read from an object only.
+/// Wraps a struct that deserializes only from an object.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -178,14 +180,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// For a field: `#[serde(deserialize_with = "object")]`.
+/// `deserialize_with` for a field with an object.
 pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Object::deserialize(deserializer).map(|Object(value)| value)
 }
 
-/// For a field that may be missing.
+/// `deserialize_with` for an optional object.
 pub(super) fn some_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -194,7 +196,7 @@ where
     object(deserializer).map(Some)
 }
 
-/// For a field that is a list of objects.
+/// `deserialize_with` for a list of objects.
 pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,6 +1,7 @@
-//! The manifest: what a generation consists of.
+//! Manifest: the filter parameters, statistics and chunks of a generation.
 //!
-//! Can only be had checked: against the `CURRENT` that names it, or, for an older generation, against its own place.
+//! A [`Manifest`] is always checked: against the `CURRENT` that names it, or, for an older
+//! generation, against the audience and generation in its path.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +18,19 @@ use crate::filter::{FilterKind, FilterSpec};
 
 const FORMAT: &str = "rtad-snapshot";
 
-/// Fractions of bits set, over the shards that have keys.
+/// Fraction of bits set, over the shards that have keys.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FillRatio {
-    /// The emptiest shard.
+    /// Lowest over the shards.
     pub min: f64,
-    /// All shards.
+    /// Mean over the shards.
     pub mean: f64,
-    /// The fullest shard.
+    /// Highest over the shards.
     pub max: f64,
 }
 
-/// What the build read: for people, not for readers of the filters.
+/// Report of a build's input. Informational.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuildReport {
@@ -37,7 +38,7 @@ pub struct BuildReport {
     pub tool: String,
     /// Rows read.
     pub rows: u64,
-    /// Keys that came up again.
+    /// Duplicate keys.
     pub duplicates: u64,
     /// Rows without a usable id.
     pub rejected: u64,
@@ -55,20 +56,21 @@ struct FilterFields {
     fill_ratio: FillRatio,
 }
 
-/// The deltas that went into a generation.
+/// The deltas merged into a generation's filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
-    /// The sequence of the `CURRENT` that the build began with: deltas up to here are in the generation.
+    /// The sequence of the `CURRENT` at the start of the build: deltas up to it are merged.
     pub through: u64,
-    /// Those that are in it, oldest first, the last perhaps with younger changes: what an older generation needs again if an
-    /// operator goes back to it. Filled in by the publish.
+    /// The merged deltas, oldest first; the last may have later changes, too. A rollback to an
+    /// older generation applies them again. Set by the publish.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
     pub deltas: Vec<DeltaEntry>,
-    /// What filters cannot take up: removals from filters that were added to and not built anew. Always goes with it.
+    /// Removals that the filters cannot represent because they were not rebuilt. Always applied
+    /// with this generation.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     pub residual: Option<DeltaEntry>,
-    /// Keys set in filters besides those that they were sized for.
+    /// Keys inserted beyond those that the filters are sized for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inserted_keys: u64,
 }
@@ -86,7 +88,7 @@ struct ManifestFields {
     audience: AudienceName,
     generation: u64,
     created_unix_seconds: u64,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
     keys: u64,
     size_bytes: u64,
@@ -100,14 +102,14 @@ struct ManifestFields {
     chunks: Vec<ChunkEntry>,
 }
 
-/// What a generation consists of. Can only be had checked.
+/// A checked manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     fields: ManifestFields,
     filter: FilterSpec,
 }
 
-/// What a builder knows of a manifest besides its chunks.
+/// A builder's input for a manifest, except chunks.
 #[derive(Debug, Clone)]
 pub(super) struct Description {
     pub(super) audience: AudienceName,
@@ -147,11 +149,11 @@ impl Manifest {
         Self { fields, filter }
     }
 
-    /// Reads the manifest that a `CURRENT` names: its size and digest first.
+    /// Parses the manifest that a `CURRENT` names, after checking its size and digest.
     ///
     /// # Errors
     ///
-    /// [`ManifestError`] names the fault.
+    /// [`ManifestError`].
     pub fn parse_named(
         bytes: &[u8],
         audience: &AudienceName,
@@ -168,11 +170,11 @@ impl Manifest {
         Self::parse(bytes, audience, current.generation)
     }
 
-    /// Reads a manifest that nothing but its name vouches for, as when an older generation is looked at.
+    /// Parses a manifest without a digest to check, such as that of an older generation.
     ///
     /// # Errors
     ///
-    /// [`ManifestError`] names the fault.
+    /// [`ManifestError`].
     pub fn parse(
         bytes: &[u8],
         audience: &AudienceName,
@@ -216,10 +218,9 @@ impl Manifest {
         check_chunks(&fields)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
-            folded
-                .residual
-                .iter()
-                .try_for_each(|residual| residual.check("folded.residual", u64::MAX))?;
+            if let Some(residual) = &folded.residual {
+                residual.check("folded.residual", u64::MAX)?;
+            }
         }
         Ok(Self { fields, filter })
     }
@@ -244,11 +245,11 @@ impl Manifest {
         self.fields.created_unix_seconds
     }
 
-    /// The same manifest, of a generation that is not to be served from `unix_seconds` on.
+    /// Sets the end of validity, in seconds since 1970 UTC.
     ///
     /// # Panics
     ///
-    /// If that is not after it was built.
+    /// If that is not after the time of the build.
     #[must_use]
     pub fn expiring_at(mut self, unix_seconds: u64) -> Self {
         assert!(unix_seconds > self.fields.created_unix_seconds, "it expires after it was built");
@@ -256,12 +257,12 @@ impl Manifest {
         self
     }
 
-    /// From when on it is not to be served, in seconds since 1970 UTC; `None` if it may be forever.
+    /// End of validity, in seconds since 1970 UTC; not served from then on. `None` if unlimited.
     pub const fn expires_unix_seconds(&self) -> Option<u64> {
         self.fields.expires_unix_seconds
     }
 
-    /// Whether it is not to be served any more at `now`, in seconds since 1970 UTC.
+    /// Whether its validity has ended at `now`, in seconds since 1970 UTC.
     pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
         self.fields.expires_unix_seconds.is_some_and(|expires| now_unix_seconds >= expires)
     }
@@ -271,23 +272,23 @@ impl Manifest {
         self.fields.keys
     }
 
-    /// Bytes of all its chunks.
+    /// Size of all chunks, in bytes.
     pub const fn size_bytes(&self) -> u64 {
         self.fields.size_bytes
     }
 
-    /// How every shard's filter is read.
+    /// The spec of the shards' filters.
     #[inline]
     pub const fn filter(&self) -> &FilterSpec {
         &self.filter
     }
 
-    /// The false-positive rate that was asked for, 0 to 1.
+    /// The requested false-positive rate, 0 to 1.
     pub const fn target_fpr(&self) -> f64 {
         self.fields.filter.target_fpr
     }
 
-    /// The false-positive rate that the filters' fill gives, over all 65,536 shards, 0 to 1.
+    /// The false-positive rate by the filters' fill, over all 65,536 shards, 0 to 1.
     pub const fn expected_fpr(&self) -> f64 {
         self.fields.filter.expected_fpr
     }
@@ -297,22 +298,22 @@ impl Manifest {
         self.fields.filter.fill_ratio
     }
 
-    /// What the build read.
+    /// Report of the build's input.
     pub const fn build(&self) -> &BuildReport {
         &self.fields.build
     }
 
-    /// The deltas that are in it; `None` if there were none when it was built.
+    /// The merged deltas; `None` if there were none at the build.
     pub const fn folded(&self) -> Option<&Folded> {
         self.fields.folded.as_ref()
     }
 
-    /// Every delta that it names, for whoever may go back.
+    /// Every delta that it names. A rollback may need them.
     pub fn folded_deltas(&self) -> impl Iterator<Item = &DeltaEntry> {
         self.folded().into_iter().flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
     }
 
-    /// The same, with what it took up.
+    /// Sets the merged deltas.
     #[must_use]
     pub fn with_folded(mut self, folded: Folded) -> Self {
         self.fields.folded = Some(folded);
@@ -325,15 +326,16 @@ impl Manifest {
     }
 }
 
-/// A field that may be left out but, where it stands, has a value: `null` is none.
-fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+/// `deserialize_with` for an optional number: the field may be absent, but not `null`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     u64::deserialize(deserializer).map(Some)
 }
 
-/// Chunks stand in shard order, overlap nowhere, are big enough for their own header, and add up to the totals.
+/// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up
+/// to the totals.
 fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
     let mut next_shard = 0;
-    // Wide enough that no chunks overflow them: a sum that stopped at the highest u64 could agree with a false total.
+    // u128 cannot overflow here; a saturated u64 could match a wrong total.
     let (mut keys, mut size_bytes) = (0_u128, 0_u128);
     for (index, chunk) in fields.chunks.iter().enumerate() {
         let field = |name: &str| format!("chunks[{index}].{name}");

@@ -1,8 +1,8 @@
-//! Deltas on top of the filters: what they say of a device goes before what the filters say.
+//! Overlay: the deltas and tombstones of an audience, which take precedence over its filters.
 //!
-//! Asked from the newest to the oldest, the first that speaks of a key decides; the erased come before all of them. Deltas
-//! that were held before are shared with the snapshot before. What else `CURRENT` says of the audience stands here too: whether
-//! it may be served, and until when.
+//! A lookup goes from the newest delta to the oldest; the first that names the key decides.
+//! Tombstones come before all deltas. Successive snapshots share deltas. The overlay also has the
+//! other fields of `CURRENT`: the state and the end of validity.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::current::{Current, State};
 use super::delta::{Delta, DeltaEntry};
 use crate::device::DeviceKey;
 
-/// Deltas over one generation, verified and in memory.
+/// Verified deltas of one generation, in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
-    /// In the order in which they are asked.
+    /// In the order of lookups.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
-    /// How many of them `CURRENT` names; those after it are of what was served before ([`Overlay::over`]).
-    named: usize,
-    /// Which generation `CURRENT` names, and which publish of it.
+    /// Number of layers that `CURRENT` names; the rest belong to the generation before
+    /// ([`Overlay::layered_over`]).
+    current_layers: usize,
+    /// Identifies the publish of the generation.
     published_sequence: u64,
-    /// Of the `CURRENT` that named them.
     sequence: u64,
     appended_unix_seconds: Option<u64>,
     state: State,
@@ -28,32 +28,32 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// What a `CURRENT` says, with its deltas, oldest first, and its tombstones.
+    /// The overlay of a `CURRENT`, with its deltas, oldest first, and its tombstones.
     ///
     /// # Panics
     ///
-    /// If the deltas are not those that it names: a mistake of the caller, not of a file.
+    /// If they do not match the entries of `CURRENT`: an error of the caller, not of a file.
     pub fn new(current: &Current, deltas: Vec<Arc<Delta>>, tombstones: Option<Arc<Delta>>) -> Self {
         assert!(
             deltas.iter().map(|delta| delta.entry()).eq(&current.deltas),
-            "the deltas of CURRENT, in its order"
+            "deltas match CURRENT, in its order"
         );
         assert_eq!(
             tombstones.as_ref().map(|delta| delta.entry()),
             current.tombstones.as_ref(),
-            "its tombstones"
+            "tombstones match CURRENT"
         );
         Self {
-            named: deltas.len() + usize::from(tombstones.is_some()),
+            current_layers: deltas.len() + usize::from(tombstones.is_some()),
             has_tombstones: tombstones.is_some(),
             layers: tombstones.into_iter().chain(deltas.into_iter().rev()).collect(),
-            ..Self::default().under(current)
+            ..Self::default().with_current(current)
         }
     }
 
-    /// The same deltas, with what else a `CURRENT` says.
+    /// The same deltas with the other fields of `current`.
     #[must_use]
-    pub fn under(self, current: &Current) -> Self {
+    pub fn with_current(self, current: &Current) -> Self {
         Self {
             sequence: current.sequence,
             published_sequence: current.published_sequence(),
@@ -64,20 +64,22 @@ impl Overlay {
         }
     }
 
-    /// This over what applied to another generation, whose shards are being replaced one by one. The older deltas are in the new
-    /// generation already, where to apply them again changes nothing; the shards of the old one need both. What another `CURRENT`
-    /// of the same publish named is not kept: this one has it all, and a pod may see many before it has the generation.
+    /// Adds the deltas of another generation below this one's, while its shards are replaced. The
+    /// old shards need both; for the new ones the older deltas are merged already and change
+    /// nothing. Deltas that `old` has from another `CURRENT` of the same publish are dropped:
+    /// otherwise the layers would grow with every poll.
     #[must_use]
-    pub fn over(mut self, old: &Self) -> Self {
-        let is_new = |delta: &&Arc<Delta>| self.held(delta.entry()).is_none();
+    pub fn layered_over(mut self, old: &Self) -> Self {
+        let is_new = |delta: &&Arc<Delta>| self.find(delta.entry()).is_none();
         let is_same_publish = self.published_sequence == old.published_sequence;
-        let first = if is_same_publish { old.named } else { usize::from(old.has_tombstones) };
+        let first =
+            if is_same_publish { old.current_layers } else { usize::from(old.has_tombstones) };
         let older: Vec<_> = old.layers[first..].iter().filter(is_new).cloned().collect();
         self.layers.extend(older);
         self
     }
 
-    /// Why the audience may not be served at `now`, in seconds since 1970 UTC; `None` if it may.
+    /// Reason why the audience may not be served at `now`, in seconds since 1970 UTC.
     pub fn not_served(&self, now_unix_seconds: u64) -> Option<&'static str> {
         if !self.state.is_live() {
             return Some(self.state.as_str());
@@ -85,26 +87,28 @@ impl Overlay {
         self.expires_unix_seconds.is_some_and(|end| end <= now_unix_seconds).then_some("expired")
     }
 
-    /// Whether nothing is to be asked.
+    /// Whether there are no deltas and no tombstones.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
-    /// What the deltas say of a key: a member, no member, or nothing. For most that none names, one read of memory each.
+    /// Whether the key is a member: `None` if no layer names it. For most such keys, one memory
+    /// read per layer.
     #[inline]
-    pub fn says(&self, key: &DeviceKey) -> Option<bool> {
-        self.layers.iter().find_map(|delta| delta.says(key))
+    pub fn membership(&self, key: &DeviceKey) -> Option<bool> {
+        self.layers.iter().find_map(|delta| delta.membership(key))
     }
 
-    /// Reads the first bytes that [`Overlay::says`] will read, as [`Place::touch`](crate::filter::Place::touch) does.
+    /// Reads the first bytes that [`Overlay::membership`] will read, as
+    /// [`ProbeTarget::touch`](crate::filter::ProbeTarget::touch) does.
     #[inline]
     pub fn touch(&self, key: &DeviceKey) -> u64 {
         self.layers.iter().fold(0, |sum, delta| sum ^ delta.touch(key))
     }
 
-    /// The delta of this name, if it is held.
-    pub fn held(&self, entry: &DeltaEntry) -> Option<&Arc<Delta>> {
+    /// The delta with this entry, if it is in memory.
+    pub fn find(&self, entry: &DeltaEntry) -> Option<&Arc<Delta>> {
         self.layers.iter().find(|delta| delta.entry() == entry)
     }
 
@@ -113,12 +117,12 @@ impl Overlay {
         self.layers[usize::from(self.has_tombstones)..].iter().rev()
     }
 
-    /// Devices that stay removed whatever is built.
+    /// Devices that stay removed in every generation.
     pub fn tombstones(&self) -> Option<&Arc<Delta>> {
         self.layers.first().filter(|_| self.has_tombstones)
     }
 
-    /// Of the `CURRENT` that says all this.
+    /// Sequence of `CURRENT`.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -128,7 +132,7 @@ impl Overlay {
         self.state
     }
 
-    /// From when on it may not.
+    /// End of validity, in seconds since 1970 UTC; not served from then on.
     pub const fn expires_unix_seconds(&self) -> Option<u64> {
         self.expires_unix_seconds
     }
@@ -138,7 +142,7 @@ impl Overlay {
         self.appended_unix_seconds
     }
 
-    /// Keys added, removed, and of devices with tombstones; a key that several deltas name counts for each.
+    /// Numbers of keys added, removed, and with tombstones. A key counts once per delta.
     pub fn keys(&self) -> [u64; 3] {
         let sum =
             |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();
@@ -146,7 +150,7 @@ impl Overlay {
         [sum(|entry| entry.added), sum(|entry| entry.removed), tombstones]
     }
 
-    /// Bytes of all keys.
+    /// Size of all layers' files, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.layers.iter().map(|delta| delta.entry().size_bytes()).sum()
     }

@@ -1,45 +1,45 @@
-//! Which chunk each shard lies in.
+//! Shard index: the chunk of each shard.
 
 use std::sync::Arc;
 
 use crate::device::SHARDS;
 
-/// Of each shard the place of its chunk in a list, or [`NO_CHUNK`]. Neighbours mostly lie in one chunk, and a builder cuts chunks at
-/// multiples of a power of two: so one entry stands for as many shards as all entries allow. 256 chunks make a kilobyte, which stays in
-/// the first-level cache.
+/// The index of each shard's chunk in a list, or [`NO_CHUNK`]. A builder aligns chunks to powers of
+/// two, so one entry covers as many shards as possible. 256 chunks take 1 KiB, which stays in the
+/// L1 cache.
 #[derive(Debug, Clone)]
 pub(super) struct ShardIndex {
-    places: Arc<[u32]>,
-    /// The binary logarithm of how many shards an entry stands for.
+    chunks: Arc<[u32]>,
+    /// Binary logarithm of the number of shards per entry.
     shift: u32,
 }
 
-/// Beyond the end of any list.
+/// Past the end of any list.
 const NO_CHUNK: u32 = u32::MAX;
 
 impl ShardIndex {
-    /// No shard lies anywhere: what to begin with.
+    /// An argument of [`ShardIndex::new`] without chunks.
     pub(super) fn empty() -> Vec<Option<usize>> {
         vec![None; SHARDS]
     }
 
-    /// `holders` are of all shards, in their order.
-    pub(super) fn new(holders: &[Option<usize>]) -> Self {
-        let place = |place: usize| u32::try_from(place).expect("there are at most 65,536 chunks");
-        let mut places: Vec<u32> =
-            holders.iter().map(|holder| holder.map_or(NO_CHUNK, place)).collect();
+    /// `chunk_of_shard` has the index of every shard's chunk.
+    pub(super) fn new(chunk_of_shard: &[Option<usize>]) -> Self {
+        let index = |index: usize| u32::try_from(index).expect("at most 65,536 chunks");
+        let mut chunks: Vec<u32> =
+            chunk_of_shard.iter().map(|chunk| chunk.map_or(NO_CHUNK, index)).collect();
         let mut shift = 0;
-        while places.len() > 1 && places.as_chunks::<2>().0.iter().all(|[a, b]| a == b) {
-            places = places.into_iter().step_by(2).collect();
+        while chunks.len() > 1 && chunks.as_chunks::<2>().0.iter().all(|[a, b]| a == b) {
+            chunks = chunks.into_iter().step_by(2).collect();
             shift += 1;
         }
-        Self { places: places.into(), shift }
+        Self { chunks: chunks.into(), shift }
     }
 
-    /// The place of the chunk that a shard lies in; beyond the end of the list if there is none.
+    /// The index of a shard's chunk; past the end of the list if there is none.
     #[inline]
-    pub(super) fn of(&self, shard: u16) -> usize {
-        self.places[usize::from(shard) >> self.shift] as usize
+    pub(super) fn chunk_of(&self, shard: u16) -> usize {
+        self.chunks[usize::from(shard) >> self.shift] as usize
     }
 }
 
@@ -48,21 +48,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shard_finds_its_chunk_however_they_are_cut() {
+    fn every_shard_maps_to_its_chunk() {
         let cuts: [&[usize]; 5] =
             [&[0], &[0, 32_768], &[0, 256, 512, 768], &[3, 65_535], &[0, 1, 2, 3, 40_000]];
         for (cuts, entries) in cuts.into_iter().zip([1, 2, 256, 65_536, 65_536]) {
-            let mut holders = ShardIndex::empty();
-            for (place, first) in cuts.iter().enumerate() {
-                holders[*first..].fill(Some(place));
+            let mut chunk_of_shard = ShardIndex::empty();
+            for (index, first) in cuts.iter().enumerate() {
+                chunk_of_shard[*first..].fill(Some(index));
             }
-            let made = ShardIndex::new(&holders);
-            assert_eq!(made.places.len(), entries, "{cuts:?}");
+            let made = ShardIndex::new(&chunk_of_shard);
+            assert_eq!(made.chunks.len(), entries, "{cuts:?}");
             for shard in 0..=u16::MAX {
-                let expected = holders[usize::from(shard)].unwrap_or(NO_CHUNK as usize);
-                assert_eq!(made.of(shard), expected, "{cuts:?}");
+                let expected = chunk_of_shard[usize::from(shard)].unwrap_or(NO_CHUNK as usize);
+                assert_eq!(made.chunk_of(shard), expected, "{cuts:?}");
             }
         }
-        assert_eq!(ShardIndex::new(&ShardIndex::empty()).places.len(), 1);
+        assert_eq!(ShardIndex::new(&ShardIndex::empty()).chunks.len(), 1);
     }
 }

@@ -1,6 +1,5 @@
-//! What is refused, by which error, and what never changes. Each file kind has a table of mutations; all
-//! checksums around a mutation are repaired, or the digest would refuse it first and nothing behind the
-//! digest would be tested.
+//! Rejected files and their errors, by a table of mutations per file kind. Checksums around a
+//! mutation are repaired: otherwise the digest check would hide all later checks.
 
 mod chunks;
 mod currents;
@@ -27,8 +26,8 @@ fn spec(kind: FilterKind) -> FilterSpec {
     FilterSpec::for_fpr(kind, 0.001).unwrap()
 }
 
-/// Sorted, distinct keys in shards 0x0000 to 0x0007 and 0x7000 to 0x7007: two chunks, with empty shards in
-/// neither.
+/// Sorted, distinct keys in shards 0x0000 to 0x0007 and 0x7000 to 0x7007: two chunks, with empty
+/// shards in neither.
 fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
     let key = |index| {
         let mut key = *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
@@ -53,7 +52,7 @@ fn build(spec: &FilterSpec, generation: u64, keys: &[DeviceKey]) -> (Manifest, V
     (builder.finish(audience(), generation, 1_763_722_800, BuildReport::default()), files)
 }
 
-/// Decodes a chunk that comes in pieces of `piece_bytes`.
+/// Decodes a chunk in pieces of `piece_bytes`.
 fn decode(
     manifest: &Manifest,
     entry: &ChunkEntry,
@@ -67,8 +66,7 @@ fn decode(
     decoder.finish()
 }
 
-/// The files of one generation, to be spoiled: manifest and `CURRENT` as JSON, so that they can hold
-/// anything.
+/// The files of one generation, to be mutated; manifest and `CURRENT` as JSON values.
 #[derive(Clone)]
 struct Files {
     current: Value,
@@ -86,7 +84,7 @@ impl Files {
         Self { current: json(&current), manifest: json(&bytes), chunks }
     }
 
-    /// Makes digests, sizes and totals those of the chunks as they are now.
+    /// Updates digests, sizes and totals after a mutation of the chunks.
     fn repair_manifest(&mut self) {
         let total: usize = self.chunks.iter().map(Vec::len).sum();
         self.manifest["size_bytes"] = json!(total);
@@ -100,8 +98,7 @@ impl Files {
         serde_json::to_vec(&self.manifest).unwrap()
     }
 
-    /// Reads everything as a service would: `CURRENT`, whose digest of the manifest is repaired first,
-    /// manifest, chunks.
+    /// Reads all files as a service does. Repairs the digest in `CURRENT` first.
     fn read(&self) -> Result<Snapshot, Box<dyn Error>> {
         let manifest = self.manifest_bytes();
         let mut current = self.current.clone();
@@ -117,16 +114,16 @@ impl Files {
     }
 }
 
-/// The variant's name and the message, the cause's included.
+/// The variant's name, and the message with its cause.
 fn describe<E: Error + ?Sized>(error: &E) -> (String, String) {
     let variant = format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     (variant, format!("{error}{cause}"))
 }
 
-/// Refused, by this variant, with a message that starts as stated.
+/// Asserts that a read fails with this variant and a message that starts with `message`.
 #[track_caller]
-fn assert_refused<T, E: Error + ?Sized>(
+fn assert_rejected<T, E: Error + ?Sized>(
     read: Result<T, Box<E>>,
     case: &str,
     variant: &str,
@@ -141,7 +138,7 @@ fn assert_refused<T, E: Error + ?Sized>(
 }
 
 #[test]
-fn files_that_nobody_touched_are_read() {
+fn unmodified_files_are_read() {
     for kind in KINDS {
         let snapshot = Files::new(kind).read().unwrap();
         assert!(keys("device", 400).iter().all(|key| snapshot.contains(key)));
@@ -155,7 +152,7 @@ fn files_that_nobody_touched_are_read() {
 }
 
 #[test]
-fn an_audience_without_devices_is_a_snapshot_too() {
+fn empty_audience_is_a_valid_snapshot() {
     let (manifest, _) = build(&spec(FilterKind::Block512), 1, &[]);
     let manifest = Manifest::parse(&manifest.to_bytes(), &audience(), 1).unwrap();
     let snapshot = Snapshot::assemble(manifest, Vec::new());
@@ -163,19 +160,19 @@ fn an_audience_without_devices_is_a_snapshot_too() {
 }
 
 #[test]
-fn many_keys_get_the_answers_that_each_gets_alone() {
+fn batch_lookup_equals_single_lookups() {
     let snapshot = Files::new(FilterKind::Block512).read().unwrap();
-    let asked = [keys("device", 50), keys("stranger", 51)].concat();
-    let mut members = vec![false; asked.len() + 3];
-    snapshot.contains_many(&asked, &mut members);
-    for (key, member) in asked.iter().zip(&members) {
+    let queried = [keys("device", 50), keys("non-member", 51)].concat();
+    let mut members = vec![false; queried.len() + 3];
+    snapshot.contains_many(&queried, &mut members);
+    for (key, member) in queried.iter().zip(&members) {
         assert_eq!(snapshot.contains(key), *member);
     }
 }
 
 #[test]
-#[should_panic(expected = "chunks stand in the manifest's order")]
-fn a_snapshot_is_not_assembled_from_the_chunks_of_another() {
+#[should_panic(expected = "chunks are in the manifest's order")]
+fn assemble_rejects_chunks_of_another_manifest() {
     let (old, old_files) = build(&spec(FilterKind::Block512), 1, &keys("old", 100));
     let (new, _) = build(&spec(FilterKind::Block512), 2, &keys("new", 100));
     let chunks = old.chunks().iter().zip(&old_files);

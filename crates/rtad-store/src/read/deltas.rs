@@ -62,7 +62,7 @@ impl Store {
     ) -> Result<Overlay, StoreError> {
         let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
         for entry in current.deltas.iter().chain(&current.tombstones) {
-            deltas.push(match held.held(entry) {
+            deltas.push(match held.find(entry) {
                 Some(delta) => Arc::clone(delta),
                 None => Arc::new(self.delta(audience, entry).await?),
             });

@@ -66,13 +66,13 @@ async fn damaged_files_are_refused_with_path_and_cause() {
             &current,
             emptied,
             "format",
-            ": is not what version 1 of the format allows: EOF".to_owned(),
+            ": is not valid in version 1 of the format: EOF".to_owned(),
         ),
         (
             &current,
             first_bit_flipped,
             "format",
-            ": is not what version 1 of the format allows".to_owned(),
+            ": is not valid in version 1 of the format".to_owned(),
         ),
         (&current, large, "too_large", ": CURRENT is ".to_owned()),
     ];

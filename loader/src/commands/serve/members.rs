@@ -94,7 +94,7 @@ async fn load(
         .map(|chunk| (*chunk.digest(), Arc::clone(chunk)))
         .collect();
     let shared = |entry: &ChunkEntry| {
-        old.get(&entry.digest).filter(|chunk| chunk.is(manifest.filter(), entry))
+        old.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))
     };
     let mut chunks: HashMap<Digest, Arc<Chunk>> = manifest
         .chunks()

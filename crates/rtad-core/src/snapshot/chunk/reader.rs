@@ -1,4 +1,7 @@
-//! Reads a chunk's file: what is checked, when, and what is kept of it.
+//! Chunk readers: verification of a chunk file, with or without keeping its filters.
+//!
+//! The header and the key counts are checked against the manifest as soon as they arrive. Memory
+//! for the filters is allocated after that. The digest is checked last.
 
 use sha2::{Digest as _, Sha256};
 
@@ -10,12 +13,12 @@ use crate::filter::FilterSpec;
 use crate::memory::{Pages, Region};
 use crate::snapshot::Digest;
 
-/// A consumer of a chunk file's bytes as they arrive, in parts of any size, from a disk or a network.
+/// A consumer of a chunk file's bytes, in parts of any size.
 pub trait ChunkReader: Send + 'static {
-    /// The result of a whole and verified file.
+    /// The result for a complete and verified file.
     type Verified: Send + 'static;
 
-    /// Takes the file's next bytes.
+    /// Consumes the file's next bytes.
     ///
     /// # Errors
     ///
@@ -30,24 +33,22 @@ pub trait ChunkReader: Send + 'static {
     fn finish(self) -> Result<Self::Verified, ChunkError>;
 }
 
-/// Verifies a chunk's file and keeps nothing of it but its key counts.
-///
-/// The header and the key counts are checked against the manifest as soon as they are there; the digest is checked last.
+/// Verifies a chunk file without keeping its filters.
 #[derive(Debug)]
 pub struct ChunkVerifier {
     spec: FilterSpec,
     entry: ChunkEntry,
     hasher: Sha256,
     received: u64,
-    /// The file up to its body, and how long that is.
+    /// The part of the file before its body, and its expected size.
     prefix: Vec<u8>,
     prefix_bytes: usize,
-    /// Where each shard's filter starts in the body, once the prefix was checked.
+    /// [`Chunk`]'s offsets of the filters, once the prefix is checked.
     starts: Option<Box<[u32]>>,
 }
 
 impl ChunkVerifier {
-    /// A verifier of the chunk that a manifest with these filters describes as `entry`.
+    /// A verifier of the chunk with this manifest entry.
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
         let prefix_bytes =
             usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
@@ -62,7 +63,7 @@ impl ChunkVerifier {
         }
     }
 
-    /// Takes the file's next bytes; returns those of them that belong to the body.
+    /// Consumes the file's next bytes; returns those that belong to the body.
     fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ChunkError> {
         let (received, expected) = (self.received + bytes.len() as u64, self.entry.size_bytes);
         if received > expected {
@@ -79,14 +80,14 @@ impl ChunkVerifier {
         Ok(body)
     }
 
-    /// The key counts of its shards, as far as they have come.
+    /// The key counts of the shards received so far.
     fn shard_keys(&self) -> Box<[u32]> {
         let counts = self.prefix.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
         let counts = counts.iter().take(self.entry.shard_count as usize);
         counts.map(|count| u32::from_le_bytes(*count)).collect()
     }
 
-    /// Checks what can be checked at the end; returns where each shard's filter starts.
+    /// Checks length and digest; returns the offsets of the filters, too.
     fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[u32]>), ChunkError> {
         let (found, expected) = (self.received, self.entry.size_bytes);
         let Some(starts) = self.starts.filter(|_| found == expected) else {
@@ -142,9 +143,9 @@ impl ChunkVerifier {
         for count in counts.as_chunks::<4>().0 {
             let count = u32::from_le_bytes(*count);
             keys += u64::from(count);
-            // 65,536 filters of 2³² keys at 1,000 bits each are under 2⁵⁵ bytes: the sum cannot overflow.
+            // Cannot overflow: 65,536 filters of 2³² keys at 1,000 bits are under 2⁵⁵ bytes.
             end += spec.filter_bytes(count);
-            // Of a body that is not too large, which the end of this sees to.
+            // Does not truncate: the size of the body is checked below.
             starts.push((end / 8) as u32);
         }
         check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
@@ -168,10 +169,7 @@ impl ChunkReader for ChunkVerifier {
     }
 }
 
-/// Reads a chunk from pieces of any size, as they come from a disk or a network.
-///
-/// The header and the key counts are checked against the manifest as soon as they are there; only then is memory taken for
-/// the filters. The digest is checked last, and no chunk exists before that.
+/// Verifies a chunk file and reads it into memory.
 #[derive(Debug)]
 pub struct ChunkDecoder {
     verifier: ChunkVerifier,
@@ -185,16 +183,16 @@ struct Body {
 }
 
 impl ChunkDecoder {
-    /// A decoder of the chunk that a manifest with these filters describes as `entry`.
+    /// A decoder of the chunk with this manifest entry.
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
         Self { verifier: ChunkVerifier::new(spec, entry), body: None }
     }
 
-    /// Takes the file's next bytes. Costs a copy and their SHA-256.
+    /// Consumes the file's next bytes. Costs a copy and their SHA-256.
     ///
     /// # Errors
     ///
-    /// [`ChunkError`] names the fault; the decoder is of no further use.
+    /// [`ChunkError`]; the decoder must not be used again.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
         let rest = self.verifier.take(bytes)?;
         if self.body.is_none() && self.verifier.starts.is_some() {
@@ -211,11 +209,11 @@ impl ChunkDecoder {
         Ok(())
     }
 
-    /// The chunk, now that all of the file has been fed.
+    /// Ends the file and returns the chunk.
     ///
     /// # Errors
     ///
-    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if they are not the right ones.
+    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if the digest differs.
     pub fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
         let shard_keys = self.verifier.shard_keys();

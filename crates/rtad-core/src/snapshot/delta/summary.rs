@@ -1,19 +1,20 @@
-//! A small Bloom filter of the keys that a delta names, as each table of a log-structured merge tree has one.
+//! Summary: a small Bloom filter of the keys that a delta names, as in log-structured merge trees.
 //!
-//! Nearly every device that is asked for is one that the delta does not speak of. Its two lists take four reads of memory to say
-//! so, each second one waiting for the first; this takes one. It is made when a delta is read and is in no file.
+//! A delta does not name nearly any key that is looked up. Its two lists need four dependent memory
+//! reads to find that out; the summary needs one. It is computed when a delta is read and is not
+//! stored.
 //!
-//! All bits of a key are in one word of 64, so that one comparison decides, and one branch that the processor foresees: the
-//! filters of shards, which stop at the first clear bit, cost several times as much of a key that is in the cache.
+//! All bits of a key are in one 64-bit word: one comparison and one predictable branch. For a
+//! cached key, the shards' filters, which stop at the first clear bit, are several times slower.
 
-use super::SortedKeys;
+use super::keys::SortedKeys;
 use crate::device::DeviceKey;
 
-/// Words for 16 keys: 12 bits a key. With four bits set for each, one key in 80 that is not named is looked up in vain.
+/// 12 bits per key. With four bits set per key, the false-positive rate is 1 in 80.
 const WORDS_PER_16_KEYS: usize = 3;
 const BITS_SET: u32 = 4;
 
-/// 1.5 bytes a key.
+/// Takes 1.5 bytes per key.
 #[derive(Debug)]
 pub(super) struct Summary {
     words: Box<[u64]>,
@@ -24,38 +25,38 @@ impl Summary {
         let keys: usize = lists.iter().map(|list| list.len()).sum();
         let mut words = vec![0; (keys * WORDS_PER_16_KEYS).div_ceil(16)].into_boxed_slice();
         for key in lists.iter().flat_map(|list| list.iter()) {
-            words[place(words.len(), key)] |= mask(key);
+            words[word_index(words.len(), key)] |= mask(key);
         }
         Self { words }
     }
 
-    /// False only of a key that is in neither list.
+    /// Whether the key may be in one of the lists; always true if it is.
     #[inline]
-    pub(super) fn may_name(&self, key: &DeviceKey) -> bool {
+    pub(super) fn may_contain(&self, key: &DeviceKey) -> bool {
         let mask = mask(key);
-        self.words.get(place(self.words.len(), key)).is_some_and(|word| word & mask == mask)
+        self.words.get(word_index(self.words.len(), key)).is_some_and(|word| word & mask == mask)
     }
 
-    /// Reads what [`Summary::may_name`] will read.
+    /// Reads the word that [`Summary::may_contain`] will read, to overlap cache misses.
     #[inline]
     pub(super) fn touch(&self, key: &DeviceKey) -> u64 {
-        self.words.get(place(self.words.len(), key)).copied().unwrap_or(0)
+        self.words.get(word_index(self.words.len(), key)).copied().unwrap_or(0)
     }
 
-    /// Bytes that it takes in memory.
+    /// Size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.words) as u64
     }
 }
 
-/// The key's word: its last eight bytes, scaled.
+/// Index of the key's word: its last eight bytes, scaled.
 #[inline]
-fn place(words: usize, key: &DeviceKey) -> usize {
+fn word_index(words: usize, key: &DeviceKey) -> usize {
     let hash = u128::from_le_bytes(*key.as_bytes()) >> 64;
     ((hash * words as u128) >> 64) as usize
 }
 
-/// The key's bits in it, from bytes that have no part in its place and none in its shard.
+/// The key's bits in its word, from bytes used neither for the index nor for the shard.
 #[inline]
 fn mask(key: &DeviceKey) -> u64 {
     let hash = (u128::from_le_bytes(*key.as_bytes()) >> 16) as u64;

@@ -1,8 +1,8 @@
-//! Chunks that are refused.
+//! Rejected chunk files.
 
 use super::*;
 
-/// The field at a byte of the header: its variant, and how the message begins.
+/// The variant and the start of the message for a byte of the header.
 fn header_field(offset: usize) -> (&'static str, &'static str) {
     match offset {
         0..8 => ("Magic", "is not a chunk"),
@@ -24,7 +24,7 @@ const COUNTS_END: usize = 64 + 8 * 4;
 const BODY: usize = 128;
 
 #[test]
-fn every_bit_before_the_body_is_looked_at() {
+fn every_bit_of_the_prefix_is_checked() {
     for kind in KINDS {
         let sound = Files::new(kind);
         for offset in 0..BODY {
@@ -35,10 +35,10 @@ fn every_bit_before_the_body_is_looked_at() {
                 let case = format!("bit {bit} of byte {offset} of a {} chunk", kind.as_str());
                 if (COUNTS_END..BODY).contains(&offset) {
                     let message = format!("padding at byte {offset} is {}, expected 0", 1 << bit);
-                    assert_refused(files.read(), &case, "Field", &message);
+                    assert_rejected(files.read(), &case, "Field", &message);
                 } else {
                     let (variant, message) = header_field(offset);
-                    assert_refused(files.read(), &case, variant, message);
+                    assert_rejected(files.read(), &case, variant, message);
                 }
             }
         }
@@ -46,12 +46,12 @@ fn every_bit_before_the_body_is_looked_at() {
 }
 
 #[test]
-fn the_digest_covers_every_byte_of_the_body() {
+fn digest_covers_every_byte_of_the_body() {
     for kind in KINDS {
         let mut files = Files::new(kind);
         for offset in BODY..files.chunks[0].len() {
             files.chunks[0][offset] ^= 0x10;
-            assert_refused(files.read(), &format!("byte {offset}"), "Digest", "digest is ");
+            assert_rejected(files.read(), &format!("byte {offset}"), "Digest", "digest is ");
             files.chunks[0][offset] ^= 0x10;
         }
         files.read().unwrap();
@@ -59,7 +59,7 @@ fn the_digest_covers_every_byte_of_the_body() {
 }
 
 #[test]
-fn a_chunk_that_ends_early_is_refused() {
+fn truncated_chunk_is_rejected() {
     for kind in KINDS {
         let sound = Files::new(kind);
         let whole = sound.chunks[0].len();
@@ -67,7 +67,7 @@ fn a_chunk_that_ends_early_is_refused() {
             let mut files = sound.clone();
             files.chunks[0].truncate(len);
             let case = format!("{len} of {whole} bytes");
-            assert_refused(
+            assert_rejected(
                 files.read(),
                 &case,
                 "Length",
@@ -77,10 +77,10 @@ fn a_chunk_that_ends_early_is_refused() {
             if len < BODY + 8 {
                 let message =
                     format!("chunks[0].size_bytes is {len}, expected at least {}", BODY + 8);
-                assert_refused(files.read(), &case, "Field", &message);
+                assert_rejected(files.read(), &case, "Field", &message);
             } else {
                 let body = "body bytes at byte 40 is ";
-                assert_refused(
+                assert_rejected(
                     files.read(),
                     &case,
                     "Field",
@@ -92,15 +92,15 @@ fn a_chunk_that_ends_early_is_refused() {
 }
 
 #[test]
-fn a_chunk_that_goes_on_too_long_is_refused() {
+fn chunk_with_trailing_bytes_is_rejected() {
     for extra in [1, 7, 8, 64, 100_000] {
         let mut files = Files::new(FilterKind::Block512);
         let whole = files.chunks[0].len();
         files.chunks[0].resize(whole + extra, 0);
         let message = format!("has {} bytes or more, expected {whole}", whole + extra);
-        assert_refused(files.read(), "trailing bytes", "Length", &message);
+        assert_rejected(files.read(), "trailing bytes", "Length", &message);
         files.repair_manifest();
-        assert_refused(
+        assert_rejected(
             files.read(),
             "trailing bytes, repaired",
             "Field",
@@ -123,16 +123,15 @@ fn counts(chunk: &[u8]) -> Vec<u32> {
 }
 
 #[test]
-fn counts_that_add_up_must_also_fit_the_body() {
-    // All keys moved into one shard: as many keys as before, in a filter of another size than the filters
-    // were.
+fn counts_with_the_right_sum_must_match_the_body_size() {
+    // All keys moved into one shard: the same number of keys, filters of another size.
     let mut files = Files::new(FilterKind::Block512);
     let total = counts(&files.chunks[0]).iter().sum();
     for shard in 0..8 {
         set_count(&mut files.chunks[0], shard, if shard == 3 { total } else { 0 });
     }
     files.repair_manifest();
-    assert_refused(
+    assert_rejected(
         files.read(),
         "moved keys",
         "Field",
@@ -141,7 +140,7 @@ fn counts_that_add_up_must_also_fit_the_body() {
 }
 
 #[test]
-fn the_sum_in_the_message_is_the_sum_of_all_counts() {
+fn message_has_the_sum_of_all_counts() {
     let mut files = Files::new(FilterKind::Block512);
     let expected: u64 = counts(&files.chunks[0]).iter().map(|count| u64::from(*count)).sum();
     for shard in 0..8 {
@@ -150,17 +149,17 @@ fn the_sum_in_the_message_is_the_sum_of_all_counts() {
     files.repair_manifest();
     let found = 8 * u64::from(u32::MAX);
     let message = format!("sum of the shards' keys at byte 64 is {found}, expected {expected}");
-    assert_refused(files.read(), "huge counts", "Field", &message);
+    assert_rejected(files.read(), "huge counts", "Field", &message);
 }
 
 #[test]
-fn sizes_in_a_header_allocate_nothing() {
-    // An exabyte, said by the header alone, then by the manifest too: neither comes to where memory is taken.
+fn huge_sizes_are_rejected_before_allocation() {
+    // One exabyte, in the header alone, then in the manifest, too.
     const HUGE: u64 = 1 << 60;
     let mut files = Files::new(FilterKind::Block512);
     files.chunks[0][40..48].copy_from_slice(&HUGE.to_le_bytes());
     files.repair_manifest();
-    assert_refused(
+    assert_rejected(
         files.read(),
         "huge body",
         "Field",
@@ -171,15 +170,14 @@ fn sizes_in_a_header_allocate_nothing() {
     files.manifest["chunks"][0]["size_bytes"] = json!(HUGE + BODY as u64);
     files.manifest["size_bytes"] = json!(HUGE + BODY as u64 + other);
     let manifest = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap();
-    assert!(manifest.size_bytes() > HUGE, "a caller caps this before it reads a chunk");
-    let refused =
-        decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
-    assert_refused(refused, "huge manifest", "Field", "sum of the shards' filters at byte 64 is ");
+    assert!(manifest.size_bytes() > HUGE, "callers limit this before they read a chunk");
+    let read = decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
+    assert_rejected(read, "huge manifest", "Field", "sum of the shards' filters at byte 64 is ");
 }
 
 #[test]
-fn chunks_of_two_generations_do_not_mix() {
-    // The same number of keys in the same shards: only the digest tells the two apart.
+fn chunks_of_another_generation_are_rejected() {
+    // The same number of keys in the same shards: only the digest differs.
     let twins = |seed: &str| {
         let key = |index: u32| {
             let mut key = *DeviceKey::of_canonical(format!("{seed}-{index}").as_bytes()).as_bytes();
@@ -196,21 +194,21 @@ fn chunks_of_two_generations_do_not_mix() {
         assert_eq!(old_files[0].len(), new_files[0].len());
         for (manifest, files) in [(&old, &new_files), (&new, &old_files)] {
             let mixed = decode(manifest, &manifest.chunks()[0], &files[0], 4096).map_err(Box::new);
-            assert_refused(mixed, "twins", "Digest", "digest is ");
+            assert_rejected(mixed, "twins", "Digest", "digest is ");
         }
     }
 
-    // Two chunks of one generation in each other's place.
+    // Two chunks of one generation, swapped.
     let mut files = Files::new(FilterKind::Classic);
     files.chunks.swap(0, 1);
     let (digest, size) = (Digest::of(&files.chunks[0]), files.chunks[0].len());
     files.repair_manifest();
-    let refused = "first shard at byte 24 is 28672, expected 0";
-    assert_refused(files.read(), &format!("{digest} of {size} bytes"), "Field", refused);
+    let message = "first shard at byte 24 is 28672, expected 0";
+    assert_rejected(files.read(), &format!("{digest} of {size} bytes"), "Field", message);
 }
 
 #[test]
-fn faults_are_counted_by_their_kind() {
+fn errors_map_to_their_fault() {
     let sound = Files::new(FilterKind::Block512);
     let manifest = Manifest::parse(&sound.manifest_bytes(), &audience(), 7).unwrap();
     let entry = &manifest.chunks()[0];

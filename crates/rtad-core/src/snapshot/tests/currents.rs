@@ -1,4 +1,4 @@
-//! `CURRENT` files that are refused.
+//! Rejected `CURRENT` files.
 
 use super::manifests::set;
 use super::*;
@@ -12,10 +12,10 @@ fn parse(value: &Value) -> Result<Current, Box<ManifestError>> {
 }
 
 #[test]
-fn hostile_fields_are_refused_by_name() {
-    let json_says =
-        |message: &str| format!("is not what version 1 of the format allows: {message}");
-    let digest = json_says("digest \"");
+fn invalid_fields_are_rejected_by_name() {
+    let json_message =
+        |message: &str| format!("is not valid in version 1 of the format: {message}");
+    let digest = json_message("digest \"");
     let cases: Vec<(&str, Value, &str, String)> = vec![
         (
             "/format",
@@ -23,21 +23,21 @@ fn hostile_fields_are_refused_by_name() {
             "Format",
             "format is \"rtad-snapshot\", expected \"rtad-current\"".into(),
         ),
-        ("/format", Value::Null, "Json", json_says("missing field `format`")),
+        ("/format", Value::Null, "Json", json_message("missing field `format`")),
         (
             "/version",
             json!(2),
             "Version",
             "version is 2, this rtad reads version 1: upgrade rtad".into(),
         ),
-        ("/version", json!(-1), "Json", json_says("invalid value: integer `-1`")),
+        ("/version", json!(-1), "Json", json_message("invalid value: integer `-1`")),
         ("/sequence", json!(0), "Field", "sequence is 0, expected at least 1".into()),
-        ("/sequence", json!(-1), "Json", json_says("invalid value: integer `-1`")),
-        ("/sequence", json!(1e30), "Json", json_says("invalid type: floating point `1e+30`")),
-        ("/sequence", Value::Null, "Json", json_says("missing field `sequence`")),
+        ("/sequence", json!(-1), "Json", json_message("invalid value: integer `-1`")),
+        ("/sequence", json!(1e30), "Json", json_message("invalid type: floating point `1e+30`")),
+        ("/sequence", Value::Null, "Json", json_message("missing field `sequence`")),
         ("/generation", json!(0), "Field", "generation is 0, expected at least 1".into()),
-        ("/generation", json!("7"), "Json", json_says("invalid type: string \"7\"")),
-        ("/generation", json!("../1"), "Json", json_says("invalid type: string \"../1\"")),
+        ("/generation", json!("7"), "Json", json_message("invalid type: string \"7\"")),
+        ("/generation", json!("../1"), "Json", json_message("invalid type: string \"../1\"")),
         (
             "/manifest_size_bytes",
             json!(u64::MAX),
@@ -55,7 +55,7 @@ fn hostile_fields_are_refused_by_name() {
         ("/manifest_sha256", json!("f".repeat(65)), "Json", digest.clone()),
         ("/manifest_sha256", json!("F".repeat(64)), "Json", digest.clone()),
         ("/manifest_sha256", json!("é".repeat(32)), "Json", digest),
-        ("/manifest_sha256", json!(vec![0; 32]), "Json", json_says("invalid type: sequence")),
+        ("/manifest_sha256", json!(vec![0; 32]), "Json", json_message("invalid type: sequence")),
         (
             "/rolled_back_from",
             json!(7),
@@ -74,17 +74,17 @@ fn hostile_fields_are_refused_by_name() {
             "Field",
             "rolled_back_from is 0, expected more than the".into(),
         ),
-        ("/rolled_back_to", json!(6), "Json", json_says("unknown field `rolled_back_to`")),
+        ("/rolled_back_to", json!(6), "Json", json_message("unknown field `rolled_back_to`")),
     ];
     for (pointer, value, variant, message) in cases {
         let mut current = current();
         set(&mut current, pointer, value.clone());
-        assert_refused(parse(&current), &format!("{pointer} = {value}"), variant, &message);
+        assert_rejected(parse(&current), &format!("{pointer} = {value}"), variant, &message);
     }
 }
 
 #[test]
-fn no_merge_through_is_read_by_its_old_name_and_written_by_its_new_one() {
+fn no_merge_through_is_read_by_either_name_and_written_by_the_new_one() {
     for name in ["no_merge_through", "kept_apart_through"] {
         let mut value = current();
         value[name] = 5.into();
@@ -99,10 +99,10 @@ fn no_merge_through_is_read_by_its_old_name_and_written_by_its_new_one() {
 }
 
 #[test]
-fn a_current_of_a_later_version_is_told_from_a_broken_one() {
+fn newer_version_has_its_own_error() {
     let later =
         json!({ "format": "rtad-current", "version": 2, "live": [1, 2], "sequence": "abc" });
-    assert_refused(
+    assert_rejected(
         parse(&later),
         "later",
         "Version",
@@ -111,13 +111,13 @@ fn a_current_of_a_later_version_is_told_from_a_broken_one() {
 }
 
 #[test]
-fn a_current_cut_short_is_refused() {
+fn truncated_current_is_rejected() {
     let bytes = Current::new(9, 7, b"manifest", Some(8)).to_bytes();
-    // Without the newline at its end it is still all there.
+    // Without its final newline, the file is still complete.
     for len in 0..bytes.len() - 1 {
         let read = Current::parse(&bytes[..len]).map_err(Box::new);
-        let message = "is not what version 1 of the format allows: EOF while parsing";
-        assert_refused(read, &format!("{len} of {} bytes", bytes.len()), "Json", message);
+        let message = "is not valid in version 1 of the format: EOF while parsing";
+        assert_rejected(read, &format!("{len} of {} bytes", bytes.len()), "Json", message);
     }
     assert_eq!(Current::parse(&bytes[..bytes.len() - 1]).unwrap().rolled_back_from, Some(8));
 }
@@ -129,12 +129,12 @@ fn a_current_is_never_over_4096_bytes() {
     Current::parse(&bytes).unwrap();
     bytes.push(b' ');
     let read = Current::parse(&bytes).map_err(Box::new);
-    assert_refused(read, "4097 bytes", "TooLarge", "CURRENT is 4097 bytes, the limit is 4096");
+    assert_rejected(read, "4097 bytes", "TooLarge", "CURRENT is 4097 bytes, the limit is 4096");
     let nested = vec![b'['; 4096];
-    assert_refused(
+    assert_rejected(
         Current::parse(&nested).map_err(Box::new),
         "nested",
         "Json",
-        "is not what version 1",
+        "is not valid in version 1",
     );
 }

@@ -1,4 +1,4 @@
-//! Chunks that keys were added to.
+//! Chunks with keys inserted after they were built.
 
 use super::*;
 use crate::filter::{FilterKind, FilterSpec};
@@ -29,7 +29,7 @@ fn read(spec: &FilterSpec, built: &BuiltChunk) -> Snapshot {
 }
 
 #[test]
-fn a_grown_chunk_is_a_chunk_and_holds_what_both_had() {
+fn grown_chunk_is_valid_and_has_all_keys() {
     for kind in [FilterKind::Block512, FilterKind::Classic] {
         let spec = FilterSpec::for_fpr(kind, 0.0001).unwrap();
         let old = sorted("old", 3000, 100..150);
@@ -52,7 +52,7 @@ fn a_grown_chunk_is_a_chunk_and_holds_what_both_had() {
                 inserted as usize <= new.len() - known
                     && inserted as usize + 3 >= new.len() - known
             );
-            // What it says of its fill is what its filters have.
+            // The stated fill is that of the filters.
             let expected: f64 = (0..=u16::MAX)
                 .map(|shard| snapshot.filter(shard))
                 .filter(|f| !f.is_empty())
@@ -60,14 +60,14 @@ fn a_grown_chunk_is_a_chunk_and_holds_what_both_had() {
                 .sum();
             assert!((snapshot.manifest().expected_fpr() * 65_536.0 - expected).abs() < 1e-9);
             if new.len() < 2 {
-                assert_eq!(grown.bytes, chunk.bytes, "the same keys are the same chunk");
+                assert_eq!(grown.bytes, chunk.bytes, "keys that are present change nothing");
             }
         }
     }
 }
 
 #[test]
-fn grown_from_nothing_it_is_as_if_it_had_been_built() {
+fn chunk_grown_from_nothing_equals_a_built_chunk() {
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let keys = sorted("new", 500, 10..400);
     let (grown, inserted) = BuiltChunk::grown(&spec, None, &keys);

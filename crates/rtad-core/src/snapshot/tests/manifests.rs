@@ -1,10 +1,10 @@
-//! Manifests that are refused.
+//! Rejected manifests.
 
 use super::*;
 
 const ABSENT: Value = Value::Null;
 
-/// A digest of the right form that is of no file.
+/// A well-formed digest of no file.
 const DIGEST: &str = "00000000000000000000000000000000000000000000000000000000000000ff";
 
 /// Sets the value at a JSON pointer; [`ABSENT`] removes the field.
@@ -19,12 +19,12 @@ pub(super) fn set(file: &mut Value, pointer: &str, value: Value) {
 }
 
 #[test]
-fn hostile_fields_are_refused_by_name() {
-    let json = "is not what version 1 of the format allows: ";
-    let json_says = |message: &str| format!("{json}{message}");
-    let unknown = |field: &str| json_says(&format!("unknown field `{field}`"));
-    let missing = |field: &str| json_says(&format!("missing field `{field}`"));
-    let digest = json_says("digest \"");
+fn invalid_fields_are_rejected_by_name() {
+    let json = "is not valid in version 1 of the format: ";
+    let json_message = |message: &str| format!("{json}{message}");
+    let unknown = |field: &str| json_message(&format!("unknown field `{field}`"));
+    let missing = |field: &str| json_message(&format!("missing field `{field}`"));
+    let digest = json_message("digest \"");
     let cases: Vec<(&str, Value, &str, String)> = vec![
         (
             "/format",
@@ -38,7 +38,7 @@ fn hostile_fields_are_refused_by_name() {
             "Format",
             format!("format is \"{}\", expected", "x".repeat(40)),
         ),
-        ("/format", json!(1), "Json", json_says("invalid type: integer `1`")),
+        ("/format", json!(1), "Json", json_message("invalid type: integer `1`")),
         ("/format", ABSENT, "Json", missing("format")),
         (
             "/version",
@@ -53,17 +53,22 @@ fn hostile_fields_are_refused_by_name() {
             "version is 2, this rtad reads version 1: upgrade rtad".into(),
         ),
         ("/version", json!(u32::MAX), "Version", "version is 4294967295".into()),
-        ("/version", json!("1"), "Json", json_says("invalid type: string \"1\"")),
-        ("/version", json!(1.0), "Json", json_says("invalid type: floating point `1.0`")),
+        ("/version", json!("1"), "Json", json_message("invalid type: string \"1\"")),
+        ("/version", json!(1.0), "Json", json_message("invalid type: floating point `1.0`")),
         ("/version", ABSENT, "Json", missing("version")),
         ("/audience", json!("others"), "Field", "audience is others, expected old_users".into()),
-        ("/audience", json!("../old_users"), "Json", json_says("audience name \"../old_users\"")),
-        ("/audience", json!(""), "Json", json_says("audience name \"\"")),
-        ("/audience", json!("a".repeat(65)), "Json", json_says("audience name \"aaa")),
+        (
+            "/audience",
+            json!("../old_users"),
+            "Json",
+            json_message("audience name \"../old_users\""),
+        ),
+        ("/audience", json!(""), "Json", json_message("audience name \"\"")),
+        ("/audience", json!("a".repeat(65)), "Json", json_message("audience name \"aaa")),
         ("/generation", json!(6), "Field", "generation is 6, expected 7".into()),
         ("/generation", json!(0), "Field", "generation is 0, expected 7".into()),
-        ("/generation", json!(-7), "Json", json_says("invalid value: integer `-7`")),
-        ("/generation", json!(7.5), "Json", json_says("invalid type: floating point `7.5`")),
+        ("/generation", json!(-7), "Json", json_message("invalid value: integer `-7`")),
+        ("/generation", json!(7.5), "Json", json_message("invalid type: floating point `7.5`")),
         ("/keys", json!(401), "Field", "keys is 401, expected 400, the sum over its chunks".into()),
         ("/keys", json!(0), "Field", "keys is 0, expected 400".into()),
         ("/keys", json!(u64::MAX), "Field", "keys is 18446744073709551615, expected 400".into()),
@@ -74,7 +79,12 @@ fn hostile_fields_are_refused_by_name() {
             "size_bytes is 18446744073709551615, expected ".into(),
         ),
         ("/size_bytes", ABSENT, "Json", missing("size_bytes")),
-        ("/created_unix_seconds", json!("now"), "Json", json_says("invalid type: string \"now\"")),
+        (
+            "/created_unix_seconds",
+            json!("now"),
+            "Json",
+            json_message("invalid type: string \"now\""),
+        ),
         ("/path", json!("/etc/passwd"), "Json", unknown("path")),
         ("/filter/seed", json!(1), "Json", unknown("seed")),
         ("/filter/fill_ratio/median", json!(0.5), "Json", unknown("median")),
@@ -87,8 +97,13 @@ fn hostile_fields_are_refused_by_name() {
             "Field",
             "expires_unix_seconds is 0, expected more than created".into(),
         ),
-        ("/expires_unix_seconds", json!(-1), "Json", json_says("invalid value: integer `-1`")),
-        ("/expires_unix_seconds", json!("72h"), "Json", json_says("invalid type: string \"72h\"")),
+        ("/expires_unix_seconds", json!(-1), "Json", json_message("invalid value: integer `-1`")),
+        (
+            "/expires_unix_seconds",
+            json!("72h"),
+            "Json",
+            json_message("invalid type: string \"72h\""),
+        ),
         (
             "/filter/kind",
             json!("xor8"),
@@ -106,33 +121,38 @@ fn hostile_fields_are_refused_by_name() {
             "/filter/hashes",
             json!(0),
             "Filter",
-            "filter: 0 hashes in a block512 filter; accepted: 1 to 10".into(),
+            "filter: hashes of a block512 filter is 0, expected 1 to 10".into(),
         ),
-        ("/filter/hashes", json!(11), "Filter", "filter: 11 hashes in a block512 filter".into()),
-        ("/filter/hashes", json!(4_000_000_000_u32), "Filter", "filter: 4000000000 hashes".into()),
+        ("/filter/hashes", json!(11), "Filter", "filter: hashes of a block512 filter is 11".into()),
+        (
+            "/filter/hashes",
+            json!(4_000_000_000_u32),
+            "Filter",
+            "filter: hashes of a block512 filter is 4000000000".into(),
+        ),
         (
             "/filter/hashes",
             json!(4e9),
             "Json",
-            json_says("invalid type: floating point `4000000000.0`"),
+            json_message("invalid type: floating point `4000000000.0`"),
         ),
         (
             "/filter/hashes",
             json!(1_u64 << 32),
             "Json",
-            json_says("invalid value: integer `4294967296`"),
+            json_message("invalid value: integer `4294967296`"),
         ),
         (
             "/filter/millibits_per_key",
             json!(999),
             "Filter",
-            "filter: 999 thousandths of a bit".into(),
+            "filter: millibits per key is 999".into(),
         ),
         (
             "/filter/millibits_per_key",
             json!(1_000_001),
             "Filter",
-            "filter: 1000001 thousandths".into(),
+            "filter: millibits per key is 1000001".into(),
         ),
         (
             "/filter/target_fpr",
@@ -140,7 +160,7 @@ fn hostile_fields_are_refused_by_name() {
             "Field",
             "filter.target_fpr is -0.001, expected 0 to 1".into(),
         ),
-        ("/filter/target_fpr", json!("NaN"), "Json", json_says("invalid type: string \"NaN\"")),
+        ("/filter/target_fpr", json!("NaN"), "Json", json_message("invalid type: string \"NaN\"")),
         (
             "/filter/expected_fpr",
             json!(1.000001),
@@ -166,17 +186,22 @@ fn hostile_fields_are_refused_by_name() {
             "Field",
             "filter.fill_ratio.max is 1.5, expected 0 to 1".into(),
         ),
-        ("/chunks", json!({}), "Json", json_says("invalid type: map, expected a sequence")),
+        ("/chunks", json!({}), "Json", json_message("invalid type: map, expected a sequence")),
         ("/chunks", json!([]), "Field", "keys is 400, expected 0, the sum over its chunks".into()),
-        ("/filter/fill_ratio", json!([0.1, 0.2, 0.3]), "Json", json_says("invalid type: sequence")),
-        ("/build", json!(["tool", 1, 2, 3]), "Json", json_says("invalid type: sequence")),
+        (
+            "/filter/fill_ratio",
+            json!([0.1, 0.2, 0.3]),
+            "Json",
+            json_message("invalid type: sequence"),
+        ),
+        ("/build", json!(["tool", 1, 2, 3]), "Json", json_message("invalid type: sequence")),
         (
             "/chunks/0",
             json!([DIGEST, 0, 8, 202, 1000]),
             "Json",
-            json_says("invalid type: sequence"),
+            json_message("invalid type: sequence"),
         ),
-        ("/chunks/0", json!("x"), "Json", json_says("invalid type: string \"x\"")),
+        ("/chunks/0", json!("x"), "Json", json_message("invalid type: string \"x\"")),
         ("/chunks/0/digest", json!("../../etc/passwd"), "Json", digest.clone()),
         ("/chunks/0/digest", json!(format!("../{}", &DIGEST[3..])), "Json", digest.clone()),
         ("/chunks/0/digest", json!(&DIGEST[1..]), "Json", digest.clone()),
@@ -259,12 +284,12 @@ fn hostile_fields_are_refused_by_name() {
         let mut files = Files::new(FilterKind::Block512);
         set(&mut files.manifest, pointer, value.clone());
         let case: String = format!("{pointer} = {value}").chars().take(100).collect();
-        assert_refused(files.read(), &case, variant, &message);
+        assert_rejected(files.read(), &case, variant, &message);
     }
 }
 
 #[test]
-fn an_expiry_is_kept_and_null_is_none() {
+fn expiry_is_preserved_and_null_is_rejected() {
     let manifest = build(&spec(FilterKind::Block512), 7, &keys("member", 100)).0;
     let expires = manifest.created_unix_seconds() + 1;
     assert!(!manifest.is_expired(u64::MAX));
@@ -288,7 +313,7 @@ fn an_expiry_is_kept_and_null_is_none() {
 }
 
 #[test]
-fn a_classic_filter_takes_up_to_30_hashes() {
+fn classic_filter_may_have_30_hashes() {
     for (hashes, accepted) in [(0, false), (1, true), (30, true), (31, false)] {
         let mut files = Files::new(FilterKind::Classic);
         files.manifest["filter"]["hashes"] = json!(hashes);
@@ -298,13 +323,13 @@ fn a_classic_filter_takes_up_to_30_hashes() {
 }
 
 #[test]
-fn totals_beyond_64_bits_do_not_add_up() {
-    // Sums that stop at the highest u64 would make each of these agree with its total.
+fn totals_beyond_64_bits_are_rejected() {
+    // Saturating u64 sums would match each of these totals.
     for field in ["keys", "size_bytes"] {
         let mut files = Files::new(FilterKind::Block512);
         files.manifest["chunks"][0][field] = json!(u64::MAX);
         files.manifest[field] = json!(u64::MAX);
-        assert_refused(
+        assert_rejected(
             files.read(),
             field,
             "Field",
@@ -314,9 +339,9 @@ fn totals_beyond_64_bits_do_not_add_up() {
 }
 
 #[test]
-fn text_that_is_not_the_json_of_a_manifest_is_refused() {
+fn invalid_json_is_rejected() {
     let sound = String::from_utf8(Files::new(FilterKind::Block512).manifest_bytes()).unwrap();
-    let json = "is not what version 1 of the format allows: ";
+    let json = "is not valid in version 1 of the format: ";
     let with = |from: &str, to: &str| {
         assert!(sound.contains(from), "{from}");
         sound.replacen(from, to, 1).into_bytes()
@@ -345,13 +370,13 @@ fn text_that_is_not_the_json_of_a_manifest_is_refused() {
     ];
     for (case, bytes, message) in cases {
         let parsed = Manifest::parse(&bytes, &audience(), 7).map_err(Box::new);
-        assert_refused(parsed, case, "Json", json);
+        assert_rejected(parsed, case, "Json", json);
         let parsed = Manifest::parse(&bytes, &audience(), 7).unwrap_err();
         assert!(describe(&parsed).1.contains(message), "{case}: {:?}", describe(&parsed));
     }
 }
 
-/// A manifest whose audience is nested 100,000 deep: deeper than a stack would bear.
+/// A manifest with its audience nested 100,000 levels deep, to overflow the stack.
 fn deep(open: &str, close: &str) -> Vec<u8> {
     let (open, close) = (open.repeat(100_000), close.repeat(100_000));
     format!("{{\"format\":\"rtad-snapshot\",\"version\":1,\"audience\":{open}{close}}}")
@@ -359,14 +384,14 @@ fn deep(open: &str, close: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_is_as_long_as_current_says_and_never_over_4_mib() {
+fn manifest_size_must_match_current_and_stay_within_4_mib() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let current = Current::new(1, 7, &manifest, None);
     for len in 0..manifest.len() {
         let case = format!("{len} of {} bytes", manifest.len());
         let cut = &manifest[..len];
         let read = Manifest::parse_named(cut, &audience(), &current).map_err(Box::new);
-        assert_refused(
+        assert_rejected(
             read,
             &case,
             "Length",
@@ -374,18 +399,18 @@ fn a_manifest_is_as_long_as_current_says_and_never_over_4_mib() {
         );
         let repaired = Current::new(1, 7, cut, None);
         let read = Manifest::parse_named(cut, &audience(), &repaired).map_err(Box::new);
-        assert_refused(read, &case, "Json", "is not what version 1 of the format allows: ");
+        assert_rejected(read, &case, "Json", "is not valid in version 1 of the format: ");
     }
     for offset in 0..manifest.len() {
         let mut changed = manifest.clone();
         changed[offset] ^= 1;
         let read = Manifest::parse_named(&changed, &audience(), &current).map_err(Box::new);
-        assert_refused(read, &format!("byte {offset}"), "Digest", "digest is ");
+        assert_rejected(read, &format!("byte {offset}"), "Digest", "digest is ");
     }
     let mut padded = manifest;
     padded.resize(5 << 20, b' ');
     let read = Manifest::parse(&padded, &audience(), 7).map_err(Box::new);
-    assert_refused(
+    assert_rejected(
         read,
         "5 MiB",
         "TooLarge",
@@ -396,15 +421,15 @@ fn a_manifest_is_as_long_as_current_says_and_never_over_4_mib() {
 }
 
 #[test]
-fn a_manifest_in_the_wrong_place_is_refused() {
+fn manifest_of_another_audience_or_generation_is_rejected() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let other = "others".parse().unwrap();
     let read = Manifest::parse(&manifest, &other, 7).map_err(Box::new);
-    assert_refused(read, "audience", "Field", "audience is old_users, expected others");
+    assert_rejected(read, "audience", "Field", "audience is old_users, expected others");
     let read = Manifest::parse(&manifest, &audience(), 8).map_err(Box::new);
-    assert_refused(read, "generation", "Field", "generation is 7, expected 8");
+    assert_rejected(read, "generation", "Field", "generation is 7, expected 8");
     let read = Manifest::parse_named(&manifest, &audience(), &Current::new(1, 8, &manifest, None));
-    assert_refused(
+    assert_rejected(
         read.map_err(Box::new),
         "current's generation",
         "Field",
@@ -413,7 +438,7 @@ fn a_manifest_in_the_wrong_place_is_refused() {
 }
 
 #[test]
-fn faults_are_counted_by_their_kind() {
+fn errors_map_to_their_fault() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let current = Current::new(1, 7, &manifest, None);
     let fault = |bytes: &[u8]| {
@@ -427,7 +452,7 @@ fn faults_are_counted_by_their_kind() {
 }
 
 #[test]
-fn audience_names_are_safe_as_folders() {
+fn audience_names_are_safe_as_directory_names() {
     for name in ["a", "0", "old_users", "a-b_c", &"z".repeat(64)] {
         assert_eq!(name.parse::<AudienceName>().unwrap().as_str(), name);
     }

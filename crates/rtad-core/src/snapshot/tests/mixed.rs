@@ -1,4 +1,4 @@
-//! One generation becomes another chunk by chunk: each shard is of the one or of the other, and nothing is held in vain.
+//! Replacement of one generation by another, chunk by chunk: answers, and release of chunks.
 
 use crate::device::SHARDS;
 use std::sync::{Arc, Weak};
@@ -45,28 +45,32 @@ fn any_generation(number: u64) -> impl Strategy<Value = (Generation, Vec<DeviceK
     })
 }
 
-/// Where the shards of the new generation end after each of its chunks.
+/// End of the replaced shards after each chunk of the new generation.
 fn ends(new: &Generation) -> Vec<usize> {
     let end = |entry: &ChunkEntry| (entry.first_shard + entry.shard_count) as usize;
     new.manifest.chunks().iter().map(end).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn every_step_answers_each_key_as_one_of_both_generations(
+    fn each_key_is_answered_by_one_of_the_generations_at_every_step(
         (old, old_keys) in any_generation(1),
         (new, new_keys) in any_generation(2),
-        strangers in any_keys(0..100),
-        // A third generation takes over from where the second has come to.
+        others in any_keys(0..100),
+        // A third generation starts before the second is complete.
         (third, third_keys) in any_generation(3),
         turn in any::<proptest::sample::Index>(),
     ) {
         let [before, after] = [&old, &new].map(Generation::snapshot);
-        let asked = [&old_keys[..], &new_keys, &strangers, &third_keys].concat();
+        let queried = [&old_keys[..], &new_keys, &others, &third_keys].concat();
         for (snapshot, keys) in [(&before, &old_keys), (&after, &new_keys)] {
-            for shard in asked.iter().map(DeviceKey::shard) {
+            for shard in queried.iter().map(DeviceKey::shard) {
                 let count = keys.iter().filter(|key| key.shard() == shard).count();
                 prop_assert_eq!(snapshot.shard_keys(shard) as usize, count);
             }
@@ -80,25 +84,27 @@ proptest! {
             begin = end;
             prop_assert!(mixed.is_mixed());
             prop_assert_eq!(mixed.manifest(), &old.manifest);
-            for key in &asked {
+            for key in &queried {
                 let expected = if usize::from(key.shard()) < end { &after } else { &before };
                 prop_assert_eq!(mixed.contains(key), expected.contains(key));
                 prop_assert_eq!(mixed.shard_keys(key.shard()), expected.shard_keys(key.shard()));
             }
-            // A member of both is one at every moment.
+            // A member of both generations is a member at every step.
             for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_ok()) {
                 prop_assert!(mixed.contains(key));
             }
-            let mut members = vec![false; asked.len()];
-            mixed.contains_many(&asked, &mut members);
-            prop_assert!(asked.iter().zip(&members).all(|(key, member)| mixed.contains(key) == *member));
+            let mut members = vec![false; queried.len()];
+            mixed.contains_many(&queried, &mut members);
+            for (key, member) in queried.iter().zip(&members) {
+                prop_assert_eq!(mixed.contains(key), *member);
+            }
         }
         let target = if turn == new.chunks.len() { &new } else { &third };
         let from = if turn == new.chunks.len() { begin } else { 0 };
         let left = target.chunks.iter().filter(|chunk| {
             chunk.shards().next().is_some_and(|(shard, _)| usize::from(shard) >= from)
         });
-        // All that is left in one step.
+        // The rest in one step.
         let left: Vec<_> = left.cloned().collect();
         mixed = mixed.with_chunks(from..SHARDS, &left);
         prop_assert!(mixed.chunks().iter().map(|chunk| chunk.digest())
@@ -110,13 +116,14 @@ proptest! {
     }
 
     #[test]
-    fn a_chunk_is_held_while_a_shard_lies_in_it_and_no_longer(
+    fn chunk_is_released_with_its_last_shard(
         (old, old_keys) in any_generation(1),
         (new, _) in any_generation(2),
     ) {
         let mut mixed = old.snapshot();
         let watched: Vec<(Vec<u16>, Weak<Chunk>)> = old.chunks.iter().map(|chunk| {
-            let filled = chunk.shards().filter(|(_, range)| !range.is_empty()).map(|(shard, _)| shard);
+            let filled = chunk.shards().filter(|(_, range)| !range.is_empty());
+            let filled = filled.map(|(shard, _)| shard);
             (filled.collect(), Arc::downgrade(chunk))
         }).collect();
         prop_assert_eq!(old_keys.is_empty(), watched.is_empty());
@@ -134,15 +141,15 @@ proptest! {
 }
 
 #[test]
-#[should_panic(expected = "a chunk replaces no other shards than those that are named")]
-fn a_chunk_replaces_only_what_is_named() {
+#[should_panic(expected = "chunks replace only the given shards")]
+fn chunk_with_shards_outside_the_range_panics() {
     let keys = keys("device", 100);
     let generation = Generation::new(1, &spec(FilterKind::Block512), &keys, 4096);
     let _ = generation.snapshot().with_chunks(0..3, &generation.chunks[..1]);
 }
 
 #[test]
-fn a_verifier_says_what_a_decoder_says() {
+fn verifier_and_decoder_report_the_same_errors() {
     let keys = keys("device", 100);
     let (manifest, files) = build(&spec(FilterKind::Block512), 1, &keys);
     let (entry, file) = (&manifest.chunks()[0], &files[0]);
@@ -154,10 +161,10 @@ fn a_verifier_says_what_a_decoder_says() {
     for piece_bytes in [1, 63, 4096, file.len()] {
         verify(file, piece_bytes).unwrap();
         for (at, flip) in (0..file.len()).step_by(7).zip((1..=255_u8).cycle()) {
-            let mut spoiled = file.clone();
-            spoiled[at] ^= flip;
-            let decoded = decode(&manifest, entry, &spoiled, piece_bytes).unwrap_err();
-            assert_eq!(describe(&verify(&spoiled, piece_bytes).unwrap_err()), describe(&decoded));
+            let mut mutated = file.clone();
+            mutated[at] ^= flip;
+            let decoded = decode(&manifest, entry, &mutated, piece_bytes).unwrap_err();
+            assert_eq!(describe(&verify(&mutated, piece_bytes).unwrap_err()), describe(&decoded));
         }
         let (short, long) = (&file[..file.len() - 1], [&file[..], b"x"].concat());
         assert_eq!(verify(short, piece_bytes).unwrap_err().fault(), Fault::Truncated);

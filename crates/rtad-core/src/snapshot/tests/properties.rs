@@ -1,4 +1,4 @@
-//! What holds for any input.
+//! Properties of arbitrary snapshots and mutated files.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-/// Keys in a few shards of all parts of the shard space.
+/// Keys in a few shards, spread over the shard space.
 pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKey>> {
     let key = any::<[u8; 16]>().prop_map(|mut key| {
         key[0] &= 0xc0;
@@ -30,7 +30,7 @@ pub(super) fn sorted(mut keys: Vec<DeviceKey>) -> Vec<DeviceKey> {
     keys
 }
 
-/// Overwrites bytes, cuts and lengthens.
+/// One change to a file's bytes.
 #[derive(Debug, Clone)]
 enum Mutation {
     Set(Index, u8),
@@ -72,10 +72,14 @@ fn snapshot(manifest: &Manifest, files: &[Vec<u8>], piece_bytes: usize) -> Snaps
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn what_is_built_is_read_with_the_same_answers(
+    fn built_snapshot_reads_back_equal(
         spec in any_spec(),
         keys in any_keys(0..300),
         others in any_keys(0..300),
@@ -97,16 +101,16 @@ proptest! {
             prop_assert!(whole.filters() == pieces.filters());
             prop_assert!(whole.shards().eq(pieces.shards()));
         }
-        // A filter of the snapshot is the one that inserting the shard's keys gives.
+        // Each filter equals one built by inserting the shard's keys.
         for shard in keys.chunk_by(|a, b| a.shard() == b.shard()) {
-            let mut filter = vec![0; usize::try_from(spec.filter_bytes(shard.len() as u32)).unwrap()];
+            let mut filter = vec![0; spec.filter_bytes(shard.len() as u32) as usize];
             shard.iter().for_each(|key| spec.insert(&mut filter, key));
             prop_assert!(whole.filter(shard[0].shard()) == filter.as_slice());
         }
     }
 
     #[test]
-    fn any_order_of_keys_gives_the_same_bytes(
+    fn files_do_not_depend_on_key_order(
         spec in any_spec(),
         (keys, shuffled) in any_keys(1..200)
             .prop_flat_map(|keys| (Just(keys.clone()), Just(keys).prop_shuffle())),
@@ -118,7 +122,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(file in vec(any::<u8>(), 0..400), piece_bytes in 1..400_usize) {
+    fn arbitrary_bytes_never_panic(
+        file in vec(any::<u8>(), 0..400),
+        piece_bytes in 1..400_usize,
+    ) {
         let (manifest, _) = build(&spec(FilterKind::Classic), 1, &keys("device", 40));
         prop_assert!(decode(&manifest, &manifest.chunks()[0], &file, piece_bytes).is_err());
         prop_assert!(Manifest::parse(&file, &audience(), 1).is_err());
@@ -126,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mutation_makes_a_reader_panic(
+    fn mutated_files_never_panic(
         kind in proptest::sample::select(KINDS.to_vec()),
         mutations in any_mutations(),
         piece_bytes in 1..400_usize,
@@ -135,11 +142,11 @@ proptest! {
         let mut file = files[0].clone();
         mutate(&mut file, &mutations);
         let read = decode(&manifest, &manifest.chunks()[0], &file, piece_bytes);
-        prop_assert_eq!(read.is_ok(), file == files[0], "only what was published is read");
+        prop_assert_eq!(read.is_ok(), file == files[0], "only the published bytes are accepted");
 
         let mut bytes = manifest.to_bytes();
         mutate(&mut bytes, &mutations);
-        // Some changes are to people's fields; then what was read can be written and read again.
+        // Mutations of informational fields are accepted: write and read those again.
         if let Ok(parsed) = Manifest::parse(&bytes, &audience(), 1) {
             prop_assert_eq!(Manifest::parse(&parsed.to_bytes(), &audience(), 1).unwrap(), parsed);
         }
@@ -151,16 +158,16 @@ proptest! {
     }
 
     #[test]
-    fn a_mutation_with_its_checksums_repaired_makes_nobody_panic(
+    fn mutated_files_with_repaired_checksums_never_panic(
         kind in proptest::sample::select(KINDS.to_vec()),
         mutations in any_mutations(),
-        strangers in any_keys(1..50),
+        others in any_keys(1..50),
     ) {
         let mut files = Files::new(kind);
         mutate(&mut files.chunks[0], &mutations);
         files.repair_manifest();
         if let Ok(snapshot) = files.read() {
-            for key in &strangers {
+            for key in &others {
                 snapshot.contains(key);
             }
         }

@@ -1,0 +1,44 @@
+//! Filter kinds: their names, and the block size of `block512`.
+
+/// Bits of a block of [`FilterKind::Block512`]: one cache line.
+pub(super) const BLOCK_BITS: u32 = 512;
+pub(super) const BLOCK_BYTES: usize = 64;
+
+/// The rule that selects a key's bits. Manifests name it, so a new kind needs no new format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum FilterKind {
+    /// One filter over the whole shard: the smallest.
+    Classic,
+    /// One cache line per key: the fastest, and as fast for members as for non-members.
+    Block512,
+}
+
+impl FilterKind {
+    /// The name in manifests, reports and on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Block512 => "block512",
+        }
+    }
+}
+
+impl std::str::FromStr for FilterKind {
+    type Err = ParseFilterKindError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "classic" => Ok(Self::Classic),
+            "block512" => Ok(Self::Block512),
+            _ => Err(ParseFilterKindError),
+        }
+    }
+}
+
+/// An unknown name of a filter kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown filter kind; the kinds are block512, classic")]
+#[non_exhaustive]
+pub struct ParseFilterKindError;
