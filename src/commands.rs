@@ -13,6 +13,8 @@ mod demo;
 mod explain;
 mod failure;
 mod process;
+#[cfg(test)]
+mod reference;
 mod serve;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //!
 //! Pure data: nothing here knows what is built from it. Every mistake is found in one reading, each
 //! with its location, what was found and what is accepted. An unknown key is a mistake too.
-//! `docs/reference/configuration.md` lists the keys; [`Config`]'s fields are the same list.
+//! `docs/reference/configuration.md` is generated from this module.
 //!
 //! Each key of `[server]` can be set as `RTAD_<KEY>` in the environment (`RTAD_MAX_BODY`), each of
 //! `[store]` as `RTAD_STORE_<KEY>` (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other
@@ -28,6 +28,8 @@
 mod mistake;
 mod platform;
 mod reader;
+#[cfg(test)]
+mod reference;
 mod rules;
 mod secret;
 mod server;

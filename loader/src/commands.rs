@@ -12,6 +12,8 @@ mod job;
 mod list;
 mod plan;
 mod query;
+#[cfg(test)]
+mod reference;
 mod rollback;
 mod serve;
 mod synth;

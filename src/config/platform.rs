@@ -47,33 +47,35 @@ pub struct KindRules {
 
 /// An ad platform.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct PlatformConfig {
-    /// The word of its protocol.
+    /// Protocol of the platform.
     pub kind: &'static str,
-    /// Its name in metrics, and for `explain`.
+    /// Name in metrics, in `rtad explain` and in `/v1/explain/{platform}`.
     pub name: String,
-    /// The path of its requests on the decision port.
+    /// Path of its requests on the decision port.
     pub path: String,
-    /// How long it may keep an answer of at least one bid; unset leaves it to the platform.
+    /// Time for which the platform may cache an answer with a bid; unset = the platform decides.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub bid_cache: Option<Duration>,
-    /// How long it may keep an answer without any.
+    /// Time for which the platform may cache an answer without a bid; unset = the platform decides.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub no_bid_cache: Option<Duration>,
-    /// Headers of which any one lets a request in; none lets in all.
+    /// Headers that admit a request. Any one of them is enough; none = every request is admitted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderConfig>,
-    /// The platform's own strategy ids, and the names of the strategies that they stand for.
+    /// The platform's strategy ids and the names of the strategies that they stand for, 64 at most.
     pub strategies: BTreeMap<String, String>,
-    /// The mapping of its bodies, if its kind has one.
+    /// Mapping of the bodies, of a `custom` platform.
     #[serde(flatten)]
     pub custom: Option<CustomConfig>,
 }
 
 /// A header that lets a request in.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct HeaderConfig {
-    /// Its name as the config spells it.
+    /// Name of the header.
     #[serde(rename = "name")]
     spelling: String,
     /// Its name.

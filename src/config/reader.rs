@@ -1,5 +1,7 @@
 //! A TOML document, read key by key: every mistake is kept with its line, none ends the reading.
 
+#[cfg(test)]
+pub(super) mod keys;
 mod named;
 
 use std::collections::BTreeMap;
@@ -194,12 +196,7 @@ impl<'a> Document<'a> {
             let flag = if full == "store.url" { "store".to_owned() } else { key.replace('_', "-") };
             return Some((format!("--{flag}"), value.clone()));
         }
-        let variable = match path {
-            "server" => format!("RTAD_{}", key.to_uppercase()),
-            "store" if key == "url" => "RTAD_STORE".to_owned(),
-            "store" => format!("RTAD_STORE_{}", key.to_uppercase()),
-            _ => return None,
-        };
+        let variable = variable(path, key)?;
         let value = (self.environment)(&variable)?;
         Some((variable, value))
     }
@@ -227,6 +224,8 @@ impl Section {
         key: &'static str,
         accepted: &str,
     ) -> Vec<Self> {
+        #[cfg(test)]
+        keys::add(&self.path, key, accepted, false);
         let entry = self.take(key);
         document.tables(&format!("{}.{key}", self.path), entry, accepted)
     }
@@ -238,6 +237,8 @@ impl Section {
         key: &'static str,
         accepted: &str,
     ) -> Option<Self> {
+        #[cfg(test)]
+        keys::add(&self.path, key, accepted, false);
         let Entry { line, value } = self.take(key)?;
         let path = format!("{}.{key}", self.path);
         match value {
@@ -309,6 +310,8 @@ impl Section {
         accepted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
+        #[cfg(test)]
+        keys::add(&self.path, key, accepted, true);
         self.known.push(key);
         let entry = self.entries.remove(key);
         let overlay = document.overlay(&self.path, key);
@@ -360,6 +363,8 @@ impl Section {
 
     /// Notes a key that was read and was not there.
     pub(super) fn require(&self, document: &mut Document<'_>, key: &str, accepted: &str) {
+        #[cfg(test)]
+        keys::set_required(&self.path, key);
         if !self.had(key) {
             document.mistake(self.line, &format!("{}.{key}", self.path), "is missing", accepted);
         }
@@ -374,6 +379,8 @@ impl Section {
         accepted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Vec<T> {
+        #[cfg(test)]
+        keys::add(&self.path, key, accepted, false);
         self.known.push(key);
         let full = format!("{}.{key}", self.path);
         let list = match self.entries.remove(key) {
@@ -413,6 +420,16 @@ impl Section {
                 &accepted,
             );
         }
+    }
+}
+
+/// The environment variable that takes precedence over a key, if it has one.
+fn variable(path: &str, key: &str) -> Option<String> {
+    match path {
+        "server" => Some(format!("RTAD_{}", key.to_uppercase())),
+        "store" if key == "url" => Some("RTAD_STORE".to_owned()),
+        "store" => Some(format!("RTAD_STORE_{}", key.to_uppercase())),
+        _ => None,
     }
 }
 

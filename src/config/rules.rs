@@ -11,35 +11,38 @@ use crate::strategy::Outcome;
 
 /// Device ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct IdsConfig {
-    /// Raw ids that stand for "no id", besides the built-in ones. Changing them takes a restart.
+    /// Raw ids that stand for "no id", in addition to the built-in ones.
     pub blank: Vec<String>,
 }
 
 /// An audience to be served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceConfig {
-    /// Its name in the store.
+    /// Name of the audience in the store.
     pub name: AudienceName,
-    /// Whether the pod is not ready without it.
+    /// Whether the pod is ready only after this audience is loaded.
     pub required: bool,
-    /// Older than this counts as unavailable; unset = never.
+    /// Age from which the snapshot counts as unavailable, checked at each poll; unset = never.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Duration>,
 }
 
 /// A rule over audiences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StrategyConfig {
-    /// Its name.
+    /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
     pub name: String,
-    /// A member of any gets no bid.
+    /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or both.
     pub exclude: Vec<AudienceName>,
-    /// If given, only a member of at least one gets a bid.
+    /// Audiences of which a device must be in at least one to get a bid; none = every device.
     pub include: Vec<AudienceName>,
-    /// The answer to a request without a usable id.
+    /// Decision for a request without a usable id.
     pub no_device: Outcome,
-    /// The answer when an audience is missing or too old, or the service is overloaded.
+    /// Decision if a needed audience is missing or too old, or the service is overloaded.
     pub unavailable: Outcome,
 }
 

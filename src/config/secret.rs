@@ -38,9 +38,12 @@ impl fmt::Debug for Secret {
 
 /// A secret as the config has it. It is printed as its file's name, or not at all.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct SecretConfig {
+    /// The secret. Either this or `value_file` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'static str>,
+    /// File that holds the secret alone. Line ends at its end are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     value_file: Option<String>,
     /// The secret itself.

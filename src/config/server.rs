@@ -12,32 +12,33 @@ use super::values::{
 
 /// Ports and limits. Changing any of them takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ServerConfig {
-    /// Decision port.
+    /// Address of the decision port.
     pub listen: SocketAddr,
-    /// Admin port.
+    /// Address of the admin port. It has no authentication: keep it inside the network.
     pub admin_listen: SocketAddr,
-    /// Threads that answer decisions; 0 = one per CPU that the cgroup grants.
+    /// Threads that answer decisions; 0 = one per CPU of the cgroup quota.
     pub workers: usize,
-    /// Open connections of the decision port; one more is refused at once.
+    /// Open connections of the decision port. A further connection gets 503 and is closed.
     pub max_connections: usize,
-    /// A connection without a request for so long is closed; also bounds how long a request's head
-    /// or body may take.
+    /// Time after which a connection without a request is closed, up to a quarter later. It also
+    /// limits the time of a request head, and of a body if it is under 5 s.
     #[serde(serialize_with = "as_duration")]
     pub idle_timeout: Duration,
-    /// Largest request body in bytes. A batch check may have 2 MiB, if that is more.
+    /// Largest request body. A larger one gets 413. A batch check may have 2 MiB, if that is more.
     #[serde(serialize_with = "as_size")]
     pub max_body: u64,
-    /// Requests that wait for their bodies; one more is shed at once.
+    /// Requests that wait for their bodies. A further request is shed at once.
     pub max_in_flight: usize,
-    /// A batch check whose head has waited so long for its worker is shed.
+    /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
     #[serde(serialize_with = "as_duration")]
     pub max_wait: Duration,
-    /// How long requests and connections get to end after SIGTERM.
+    /// Time that requests and connections have to end after SIGTERM.
     #[serde(serialize_with = "as_duration")]
     pub drain_timeout: Duration,
-    /// How often the config is checked for changes, and reloaded if there are any; unset = only
-    /// when told.
+    /// Time between checks of the configuration file, and of the secrets, keys and `.proto` files
+    /// that it names. A change causes a reload. Unset = reload only on SIGHUP or `POST /v1/reload`.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub watch_config: Option<Duration>,
 }

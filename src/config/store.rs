@@ -12,26 +12,30 @@ use super::values::{HOUR, SECOND, SIZE, as_duration, as_size, duration, size, wo
 
 /// Where snapshots come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StoreConfig {
-    /// One of [`ACCEPTED_URLS`]. Changing it takes a restart.
+    /// Store of the snapshots.
     pub url: String,
-    /// Time between polls, give or take a tenth.
+    /// Time between polls, varied by up to a tenth. While the store fails, it grows up to six
+    /// times.
     #[serde(serialize_with = "as_duration")]
     pub poll_interval: Duration,
-    /// Larger snapshots are refused, in bytes.
+    /// Largest snapshot that is loaded. A larger one is rejected.
     #[serde(serialize_with = "as_size")]
     pub max_snapshot_size: u64,
-    /// A read without progress for so long is given up and made again. Changing it takes a restart.
+    /// Time in which a read must bring 16 KiB. A slower read is aborted and made again.
     #[serde(serialize_with = "as_duration")]
     pub stall_timeout: Duration,
-    /// How a new generation comes to be served. `rolling` needs a `cache_dir`.
+    /// Replacement of the served generation. `whole` reads the new one beside the old one and needs
+    /// memory for two snapshots. `rolling` replaces chunk by chunk from the disk, needs memory for
+    /// one snapshot and two chunks, and requires `cache_dir`.
     pub swap: SwapMode,
-    /// Where verified chunks are kept for the next start; unset = nowhere. Changing it takes a
-    /// restart.
+    /// Directory of verified chunks, from which a restart reads; unset = no cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_dir: Option<PathBuf>,
-    /// Manifests must be signed by any one of these; none = nothing needs to be signed. Those of
-    /// `public_keys_file` are among them. Changing them takes a restart.
+    /// Minisign public keys. A manifest must be signed by one of them; with no key, signatures are
+    /// not checked. The environment variable separates keys with commas. The keys of
+    /// `public_keys_file` are added.
     pub public_keys: Vec<PublicKey>,
 }
 

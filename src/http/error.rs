@@ -8,6 +8,7 @@ use rtad_http::problem::Problem;
 
 /// An error of the JSON routes. The details name what is accepted; none quotes an id.
 #[derive(Debug)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum ApiError {
     /// The id in the path is not one.
     BadId(IdKind, Unusable),
@@ -135,5 +136,41 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code, title, detail) = self.parts();
         Problem { status, code, title, detail: detail.into() }.into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use documented::DocumentedFieldsOpt as _;
+    use testkit::reference::{assert_every_variant, assert_listed};
+
+    use super::*;
+
+    #[test]
+    fn error_reference_lists_every_code() {
+        let errors = [
+            ApiError::BadId(IdKind::Md5, Unusable::Blank),
+            ApiError::BadBody(String::new()),
+            ApiError::UnknownAudience(Vec::new()),
+            ApiError::UnknownStrategy(Vec::new()),
+            ApiError::UnknownPlatform(Vec::new()),
+            ApiError::UnknownKind,
+            ApiError::NotFound(""),
+            ApiError::CrossSite,
+            ApiError::MethodNotAllowed,
+            ApiError::BodyTimeout,
+            ApiError::TooLarge(String::new()),
+            ApiError::NotLoaded,
+            ApiError::Overloaded,
+            ApiError::Internal,
+        ];
+        assert_every_variant(ApiError::FIELD_NAMES, &errors);
+        let of_error = |error: ApiError| {
+            let (status, code, ..) = error.parts();
+            [status.as_str().to_owned(), code.to_owned()]
+        };
+        let of_reload = ["422", "bad_config"].map(str::to_owned);
+        let rows = errors.into_iter().map(of_error).chain([of_reload]);
+        assert_listed("errors.md", "Service codes", rows);
     }
 }

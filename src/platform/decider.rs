@@ -148,3 +148,16 @@ impl Failure {
         matches!(self, Self::Unauthorized | Self::BadSignature | Self::BadTimestamp)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::reference::assert_listed;
+
+    use super::*;
+
+    #[test]
+    fn error_reference_lists_every_failure() {
+        let rows = Failure::ALL.map(|failure| [failure.as_str().to_owned()]);
+        assert_listed("errors.md", "Platform failures", rows);
+    }
+}

@@ -5,6 +5,7 @@ use rtad_store::StoreError;
 
 /// A failed poll of an audience.
 #[derive(Debug, thiserror::Error)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[non_exhaustive]
 pub enum SyncError {
     /// The store failed, or a file in it is refused.
@@ -137,10 +138,38 @@ impl SyncError {
 
 #[cfg(test)]
 mod tests {
-    use rtad_core::snapshot::ManifestError;
+    use documented::DocumentedFieldsOpt as _;
+    use rtad_core::snapshot::{Fault, ManifestError};
     use rtad_http::error_chain::error_chain;
+    use testkit::reference::{assert_every_variant, assert_listed};
 
     use super::*;
+
+    #[test]
+    fn error_reference_lists_every_cause() {
+        let audience: AudienceName = "a".parse().unwrap();
+        let (folder, source) = (std::path::PathBuf::new(), std::io::ErrorKind::Other.into());
+        let errors = [
+            SyncError::Store(StoreError::Stalled {
+                path: String::new(),
+                bytes: 0,
+                timeout: std::time::Duration::ZERO,
+            }),
+            SyncError::NotPublished { audience: audience.clone() },
+            SyncError::Deleted { audience },
+            SyncError::Stale { found: 1, served: 2 },
+            SyncError::Internal,
+            SyncError::NoRoom { needed_bytes: 0, available_bytes: 0 },
+            SyncError::Expired { generation: 1, expires_unix_seconds: 0, now_unix_seconds: 0 },
+            SyncError::Cache { folder, source },
+            SyncError::TooLarge { size_bytes: 0, limit_bytes: 0 },
+        ];
+        assert_every_variant(SyncError::FIELD_NAMES, &errors);
+        let faults = [Fault::Digest, Fault::Truncated, Fault::Format, Fault::TooLarge];
+        let of_files = faults.map(Fault::as_str).into_iter().chain(["signature"]);
+        let causes = errors.iter().map(SyncError::cause).chain(of_files);
+        assert_listed("errors.md", "Sync results", causes.map(|cause| [cause.to_owned()]));
+    }
 
     #[test]
     fn store_error_chain_names_file_and_remedy() {

@@ -8,6 +8,7 @@
 //! | [`server`] | a file server that misbehaves on command |
 //! | [`store`] | keys, signatures, snapshots, and a store to publish into and spoil |
 //! | [`platform`] | golden requests of ad platforms |
+//! | [`reference`] | generated reference pages, compared with the committed ones |
 //!
 //! The crate depends on neither program. A test crate hands over the path of the program under
 //! test, which only it knows (`env!("CARGO_BIN_EXE_…")`). A function that cannot go on panics, and
@@ -18,6 +19,7 @@
 pub mod client;
 pub mod platform;
 pub mod process;
+pub mod reference;
 pub mod server;
 pub mod store;
 pub mod wait;

@@ -27,26 +27,27 @@ use crate::config::values::word;
 
 /// The keys of a mapping, as far as they could be read.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CustomConfig {
-    /// The bodies' format; none if it could not be read.
+    /// Format of the request and response bodies.
     pub body: Option<Body>,
-    /// The schema's file.
+    /// Schema of the bodies. Required for `protobuf`, unknown for `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proto: Option<Named>,
     /// The same, found from the config's own folder.
     #[serde(skip)]
     pub proto_path: PathBuf,
-    /// Full name of the requests' message.
+    /// Full name of the request message. Required for `protobuf`, unknown for `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_message: Option<Named>,
-    /// Full name of the responses' message.
+    /// Full name of the response message. Required for `protobuf`, unknown for `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_message: Option<Named>,
-    /// `request`
+    /// Fields of the request, see `[platform.request]`.
     pub request: RequestConfig,
-    /// `response`
+    /// Fields of the response, see `[platform.response]`.
     pub response: ResponseConfig,
-    /// `signature`
+    /// Signature of the request, see `[platform.signature]`; unset = signatures are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignatureConfig>,
     /// Whether all of `request`, `response` and `signature` can be looked up in the schema: if not,

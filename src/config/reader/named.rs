@@ -28,6 +28,8 @@ impl Section {
         parse: impl Fn(&str) -> Option<T>,
     ) -> Vec<T> {
         const FOUND: &str = "has a value that is not one";
+        #[cfg(test)]
+        super::keys::add(&self.path, key, accepted, true);
         let overlay = document.overlay(&self.path, key);
         let entry = self.take(key);
         if let Some((origin, text)) = overlay {

@@ -42,27 +42,32 @@ def queries():
         yield annotation["name"], annotation["expr"]
 
 
-def metrics_of_pods():
-    """The table of docs/reference/http-api.md: of each metric its labels, and of each label its values where
-    the table has them all."""
-    text = (ROOT / "docs/reference/http-api.md").read_text().split("\n## Metrics\n")[1]
+def metrics_of(heading):
+    """A table of docs/reference/metrics.md: of each metric its labels, and of each label its values
+    where the table has them all."""
+    text = (ROOT / "docs/reference/metrics.md").read_text()
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     metrics = {}
-    for name, labels, words in re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", text, re.MULTILINE):
+    rows = re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", section, re.MULTILINE)
+    for name, labels, meaning in rows:
         of_label = {}
         for label, values in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", labels):
             of_label[label] = re.findall(r"`([^`]*)`", values)
         # Too many for the column.
         if name == "rtad_sync_total":
-            of_label["result"] = re.findall(r"`([^`]*)`", words)
+            of_label["result"] = re.findall(r"`([^`]*)`", meaning)
         metrics[name] = of_label
     return metrics
 
 
+def metrics_of_pods():
+    """Metrics of `rtad`."""
+    return metrics_of("Service")
+
+
 def metrics_of_writer():
-    """Those of `rtad-loader serve`, in docs/guides/online-writes.md."""
-    text = (ROOT / "docs/guides/online-writes.md").read_text().split("\n## Metrics\n")[1]
-    found = re.findall(r"`(rtad_\w+)(?:\{([^}]*)\})?`", text)
-    return {name: {label: [] for label in labels.split(",") if label} for name, labels in found}
+    """Metrics of `rtad-loader serve`."""
+    return metrics_of("Write service")
 
 
 def headings(text):

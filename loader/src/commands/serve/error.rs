@@ -14,6 +14,7 @@ use super::batch::Op;
 
 /// Why a request was not done. Nothing of it was acknowledged. The details name what is accepted; none quotes an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
@@ -189,5 +190,46 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use documented::DocumentedFieldsOpt as _;
+    use testkit::reference::{assert_every_variant, assert_listed};
+
+    use super::*;
+
+    #[test]
+    fn error_reference_lists_every_code() {
+        let errors = [
+            ApiError::Unauthorized,
+            ApiError::BadBody(String::new()),
+            ApiError::BadAudience,
+            ApiError::UnknownOp,
+            ApiError::UnknownKind,
+            ApiError::UnknownAudience,
+            ApiError::NotFound,
+            ApiError::MethodNotAllowed,
+            ApiError::BodyTimeout,
+            ApiError::Exists,
+            ApiError::Disabled,
+            ApiError::Deleted,
+            ApiError::Busy,
+            ApiError::TooLarge(String::new()),
+            ApiError::Overloaded,
+            ApiError::Contended,
+            ApiError::Store,
+            ApiError::DeltasFull,
+            ApiError::NoAnswer,
+            ApiError::Draining,
+            ApiError::Internal,
+        ];
+        assert_every_variant(ApiError::FIELD_NAMES, &errors);
+        let rows = errors.map(|error| {
+            let (status, code, _) = error.words();
+            [status.as_str().to_owned(), code.to_owned()]
+        });
+        assert_listed("errors.md", "Write service codes", rows);
     }
 }

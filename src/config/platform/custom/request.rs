@@ -14,43 +14,45 @@ pub(super) const SEPARATOR: &str = "what stands between two strategies, such as 
 
 /// `[platform.request]`
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct RequestConfig {
-    /// The id that is echoed.
+    /// Field of the request id, which the response repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Named>,
-    /// The strategies asked about.
+    /// Field of the requested strategies; unset = every strategy of the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategies: Option<Named>,
-    /// What stands between strategies in one value.
+    /// Separator of strategies in one value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategies_separator: Option<String>,
-    /// True for a probe.
+    /// Field that is true for a probe of the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<Named>,
-    /// Indices of [`IdField::ALL`], and the paths of such ids.
+    /// Fields of device ids, by the kind of id. `ids`, `id_list` or both are required.
     #[serde(serialize_with = "as_paths", skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<(usize, Named)>,
-    /// Ids that say themselves what they are.
+    /// List of ids that carry their kind, see `[platform.request.id_list]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_list: Option<IdListConfig>,
 }
 
 /// `[platform.request.id_list]`: a list of ids, each beside what it is.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct IdListConfig {
-    /// The list; without one the rest stands at the top of the request.
+    /// Field of the list; unset = the other paths start at the top of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list: Option<Named>,
-    /// The id, from the list on.
+    /// Field of the id within a list entry.
     pub value: Named,
-    /// What it is, from the list on.
+    /// Field of the type of id within a list entry.
     #[serde(rename = "type")]
     pub kind: Named,
-    /// More of what it is, such as how it was hashed.
+    /// Field of a second type, such as the hash of the id, within a list entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secure: Option<Named>,
-    /// Values of `kind`, or of `kind` and `secure` with a slash between, and indices of
-    /// [`IdField::ALL`].
+    /// Types, or types and second types with a slash between them, and the kinds of id that they
+    /// stand for.
     #[serde(serialize_with = "as_kinds")]
     pub kinds: Vec<(Named, usize)>,
 }

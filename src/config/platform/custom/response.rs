@@ -9,6 +9,7 @@ use crate::config::values::word;
 
 /// `[platform.response]`
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ResponseConfig {
     /// Where it stands itself.
     #[serde(skip)]
@@ -16,25 +17,25 @@ pub struct ResponseConfig {
     /// Whether all that is written there could be read: if not, nothing is said of what is missing.
     #[serde(skip)]
     pub is_whole: bool,
-    /// The request's id.
+    /// Field of the request id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Named>,
-    /// One number for the whole answer.
+    /// One number for the whole answer, see `platform.response.code`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeConfig>,
-    /// A verdict for each strategy.
+    /// Verdict for each strategy, see `platform.response.verdicts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<VerdictsConfig>,
-    /// The strategies that bid.
+    /// Field of the strategies that bid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Named>,
-    /// What stands between them, if they go into one value.
+    /// Separator of strategies in one value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_separator: Option<String>,
-    /// Seconds that the platform may keep the answer.
+    /// Field of the seconds for which the platform may cache the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Named>,
-    /// What strategies are in JSON.
+    /// JSON type of strategies in the response. Unknown for `protobuf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategies_as: Option<StrategiesAs>,
 }
@@ -51,26 +52,28 @@ pub enum StrategiesAs {
 
 /// One number for the whole answer.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CodeConfig {
-    /// Where it goes.
+    /// Field of the number.
     pub field: Named,
-    /// If any strategy bids.
+    /// Number if a strategy bids.
     pub bid: i64,
-    /// If none does.
+    /// Number if no strategy bids.
     pub no_bid: i64,
-    /// If the request could not be read, or not be believed; without one it is as for decisions.
+    /// Number for an unreadable or unauthorized request; unset = the number of its decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<i64>,
 }
 
 /// A verdict for each strategy.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct VerdictsConfig {
-    /// The list.
+    /// Field of the list.
     pub list: Named,
-    /// The strategy, from the list on.
+    /// Field of the strategy within a list entry.
     pub strategy: Named,
-    /// Whether it bids, from the list on.
+    /// Field of the verdict within a list entry: true for a bid.
     pub accepted: Named,
 }
 

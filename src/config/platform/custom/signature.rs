@@ -11,27 +11,29 @@ use crate::config::values::{DAY, SECOND, as_optional_duration, duration, word};
 
 /// `[platform.signature]`
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct SignatureConfig {
-    /// What becomes of a wrong signature.
+    /// Handling of a wrong signature: `enforce` rejects the request, `observe` counts it, `off`
+    /// checks nothing.
     pub mode: SignatureMode,
-    /// How the signed text becomes a digest.
+    /// Digest of the signed text.
     pub algorithm: Algorithm,
-    /// What is signed.
+    /// Signed text, with placeholders.
     pub template: Named,
-    /// How the digest is written.
+    /// Case of the hex digits of the digest.
     pub encoding: HexCase,
-    /// Where the signature stands.
+    /// Location of the signature in the request.
     #[serde(rename = "in")]
     pub source: Named,
-    /// Where the request's time stands.
+    /// Location of the time in the request. Requires `max_skew`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Named>,
-    /// What that counts.
+    /// Unit of the time since 1970.
     pub timestamp_unit: TimestampUnit,
-    /// How far it may be from now.
+    /// Largest difference between the time and the clock. Requires `timestamp`.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_skew: Option<Duration>,
-    /// Any one of them signs.
+    /// Secrets of which any one may sign, see `platform.signature.secrets`.
     pub secrets: Vec<SecretConfig>,
 }
 

@@ -1,0 +1,12 @@
+//! `docs/reference/cli-rtad-loader.md`: generated from the commands' definitions.
+
+use clap::CommandFactory as _;
+use testkit::reference::{assert_current, cli_page};
+
+use super::Cli;
+
+#[test]
+fn command_reference_is_current() {
+    let page = cli_page(Cli::command(), include_str!("reference.md"));
+    assert_current("rtad-loader", "cli-rtad-loader.md", &page);
+}
