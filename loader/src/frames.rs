@@ -1,48 +1,49 @@
-//! Device keys on their way between the steps of a distributed build: in frames, each of keys of 16 neighbouring shards.
+//! Key frames: device keys between the steps of a distributed build, in frames of 16 neighboring
+//! shards.
 //!
 //! ```text
 //! offset  size  field    little-endian
-//!      0     2  bucket   the first 12 bits of each of its keys: 16 shards, the least that a chunk has
-//!      2     1  what     0 keys of ids, 1 keys that deltas added, 2 keys that deltas or tombstones removed
+//!      0     2  bucket   the first 12 bits of each of its keys: 16 shards, the minimum of a chunk
+//!      2     1  content  0 ids, 1 added by deltas, 2 removed by deltas or tombstones
 //!      3     1  zero
 //!      4     4  count    1 to 1,048,576
 //!      8  16·n  keys     ascending
 //! ```
 //!
-//! Whoever deals frames out, be it Spark's shuffle, needs to look at two bytes of some hundred keys, and at none of the keys. A chunk
-//! is always a run of whole buckets, wherever it will be cut. Frames may stand in any order, and be concatenated.
+//! A shuffle, such as Spark's, routes hundreds of keys by the two bytes of the bucket. A chunk is
+//! always a run of whole buckets. Frames may be in any order and may be concatenated.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use rtad_core::device::{DeviceKey, SHARDS};
 
-/// Neighbouring shards whose keys share frames.
+/// Neighboring shards whose keys share frames.
 pub(crate) const BUCKET_SHARDS: u32 = 16;
-/// All buckets.
+/// Number of buckets.
 pub(crate) const BUCKETS: u32 = SHARDS as u32 / BUCKET_SHARDS;
 const MAX_FRAME_KEYS: usize = 1 << 20;
 const HEADER_BYTES: usize = 8;
 
-/// What the keys of a frame are.
+/// Origin of the keys of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Of ids that were read.
+    /// Ids of the input.
     Ids,
-    /// Members besides, by deltas.
+    /// Members added by deltas.
     Added,
-    /// No members, by deltas and tombstones.
+    /// Non-members, removed by deltas and tombstones.
     Removed,
 }
 
-/// Frames that are not what they should be. Says where, and never a key.
+/// Invalid frames. The message gives the offset, never a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum FrameError {
     #[error("{input}: could not read it after byte {offset}")]
     Read { input: String, offset: u64, source: io::Error },
-    #[error("{input}: ends at byte {offset}, inside a frame; was whoever wrote it stopped?")]
+    #[error("{input}: ends at byte {offset}, inside a frame; its writer may have been stopped")]
     Truncated { input: String, offset: u64 },
-    #[error("{input}: {field} of the frame at byte {offset} is {found}; accepted: {accepted}")]
+    #[error("{input}: {field} of the frame at byte {offset}: expected {accepted}, found {found}")]
     Field { input: String, offset: u64, field: &'static str, found: u64, accepted: &'static str },
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn bucket(key: &DeviceKey) -> u32 {
     u32::from(key.shard()) / BUCKET_SHARDS
 }
 
-/// Writes keys, which are in order, as frames.
+/// Writes sorted keys as frames.
 pub(crate) fn write(out: &mut impl Write, content: Content, keys: &[DeviceKey]) -> io::Result<()> {
     for keys in keys.chunk_by(|a, b| bucket(a) == bucket(b)) {
         for keys in keys.chunks(MAX_FRAME_KEYS) {
@@ -68,7 +69,7 @@ pub(crate) fn write(out: &mut impl Write, content: Content, keys: &[DeviceKey]) 
     Ok(())
 }
 
-/// Reads frames up to the end, and gives `take` the keys of each. Memory does not depend on the input.
+/// Reads all frames and passes the keys of each to `take`. Memory does not depend on the input.
 pub(crate) fn read(
     input: &str,
     mut reader: impl Read,
@@ -91,7 +92,7 @@ pub(crate) fn read(
         }
         let bucket = u32::from(u16::from_le_bytes([header[0], header[1]]));
         let count = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
-        let wrong = |field, found: u32, accepted| {
+        let invalid = |field, found: u32, accepted| {
             Err(FrameError::Field {
                 input: input.into(),
                 offset,
@@ -101,19 +102,19 @@ pub(crate) fn read(
             })
         };
         if bucket >= BUCKETS {
-            return wrong("the bucket", bucket, "0 to 4095");
+            return invalid("the bucket", bucket, "0 to 4095");
         }
         let content = match header[2] {
             0 => Content::Ids,
             1 => Content::Added,
             2 => Content::Removed,
-            other => return wrong("what is in it", other.into(), "0 to 2"),
+            other => return invalid("the content", other.into(), "0 to 2"),
         };
         if header[3] != 0 {
-            return wrong("the byte before the count", header[3].into(), "0");
+            return invalid("the byte before the count", header[3].into(), "0");
         }
         if count == 0 || count as usize > MAX_FRAME_KEYS {
-            return wrong("the count", count, "1 to 1048576");
+            return invalid("the count", count, "1 to 1048576");
         }
         body.resize(count as usize * 16, 0);
         let found =
@@ -124,7 +125,7 @@ pub(crate) fn read(
         keys.clear();
         keys.extend(body.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key)));
         if let Some(stray) = keys.iter().map(self::bucket).find(|found| *found != bucket) {
-            return wrong("the bucket of a key", stray, "that of its frame");
+            return invalid("the bucket of a key", stray, "the bucket of its frame");
         }
         take(bucket, content, &keys);
         offset += (HEADER_BYTES + body.len()) as u64;
@@ -135,7 +136,7 @@ fn read_error(input: &str, offset: u64, source: io::Error) -> FrameError {
     FrameError::Read { input: input.into(), offset, source }
 }
 
-/// Fills the buffer as far as there are bytes.
+/// Reads until the buffer is full or the input ends. Returns the number of bytes.
 pub(crate) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn frames_round_trip() {
         let keys = keys(20_000);
         let mut bytes = Vec::new();
         write(&mut bytes, Content::Ids, &keys[..10_000]).unwrap();
@@ -172,7 +173,7 @@ mod tests {
             match content {
                 Content::Ids => ids.extend_from_slice(found),
                 Content::Removed => removed.extend_from_slice(found),
-                Content::Added => panic!("none was written"),
+                Content::Added => panic!("no added keys were written"),
             }
         })
         .unwrap();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_refused_by_its_place() {
+    fn invalid_frame_is_refused_with_its_offset() {
         let mut bytes = Vec::new();
         write(&mut bytes, Content::Ids, &keys(2)).unwrap();
         let refused = |at: usize, byte: u8| {
@@ -189,18 +190,19 @@ mod tests {
             bytes[at] = byte;
             read("x", &bytes[..], |_, _, _| {}).unwrap_err().to_string()
         };
-        assert_eq!(refused(1, 0x10).split("; ").nth(1), Some("accepted: 0 to 4095"));
-        assert!(refused(2, 3).starts_with("x: what is in it of the frame at byte 0 is 3"));
-        assert!(refused(3, 1).contains("the byte before the count"));
-        assert!(
-            refused(4, 0).contains("the count of the frame at byte 0 is 0; accepted: 1 to 1048576")
+        assert!(refused(1, 0x10).contains("expected 0 to 4095, found"));
+        assert_eq!(
+            refused(2, 3),
+            "x: the content of the frame at byte 0: expected 0 to 2, found 3"
         );
+        assert!(refused(3, 1).contains("the byte before the count"));
+        assert!(refused(4, 0).contains("the count of the frame at byte 0: expected 1 to 1048576"));
         assert!(refused(7, 1).contains("the count"));
         assert!(refused(8, !bytes[8]).contains("the bucket of a key"));
         for end in 1..bytes.len() {
             // The second frame begins where the first one ends.
-            let whole = end == 24;
-            assert_eq!(read("x", &bytes[..end], |_, _, _| {}).is_ok(), whole, "{end}");
+            let is_whole = end == 24;
+            assert_eq!(read("x", &bytes[..end], |_, _, _| {}).is_ok(), is_whole, "{end}");
         }
     }
 }

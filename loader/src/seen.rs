@@ -1,9 +1,9 @@
-//! What was seen before: exactly, or by a Bloom filter that now and then takes something new for something seen.
+//! Seen keys: an exact set, or a Bloom filter with false positives, to detect duplicates.
 //!
-//! The exact one remembers 128-bit keys and not what they were made of: two among n that share one are an accident of n² / 2¹²⁹, for ten
-//! billion one in 10¹⁹. It is 256 hash tables with open addressing, each of which grows by half when it is 85 % full. They
-//! begin at different sizes, so that they grow at different times: at any time they take some 23 bytes per key between them, and while one
-//! grows, hardly more.
+//! The exact set stores 128-bit keys. The probability that two of n ids share a key is n² / 2¹²⁹:
+//! for ten billion ids about 10⁻¹⁹. It consists of 256 hash tables with open addressing, each of
+//! which grows by half at a load of 85 %. The tables start at different sizes and so grow at
+//! different times. Together they take about 23 bytes per key, hardly more while one grows.
 
 use std::collections::TryReserveError;
 
@@ -11,14 +11,14 @@ use rtad_core::device::DeviceKey;
 use rtad_core::filter::FilterSpec;
 
 const TABLES: usize = 256;
-const LEAST_SLOTS: f64 = 64.0;
+const MIN_SLOTS: f64 = 64.0;
 const GROWTH: f64 = 1.5;
-/// Full at this many hundredths.
+/// Percent of slots in use before a table grows.
 const MAX_LOAD: usize = 85;
-/// In a slot without a key; the one key that is the same is remembered apart.
+/// Value of a free slot. The key of the same value is kept in `has_zero`.
 const FREE: u128 = 0;
 
-/// Remembers keys.
+/// Set of seen keys.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Exact(Tables),
@@ -26,11 +26,11 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    /// Whether the key was not seen before; now it is.
+    /// Adds the key. Returns whether it is new.
     ///
     /// # Errors
     ///
-    /// No memory to remember it.
+    /// Out of memory.
     #[inline]
     pub(crate) fn is_new(&mut self, key: &DeviceKey) -> Result<bool, TryReserveError> {
         match self {
@@ -39,7 +39,7 @@ impl Seen {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory in use.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Exact(tables) => {
@@ -65,7 +65,7 @@ struct Table {
 
 impl Default for Tables {
     fn default() -> Self {
-        let slots = |table: usize| LEAST_SLOTS * GROWTH.powf(table as f64 / TABLES as f64);
+        let slots = |table: usize| MIN_SLOTS * GROWTH.powf(table as f64 / TABLES as f64);
         let table = |table| Table { slots: vec![FREE; slots(table) as usize], used: 0 };
         Self { tables: (0..TABLES).map(table).collect(), has_zero: false }
     }
@@ -86,10 +86,10 @@ impl Tables {
 }
 
 impl Table {
-    /// There is room.
+    /// Adds a key. Requires a free slot.
     #[inline]
     fn insert(&mut self, key: u128) -> bool {
-        // The bits below those that chose the table, scaled to the slots.
+        // The bits below those of the table index, scaled to the slots.
         let hash = (key >> 56) as u64;
         let mut slot = ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize;
         loop {
@@ -128,11 +128,11 @@ pub(crate) struct Bloom {
 }
 
 impl Bloom {
-    /// Sized for so many keys.
+    /// A filter sized for `expected` keys.
     ///
     /// # Errors
     ///
-    /// No memory for it.
+    /// Out of memory.
     pub(crate) fn new(spec: FilterSpec, expected: u32) -> Result<Self, TryReserveError> {
         let bytes = spec.filter_bytes(expected) as usize;
         let mut filter = Vec::new();
@@ -151,8 +151,8 @@ impl Bloom {
         is_new
     }
 
-    /// How many new keys were taken for seen ones, on average over all sets of so many: the sum of the rates that the filter had when
-    /// each key was added.
+    /// Expected number of new keys reported as seen: the sum of the false-positive rates at each
+    /// insertion.
     pub(crate) fn expected_false_positives(&self) -> f64 {
         let bits = self.filter.len() as f64 * 8.0;
         summed_fpr(self.spec.hashes(), bits, self.keys as f64)
@@ -165,7 +165,8 @@ pub(crate) fn fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
     (1.0 - (-hashes * keys / bits).exp()).powf(hashes)
 }
 
-/// The integral of the rate from no key to all, by Simpson's rule: the rate is smooth, and a thousand steps are exact to nine digits.
+/// The integral of the rate from no key to all, by Simpson's rule. The rate is smooth, so 1,000
+/// steps are exact to nine digits.
 pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
     const STEPS: u32 = 1000;
     let step = keys / f64::from(STEPS);
@@ -188,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exact_one_is_a_set() {
+    fn exact_tables_equal_a_hash_set() {
         let (mut tables, mut model) = (Seen::Exact(Tables::default()), HashSet::new());
-        // Keys that begin alike crowd one table, and its end; zero is a key too.
+        // Keys with a common prefix fill one table from its end. Zero is a key too.
         let crowded = (0..3000_u128).map(|n| u128::MAX - n * 0x10000);
         let keys = (0..200_000_u32).map(|n| DeviceKey::of_canonical(&(n % 120_000).to_le_bytes()));
         let keys = keys
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_grows_evenly() {
+    fn memory_per_key_is_stable() {
         let mut tables = Seen::Exact(Tables::default());
         for n in 0..1_000_000_u32 {
             tables.is_new(&DeviceKey::of_canonical(&n.to_le_bytes())).unwrap();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_errs_as_often_as_it_says() {
+    fn bloom_filter_has_the_expected_false_positives() {
         let spec = FilterSpec::new(FilterKind::Classic, 4, 8000).unwrap();
         let mut bloom = Bloom::new(spec, 200_000).unwrap();
         let new = (0..200_000_u32)
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_integral_is_one() {
+    fn summed_fpr_equals_the_closed_form() {
         // k = 1 has a closed form: n − m/k (1 − e^(−kn/m)).
         let exact = 1000.0 - 3000.0 * (1.0 - (-1.0_f64 / 3.0).exp());
         assert!((summed_fpr(1, 3000.0, 1000.0) - exact).abs() < 1e-6);

@@ -1,8 +1,8 @@
-//! Cells on their way into a block: what a reader has taken out of rows for the parsers.
+//! Cells: column values that a reader collects into a block for the parsers.
 
-use super::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows, Value};
+use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows, Value};
 
-/// A block that is being filled.
+/// A block being filled.
 pub(super) struct Cells {
     bytes: Vec<u8>,
     values: Vec<Value>,
@@ -16,7 +16,8 @@ impl Cells {
         Self { bytes, values: Vec::new(), rows: 0 }
     }
 
-    /// What a row has in a column; nothing if the row ends before. Of a cell that is too long, enough is kept to be refused as such.
+    /// Adds a row's cell, or `None` if the row ends before the column. A cell over the limit is
+    /// truncated just beyond it, and so rejected later.
     pub(super) fn add(&mut self, line: u64, column: usize, cell: Option<&[u8]>) {
         let kept = cell.unwrap_or_default();
         self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
@@ -32,7 +33,7 @@ impl Cells {
         self.bytes.len() >= BLOCK_BYTES || self.values.len() >= BLOCK_BYTES / 32
     }
 
-    /// The block, and begins another.
+    /// Returns the block and starts another.
     pub(super) fn take_block(&mut self, source: usize, pool: &Pool) -> Block {
         let full = std::mem::replace(self, Self::new(pool));
         let rows = Rows::Cells { values: full.values, rows: full.rows };

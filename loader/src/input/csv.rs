@@ -1,61 +1,64 @@
-//! Columns of a CSV file with a header row: RFC 4180, with quoted fields that may hold delimiters and line
-//! ends.
+//! CSV input with a header row: RFC 4180, quoted fields may contain delimiters and line ends.
 //!
-//! Quotes decide where a row ends, so one thread reads a file's rows and hands on the cells that were asked
-//! for. A quote that is never closed would make one row of the rest of the file; a row is therefore bounded.
+//! Quotes decide where a row ends, so one thread reads all rows of a file and passes on the
+//! selected cells. Rows are bounded, because an unclosed quote would turn the rest of the file into
+//! one row.
 //!
-//! Does *not* look at ids, and does not repeat a header's name that could be one: a file without a header
-//! begins with ids.
+//! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
+//! header begins with ids.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 
+use super::block::{Block, Pool};
 use super::cells::Cells;
-use super::{Block, Column, InputError, Opened, Pool};
+use super::error::InputError;
+use super::layout::Column;
+use super::open::Opened;
 
-/// Longer than any row that somebody means; memory for a row stays under a few times this.
+/// Longer than any real row. Memory for a row is a small multiple of this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// How far the reader is in a row.
+/// Position of the reader within a row.
 #[derive(Default)]
-struct Place {
-    /// Where the row begins, or the empty lines before it.
+struct Position {
+    /// First line of the row, or of the empty lines before it.
     line: Cell<u64>,
     since_row: Cell<u64>,
     ended: Cell<bool>,
 }
 
-/// Ends the reading of a row that does not end, and gives the last row its line end if it has none: so every
-/// row has one, and a row that goes on to the end of the file is known to be open.
+/// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
+/// has one, so a row that reaches the end of the file has an unclosed quote.
 struct Bounded<'a> {
     inner: &'a mut Opened,
-    place: &'a Place,
+    position: &'a Position,
     last: u8,
 }
 
 impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let since_row = self.place.since_row.get();
+        let since_row = self.position.since_row.get();
         if since_row > MAX_RECORD_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let mut count = self.inner.read(buffer)?;
         if count == 0 {
             let Some(first) = buffer.first_mut().filter(|_| self.last != b'\n') else {
-                self.place.ended.set(true);
+                self.position.ended.set(true);
                 return Ok(0);
             };
             *first = b'\n';
             count = 1;
         }
         self.last = buffer[count - 1];
-        self.place.since_row.set(since_row + count as u64);
+        self.position.since_row.set(since_row + count as u64);
         Ok(count)
     }
 }
 
-/// Reads all rows, handing over blocks of the cells of `columns`. Stops early, without an error, if `send`
-/// says that nobody wants more. Empty lines are no rows.
+/// Reads all rows and sends blocks of the cells of `columns`, until `send` returns false. Empty
+/// lines are skipped.
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
@@ -64,17 +67,17 @@ pub(super) fn read_blocks(
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
-    let place = Place::default();
-    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other; to take both for
-    // line ends would make the line numbers of such files wrong by one.
+    let position = Position::default();
+    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other.
+    // Treating both as line ends would shift the line numbers of such files.
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .terminator(csv::Terminator::Any(b'\n'))
         .flexible(true)
         .buffer_capacity(64 << 10)
-        .from_reader(Bounded { inner: input, place: &place, last: b'\n' });
-    let read = read_rows(&mut reader, &place, (&name, source), columns, pool, send);
-    let line = place.line.get();
+        .from_reader(Bounded { inner: input, position: &position, last: b'\n' });
+    let read = read_rows(&mut reader, &position, (&name, source), columns, pool, send);
+    let line = position.line.get();
     drop(reader);
     read.map_err(|error| match error {
         ReadError::Input(error) => error,
@@ -83,7 +86,7 @@ pub(super) fn read_blocks(
                 InputError::RowWithoutEnd { input: name, line }
             }
             csv::ErrorKind::Io(error) => input.failed(error),
-            // Bytes are read, of rows of any length: nothing else can be wrong with them.
+            // Byte records of flexible length have no other errors.
             _ => input.failed(io::ErrorKind::InvalidData.into()),
         },
     })
@@ -102,26 +105,26 @@ impl From<csv::Error> for ReadError {
 
 fn read_rows(
     reader: &mut csv::Reader<Bounded<'_>>,
-    place: &Place,
+    position: &Position,
     (name, source): (&str, usize),
     columns: &[Column],
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
-    let places = find_columns(name, reader.byte_headers()?, columns).map_err(ReadError::Input)?;
+    let indexes = find_columns(name, reader.byte_headers()?, columns).map_err(ReadError::Input)?;
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
     loop {
-        place.line.set(reader.position().line());
-        place.since_row.set(0);
-        place.ended.set(false);
+        position.line.set(reader.position().line());
+        position.since_row.set(0);
+        position.ended.set(false);
         if !reader.read_byte_record(&mut record)? {
             break;
         }
-        // Counted from its end: the reader skips empty lines before a row.
+        // Counted back from the end of the row: the reader skips empty lines before it.
         let inner = record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
         let line = reader.position().line().saturating_sub(1 + inner);
-        if place.ended.get() {
+        if position.ended.get() {
             return Err(ReadError::Input(InputError::RowWithoutEnd {
                 input: name.to_owned(),
                 line: line + 1,
@@ -130,8 +133,8 @@ fn read_rows(
         if record.len() == 1 && &record[0] == b"\r" {
             continue;
         }
-        for (column, place) in places.iter().enumerate() {
-            cells.add(line, column, record.get(*place));
+        for (column, index) in indexes.iter().enumerate() {
+            cells.add(line, column, record.get(*index));
         }
         cells.end_row();
         if cells.is_full() && !send(cells.take_block(source, pool)) {
@@ -150,9 +153,9 @@ fn find_columns(
     let names: Vec<_> =
         header.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii())).collect();
     let find = |column: &Column| {
-        let mut places = (0..names.len()).filter(|place| names[*place] == column.name.as_str());
-        match (places.next(), places.next()) {
-            (Some(place), None) => Ok(place),
+        let mut found = (0..names.len()).filter(|index| names[*index] == column.name.as_str());
+        match (found.next(), found.next()) {
+            (Some(index), None) => Ok(index),
             (Some(_), Some(_)) => {
                 Err(InputError::ColumnTwice { input: name.to_owned(), column: column.name.clone() })
             }
@@ -170,11 +173,11 @@ fn find_columns(
     columns.iter().map(find).collect()
 }
 
-/// A header's name, unless it could be an id.
+/// A header's name, or a note instead of one that could be an id.
 pub(super) fn shown(name: &str) -> &str {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let hex = name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
-    // A base64 openid has 28 characters and may have no digit; no column that is meant needs so many.
+    // A base64 openid has 28 characters and may have no digit. Real column names are shorter.
     let id_like = digits >= 4 || name.len() > 24 || hex && name.len() >= 12;
     if id_like { "(hidden: looks like an id, is the header row missing?)" } else { name }
 }
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_that_could_be_an_id_is_not_repeated() {
+    fn header_that_could_be_an_id_is_hidden() {
         for name in ["idfa", "IMEI (md5)", "a", "device_id", "设备"] {
             assert_eq!(shown(name), name);
         }

@@ -1,16 +1,14 @@
-//! One id per line: cuts bytes into blocks at line ends, so that many threads can parse them.
+//! Line input: bytes cut into blocks at line ends, for many parsers.
 //!
-//! Nothing is assumed of a line: no encoding, no length, no final line end. Of a line that is longer than a
-//! block only the beginning is kept, enough to be refused as too long; memory does not depend on the input.
-//!
-//! Does *not* look at ids.
+//! Lines may have any encoding and length, and the last may lack its line end. A line longer than a
+//! block is truncated just beyond the limit and so rejected later. Memory does not depend on the
+//! input. Does *not* parse ids.
 
 use std::io::{self, Read};
 
-use super::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
+use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
 
-/// Reads all of `reader`, handing over blocks of whole lines. Stops early, without an error, if `send` says
-/// that nobody wants more.
+/// Reads all of `reader` and sends blocks of whole lines, until `send` returns false.
 pub(super) fn read_blocks(
     reader: &mut impl Read,
     source: usize,
@@ -29,7 +27,7 @@ pub(super) fn read_blocks(
         }
         let mut end = filled + count;
         if skipping {
-            // The rest of a line whose beginning is kept already.
+            // The rest of a truncated line.
             let Some(line_end) = bytes[filled..end].iter().position(|byte| *byte == b'\n') else {
                 continue;
             };
@@ -44,9 +42,9 @@ pub(super) fn read_blocks(
         match bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => {
                 let mut next = pool.take(BLOCK_BYTES);
-                let carried = &bytes[last + 1..];
-                next[..carried.len()].copy_from_slice(carried);
-                filled = carried.len();
+                let rest = &bytes[last + 1..];
+                next[..rest.len()].copy_from_slice(rest);
+                filled = rest.len();
                 let rows = bytes[..=last].iter().filter(|byte| **byte == b'\n').count() as u64;
                 let block =
                     Block { source, bytes, len: last + 1, rows: Rows::Lines { first: first_row } };
@@ -76,10 +74,10 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time, as a pipe does.
-    struct Dribble<'a>(&'a [u8], usize);
+    /// Returns a few bytes at a time, like a pipe.
+    struct SlowReader<'a>(&'a [u8], usize);
 
-    impl Read for Dribble<'_> {
+    impl Read for SlowReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let count = self.0.len().min(buffer.len()).min(self.1);
             buffer[..count].copy_from_slice(&self.0[..count]);
@@ -90,8 +88,8 @@ mod tests {
 
     fn rows_of(text: &[u8], step: usize) -> Vec<(u64, Vec<u8>)> {
         let mut rows = Vec::new();
-        read_blocks(&mut Dribble(text, step), 0, &Pool::default(), |block| {
-            let Rows::Lines { first } = block.rows else { panic!("lines come as lines") };
+        read_blocks(&mut SlowReader(text, step), 0, &Pool::default(), |block| {
+            let Rows::Lines { first } = block.rows else { panic!("expected lines") };
             assert!(block.bytes.len() <= BLOCK_BYTES);
             rows.extend((first..).zip(lines(&block.bytes[..block.len]).map(<[u8]>::to_vec)));
             true
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_comes_once_with_its_number() {
+    fn every_line_is_read_once_with_its_number() {
         let mut text = Vec::new();
         for row in 0..200_000 {
             text.extend_from_slice(
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_beginning_of_an_endless_line_is_kept() {
+    fn line_longer_than_a_block_is_truncated() {
         let mut text = b"before\n".to_vec();
         text.resize(5 * BLOCK_BYTES + 123, b'x');
         text.extend_from_slice(b"\nafter\n");

@@ -1,8 +1,7 @@
-//! The names of members of members: `device.idfa` is the member `idfa` of the member `device`.
-//!
-//! A backslash before a dot makes it part of a name: `device\.idfa` is one name.
+//! Nested member names: `device.idfa` is the member `idfa` of the member `device`. An escaped dot
+//! is part of a name: `device\.idfa` is one name.
 
-/// The names on the way to a member, from the outermost.
+/// The names of the path to a member, from the outermost.
 pub(super) fn path(column: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut characters = column.chars().peekable();
@@ -22,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_part_names_unless_escaped() {
+    fn unescaped_dots_separate_names() {
         for (column, names) in [
             ("idfa", &["idfa"][..]),
             ("device.ids.idfa", &["device", "ids", "idfa"]),

@@ -1,35 +1,37 @@
-//! One JSON object per line: finds the members that were asked for, and passes over the rest.
+//! NDJSON input: one JSON object per line, of which only the selected members are read.
 //!
-//! Runs in the parser threads, on the blocks that `lines.rs` cuts. Nothing is built of what nobody asked for. What nests is gone into as far as a
-//! column's name does; the rest is skipped without recursion, so no depth of nesting costs more than its bytes.
+//! Runs in the parser threads, on the blocks of `lines.rs`. Unselected values are skipped without
+//! allocation or recursion, so deep nesting costs no more than its bytes.
 //!
-//! An id is a string, or an integer, which stands for its digits. Of a member that comes twice the last counts.
+//! An id is a string, or an integer, which is read as its digits. The last of several members of
+//! one name counts.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Column, member};
+use super::layout::Column;
+use super::member;
 
-/// What a row has in a column.
+/// Value of a row in a column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// There is no such member, or one of those on the way is no object.
+    /// There is no such member, or an outer one is not an object.
     #[default]
     Absent,
     Null,
     Text(Cow<'a, str>),
     Integer(i128),
-    /// A fraction, a truth value, a list or an object.
-    NoId,
+    /// A fraction, boolean, list or object.
+    NotAnId,
 }
 
-/// A line that is no JSON object, or goes on after it.
+/// The line is not exactly one JSON object.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoObject;
+pub(super) struct NotAnObject;
 
-/// The columns, as members of objects: the place of each in what is found.
+/// Tree of the selected members, with the column indexes of each.
 #[derive(Debug, Default)]
 pub(super) struct Members(Vec<Member>);
 
@@ -43,49 +45,53 @@ struct Member {
 impl Members {
     pub(super) fn new(columns: &[Column]) -> Self {
         let mut members = Self::default();
-        for (place, column) in columns.iter().enumerate() {
-            members.add(&member::path(&column.name), place);
+        for (index, column) in columns.iter().enumerate() {
+            members.add(&member::path(&column.name), index);
         }
         members
     }
 
-    fn add(&mut self, path: &[String], place: usize) {
+    fn add(&mut self, path: &[String], column: usize) {
         let [name, rest @ ..] = path else { return };
         let known = self.0.iter().position(|member| member.name == *name).unwrap_or_else(|| {
             self.0.push(Member { name: name.clone(), columns: Vec::new(), inner: Self::default() });
             self.0.len() - 1
         });
         match rest {
-            [] => self.0[known].columns.push(place),
-            rest => self.0[known].inner.add(rest, place),
+            [] => self.0[known].columns.push(column),
+            rest => self.0[known].inner.add(rest, column),
         }
     }
 
-    /// Fills in what a row has in each column. What it leaves of an earlier row is of no use to anybody.
-    pub(super) fn find<'a>(&self, row: &'a [u8], found: &mut [Found<'a>]) -> Result<(), NoObject> {
+    /// Fills `found` with the value of each column. After an error its contents are undefined.
+    pub(super) fn find<'a>(
+        &self,
+        row: &'a [u8],
+        found: &mut [Found<'a>],
+    ) -> Result<(), NotAnObject> {
         found.iter_mut().for_each(|found| *found = Found::Absent);
         let mut json = serde_json::Deserializer::from_slice(row);
         json.deserialize_map(Object { members: self, found })
             .and_then(|()| json.end())
-            .map_err(|_| NoObject)
+            .map_err(|_| NotAnObject)
     }
 
-    /// Forgets what an earlier member of the same name held.
-    fn forget(&self, found: &mut [Found<'_>]) {
+    /// Clears the values of an earlier member of the same name.
+    fn clear(&self, found: &mut [Found<'_>]) {
         for member in &self.0 {
-            member.forget(found);
+            member.clear(found);
         }
     }
 }
 
 impl Member {
-    fn forget(&self, found: &mut [Found<'_>]) {
-        self.columns.iter().for_each(|place| found[*place] = Found::Absent);
-        self.inner.forget(found);
+    fn clear(&self, found: &mut [Found<'_>]) {
+        self.columns.iter().for_each(|column| found[*column] = Found::Absent);
+        self.inner.clear(found);
     }
 }
 
-/// An object, some of whose members are wanted.
+/// Visitor of an object with selected members.
 struct Object<'m, 'f, 'a> {
     members: &'m Members,
     found: &'f mut [Found<'a>],
@@ -101,7 +107,9 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
     fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
         while let Some(member) = object.next_key_seed(Name(self.members))? {
             match member {
-                Some(member) => object.next_value_seed(Wanted { member, found: self.found })?,
+                Some(member) => {
+                    object.next_value_seed(MemberValue { member, found: self.found })?
+                }
                 None => drop(object.next_value::<IgnoredAny>()?),
             }
         }
@@ -109,7 +117,7 @@ impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
     }
 }
 
-/// A member's name: which of those that are wanted, if any.
+/// Visitor of a member's name: the selected member, if any.
 struct Name<'m>(&'m Members);
 
 impl<'a, 'm> DeserializeSeed<'a> for Name<'m> {
@@ -132,22 +140,22 @@ impl<'m> Visitor<'_> for Name<'m> {
     }
 }
 
-/// The value of a member that is wanted, or leads to one.
-struct Wanted<'m, 'f, 'a> {
+/// Visitor of the value of a selected member, or of an outer one.
+struct MemberValue<'m, 'f, 'a> {
     member: &'m Member,
     found: &'f mut [Found<'a>],
 }
 
-impl<'a> Wanted<'_, '_, 'a> {
-    fn is(self, what: Found<'a>) {
-        self.member.forget(self.found);
-        for place in &self.member.columns {
-            self.found[*place] = what.clone();
+impl<'a> MemberValue<'_, '_, 'a> {
+    fn set(self, value: Found<'a>) {
+        self.member.clear(self.found);
+        for column in &self.member.columns {
+            self.found[*column] = value.clone();
         }
     }
 }
 
-impl<'a> DeserializeSeed<'a> for Wanted<'_, '_, 'a> {
+impl<'a> DeserializeSeed<'a> for MemberValue<'_, '_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, value: D) -> Result<(), D::Error> {
@@ -155,7 +163,7 @@ impl<'a> DeserializeSeed<'a> for Wanted<'_, '_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Wanted<'_, '_, 'a> {
+impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,50 +171,50 @@ impl<'a> Visitor<'a> for Wanted<'_, '_, 'a> {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'a str) -> Result<(), E> {
-        self.is(Found::Text(Cow::Borrowed(text)));
+        self.set(Found::Text(Cow::Borrowed(text)));
         Ok(())
     }
 
-    // With escapes in it.
+    // A string with escapes.
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.is(Found::Text(Cow::Owned(text.to_owned())));
+        self.set(Found::Text(Cow::Owned(text.to_owned())));
         Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.is(Found::Integer(number.into()));
+        self.set(Found::Integer(number.into()));
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.is(Found::Integer(number.into()));
+        self.set(Found::Integer(number.into()));
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.is(Found::NoId);
+        self.set(Found::NotAnId);
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        self.is(Found::NoId);
+        self.set(Found::NotAnId);
         Ok(())
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.is(Found::Null);
+        self.set(Found::Null);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<(), A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        self.is(Found::NoId);
+        self.set(Found::NotAnId);
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'a>>(self, object: A) -> Result<(), A::Error> {
-        self.member.forget(self.found);
-        self.member.columns.iter().for_each(|place| self.found[*place] = Found::NoId);
+        self.member.clear(self.found);
+        self.member.columns.iter().for_each(|column| self.found[*column] = Found::NotAnId);
         Object { members: &self.member.inner, found: self.found }.visit_map(object)
     }
 }
@@ -215,13 +223,13 @@ impl<'a> Visitor<'a> for Wanted<'_, '_, 'a> {
 mod tests {
     use rtad_core::device::IdKind;
 
-    use super::Found::{Absent, Integer, NoId, Null};
+    use super::Found::{Absent, Integer, NotAnId, Null};
     use super::*;
 
-    fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<Found<'a>>, NoObject> {
+    fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<Found<'a>>, NotAnObject> {
         let column = |name: &&str| Column { name: (*name).to_owned(), kind: IdKind::Openid };
         let columns: Vec<_> = columns.iter().map(column).collect();
-        let mut found = vec![NoId; columns.len()];
+        let mut found = vec![NotAnId; columns.len()];
         Members::new(&columns).find(row.as_bytes(), &mut found).map(|()| found)
     }
 
@@ -235,24 +243,24 @@ mod tests {
         for (row, expected) in [
             (
                 r#"{"a":"1","b":{"c":"2"},"b.c":"3"}"#,
-                [text("1"), text("2"), text("3"), NoId, text("1")],
+                [text("1"), text("2"), text("3"), NotAnId, text("1")],
             ),
             (r#" { "b" : "x" } "#, [Absent, Absent, Absent, text("x"), Absent]),
             (r#"{"a":null,"b":null}"#, [Null, Absent, Absent, Null, Null]),
-            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, NoId, Integer(-7)]),
+            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, NotAnId, Integer(-7)]),
             (
                 r#"{"a":18446744073709551615}"#,
                 [Integer(u64::MAX.into()), Absent, Absent, Absent, Integer(u64::MAX.into())],
             ),
-            (r#"{"a":1e3,"b":true}"#, [NoId, Absent, Absent, NoId, NoId]),
+            (r#"{"a":1e3,"b":true}"#, [NotAnId, Absent, Absent, NotAnId, NotAnId]),
             (
                 r#"{"a":"q\"A\n","x":{"a":"no","y":[[1,{}]]}}"#,
                 [text("q\"A\n"), Absent, Absent, Absent, text("q\"A\n")],
             ),
-            // The last of two counts, as a whole.
+            // The last of two counts and replaces all of the first.
             (
                 r#"{"a":"1","a":"2","b":{"c":"1"},"b":{}}"#,
-                [text("2"), Absent, Absent, NoId, text("2")],
+                [text("2"), Absent, Absent, NotAnId, text("2")],
             ),
             (r#"{"b":{"c":"1"},"b":"2"}"#, [Absent, Absent, Absent, text("2"), Absent]),
             ("{}", [Absent, Absent, Absent, Absent, Absent]),
@@ -262,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_none() {
+    fn malformed_lines_are_rejected() {
         for row in [
             "[]",
             "\"a\"",
@@ -277,18 +285,18 @@ mod tests {
             "{\"a\":\"\0\"}",
             "{\"a\":\"\\ud800\"}",
         ] {
-            assert_eq!(find(&["a"], row), Err(NoObject), "{row:?}");
+            assert_eq!(find(&["a"], row), Err(NotAnObject), "{row:?}");
         }
         let mut found = vec![Absent];
         let members = Members::new(&[Column { name: "a".to_owned(), kind: IdKind::Openid }]);
-        assert_eq!(members.find(b"{\"a\":\"\xff\"}", &mut found), Err(NoObject));
-        // Also what is passed over may nest as deep as a row can.
+        assert_eq!(members.find(b"{\"a\":\"\xff\"}", &mut found), Err(NotAnObject));
+        // Skipped values may nest as deep as the row allows.
         let deep = |open: &str, close: &str| {
             format!("{{\"x\":{}1{}}}", open.repeat(12_000), close.repeat(12_000))
         };
         assert_eq!(find(&["a"], &deep("[", "]")), Ok(vec![Absent]));
         assert_eq!(find(&["a"], &deep("{\"a\":", "}")), Ok(vec![Absent]));
-        assert_eq!(find(&["x"], &deep("[", "]")), Ok(vec![NoId]));
-        assert_eq!(find(&["x"], &deep("[", "")), Err(NoObject));
+        assert_eq!(find(&["x"], &deep("[", "]")), Ok(vec![NotAnId]));
+        assert_eq!(find(&["x"], &deep("[", "")), Err(NotAnObject));
     }
 }

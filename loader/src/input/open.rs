@@ -1,8 +1,7 @@
-//! From what was written on the command line to bytes: globs, URLs, stdin, decompression.
+//! Input sources: paths, globs, URLs and stdin from the command line, opened and decompressed.
 //!
-//! What a file is compressed with is told by its first bytes, never by its name. Memory is bounded whatever
-//! the file says of itself: gzip has a window of 32 KiB, and a zstd frame that asks for more than 128 MiB is
-//! refused.
+//! Compression is recognized by a file's first bytes, never by its name. Memory is bounded: gzip
+//! has a window of 32 KiB, and a zstd frame that needs over 128 MiB is rejected.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,14 +14,14 @@ use flate2::read::MultiGzDecoder;
 use rtad_store::UrlError;
 use rtad_store::object::Object;
 
-use super::InputError;
+use super::error::InputError;
 use super::remote::{Remote, store_error};
 
-/// What `zstd` itself writes and reads without being asked for more (`--long=27`).
+/// The default limit of the `zstd` command (`--long=27`).
 const MAX_WINDOW_LOG: u32 = 27;
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
-/// One thing to read.
+/// One input to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Stdin,
@@ -41,7 +40,7 @@ impl Source {
         }
     }
 
-    /// What tells its content from that of another by the same name, without reading it; `None` of a stream.
+    /// Fingerprint of its content without reading it: size and version. `None` for a stream.
     pub(crate) fn identity(&self) -> Result<Option<String>, InputError> {
         match self {
             Self::Stdin => Ok(None),
@@ -59,14 +58,15 @@ impl Source {
             }
             Self::Remote(url) => {
                 let found =
-                    Remote::open(url).map_err(|error| unreadable(&self.name(), 0, error))?;
+                    Remote::open(url).map_err(|error| InputError::open(&self.name(), error))?;
                 Ok(Some(format!("{} bytes, version {}", found.size_bytes(), found.version())))
             }
         }
     }
 }
 
-/// The files that the arguments name: a file of that very name first, else what matches as a pattern, sorted.
+/// Sources of the arguments: a file of exactly that name, otherwise the sorted matches of the
+/// pattern.
 pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     let mut sources = Vec::new();
     for input in inputs {
@@ -110,7 +110,7 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     Ok(sources)
 }
 
-/// What a URL names: one object, or a file of this machine.
+/// Source of a URL: one object, or a local file.
 fn of_url(url: &str) -> Result<Source, InputError> {
     if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
         let path = PathBuf::from(path);
@@ -125,7 +125,7 @@ fn of_url(url: &str) -> Result<Source, InputError> {
             reason: "it is a pattern; a URL names one object",
         }),
         Ok(()) => Ok(Source::Remote(url.to_owned())),
-        // Its URL is shown without what may be secret.
+        // The URL in the error has no secrets.
         Err(UrlError { url, reason }) => Err(InputError::Url { input: url, reason }),
     }
 }
@@ -137,7 +137,7 @@ enum Encoding {
     Zstd,
 }
 
-/// An input being read: text, whatever it was compressed with.
+/// An open input, decompressed.
 pub(crate) struct Opened {
     name: String,
     reader: Box<dyn Read + Send>,
@@ -146,7 +146,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a source and looks at its first bytes.
+    /// Opens a source and detects its compression.
     pub(crate) fn open(source: &Source) -> Result<Self, InputError> {
         let name = source.name();
         let failed = |source| InputError::Open { input: name.clone(), source };
@@ -160,16 +160,16 @@ impl Opened {
                 Box::new(file)
             }
             Source::Remote(url) => {
-                Box::new(Remote::open(url).map_err(|error| unreadable(&name, 0, error))?)
+                Box::new(Remote::open(url).map_err(|error| InputError::open(&name, error))?)
             }
         };
-        let failed = |error| unreadable(&name, 0, error);
+        let failed = |error| InputError::open(&name, error);
         let mut magic = Vec::with_capacity(4);
         reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
         let encoding = match magic[..] {
             [0x1f, 0x8b, ..] => Encoding::Gzip,
-            // A frame, or one of the sixteen magics of a skippable frame, with which parallel compressors
-            // begin.
+            // A frame, or one of the 16 magics of a skippable frame, which parallel compressors
+            // write first.
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Encoding::Zstd,
             _ => Encoding::Plain,
         };
@@ -193,27 +193,19 @@ impl Opened {
         &self.name
     }
 
-    /// Says where reading failed.
+    /// The error for a failed read at the current offset.
     pub(crate) fn failed(&self, source: io::Error) -> InputError {
         let (input, offset) = (self.name.clone(), self.text_bytes);
-        let source = match store_error(source) {
-            Ok(source) => return InputError::Fetch { input, offset, source },
-            Err(source) => source,
-        };
-        match self.encoding {
-            Encoding::Plain => InputError::Read { input, offset, source },
-            Encoding::Gzip => InputError::Corrupt { input, encoding: "gzip", offset, source },
-            Encoding::Zstd => InputError::Corrupt { input, encoding: "zstd", offset, source },
+        match (self.encoding, store_error(source)) {
+            (_, Ok(source)) => InputError::Fetch { input, offset, source },
+            (Encoding::Plain, Err(source)) => InputError::Read { input, offset, source },
+            (Encoding::Gzip, Err(source)) => {
+                InputError::Corrupt { input, encoding: "gzip", offset, source }
+            }
+            (Encoding::Zstd, Err(source)) => {
+                InputError::Corrupt { input, encoding: "zstd", offset, source }
+            }
         }
-    }
-}
-
-/// An input whose first bytes cannot be had.
-pub(super) fn unreadable(name: &str, offset: u64, error: io::Error) -> InputError {
-    let input = name.to_owned();
-    match store_error(error) {
-        Ok(source) => InputError::Fetch { input, offset, source },
-        Err(source) => InputError::Open { input, source },
     }
 }
 
@@ -237,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_that_very_name_comes_before_a_pattern() {
+    fn file_of_that_name_precedes_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a[1].txt", "a1.txt", "b.txt", "a.txt"] {
             std::fs::write(folder.path().join(name), "").unwrap();

@@ -1,7 +1,7 @@
-//! From blocks of rows to keys; what gives none is counted, and kept if somebody asked for it.
+//! Parser: turns blocks of rows into keys, and counts or records the rows without one.
 //!
-//! One parser per thread; its keys and rejects gather in memory that is used again for the next block, so
-//! that a row costs no allocation. A row's text goes nowhere but into the rejects file.
+//! One parser per thread. Its buffers are reused for the next block, so a row costs no allocation.
+//! The text of a row goes only to the rejects file.
 
 use std::io::Write as _;
 use std::sync::Mutex;
@@ -9,11 +9,13 @@ use std::sync::mpsc::Receiver;
 
 use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
+use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
+use super::layout::{Column, Input, Layout};
+use super::lines;
 use super::ndjson::{Found, Members};
+use super::open::Source;
 use super::rejects::{self, Reason, Rejects};
-use super::{
-    Block, Column, Counts, Input, KeySink, Layout, MAX_ROW_BYTES, Pool, Rows, Source, lines,
-};
+use super::sink::{Counts, KeySink};
 use crate::progress::Progress;
 
 /// One parser thread's state.
@@ -26,7 +28,7 @@ pub(super) struct Parser<'a> {
     keys: Vec<DeviceKey>,
     rejected: Vec<u8>,
     members: Members,
-    /// Of ndjson: which columns any row had.
+    /// NDJSON: whether any row had the column.
     pub(super) seen: Vec<bool>,
 }
 
@@ -57,7 +59,7 @@ impl<'a> Parser<'a> {
         progress: &Progress,
     ) {
         loop {
-            // Held while waiting: whoever holds it gets the next block, the others could get none either.
+            // Held while waiting: the others could get no block either.
             let block = blocks.lock().expect("nothing panics under this lock").recv();
             let Ok(block) = block else { return };
             if let Rows::End { blocks } = block.rows {
@@ -71,7 +73,7 @@ impl<'a> Parser<'a> {
             self.keys.clear();
             let counts = std::mem::replace(&mut self.counts, before);
             self.counts.add(&counts);
-            // Before the block is called done: who goes on after a kill does not read it again.
+            // Before `parsed`: a resumed build does not read a parsed block again.
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
             }
@@ -88,18 +90,15 @@ impl<'a> Parser<'a> {
         let bytes = &block.bytes[..block.len];
         match (&block.rows, &self.input.layout) {
             (Rows::Lines { first }, Layout::Lines { kind }) => {
-                let text =
-                    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
                 let mut row = *first;
-                for line in lines::lines(text) {
+                for line in lines::lines(without_bom(bytes, *first)) {
                     self.value(block.source, row, *kind, line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
-                let text =
-                    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| *first == 1).unwrap_or(bytes);
+                let text = without_bom(bytes, *first);
                 let mut found = vec![Found::Absent; columns.len()];
                 for (row, line) in (*first..).zip(lines::lines(text)) {
                     self.object(block.source, row, columns, line, &mut found);
@@ -122,11 +121,12 @@ impl<'a> Parser<'a> {
                 self.counts.rows += rows;
                 self.counts.values += values.iter().filter(|value| value.missing).count() as u64;
             }
-            _ => unreachable!("a layout's reader makes the layout's blocks"),
+            _ => unreachable!("each layout has its own form of block"),
         }
     }
 
-    /// A line of ndjson. One that is no object, or too long, is one value that is malformed.
+    /// Parses a line of NDJSON. A line that is too long or not an object counts as one rejected
+    /// value.
     fn object<'b>(
         &mut self,
         source: usize,
@@ -147,9 +147,9 @@ impl<'a> Parser<'a> {
             self.counts.values += 1;
             return self.reject(source, row, reason, line);
         }
-        for (place, column) in columns.iter().enumerate() {
-            self.seen[place] |= found[place] != Found::Absent;
-            match &found[place] {
+        for (index, column) in columns.iter().enumerate() {
+            self.seen[index] |= found[index] != Found::Absent;
+            match &found[index] {
                 Found::Text(text) => self.value(source, row, column.kind, text.as_bytes()),
                 Found::Absent | Found::Null => self.value(source, row, column.kind, b""),
                 Found::Integer(number) => {
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
                     let left = rest.len();
                     self.value(source, row, column.kind, &digits[..digits.len() - left]);
                 }
-                Found::NoId => {
+                Found::NotAnId => {
                     self.counts.values += 1;
                     self.reject(source, row, Reason::Malformed, line);
                 }
@@ -190,4 +190,9 @@ impl<'a> Parser<'a> {
             rejects::append_row(&mut self.rejected, &self.names[source], line, reason, text);
         }
     }
+}
+
+/// Strips a byte order mark from the first line.
+fn without_bom(bytes: &[u8], first_row: u64) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| first_row == 1).unwrap_or(bytes)
 }

@@ -1,26 +1,25 @@
-//! The rejects file: the rows that gave no key, for the owner of the dump to look into.
+//! Rejects file: the rows without a usable id, for the owner of the dump.
 //!
-//! One row per line: input, line number, reason, text, separated by tabs; a tab, line end or backslash in the
-//! text is escaped by a backslash, other bytes are as they came, and a long text is cut. It holds what may be
-//! device ids, so only its owner can read it. The rows of one input are in order within a block of about 1
-//! MiB only.
+//! One row per line: input, line number, reason and text, separated by tabs. Tabs, line ends and
+//! backslashes in the text are escaped by a backslash; a long text is truncated. The file may hold
+//! device ids, so only its owner can read it. Rows are in order only within a block of about 1 MiB.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::Source;
+use super::open::Source;
 
-/// Of a row that is longer, only this much is kept.
+/// Longer texts are truncated.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// Why a value gave no key.
+/// Why a value was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It says "no id".
+    /// It means "no id".
     Blank,
-    /// It cannot be an id of its kind.
+    /// It is not an id of its kind.
     Malformed,
     /// Its row is longer than 64 KiB.
     TooLong,
@@ -42,46 +41,46 @@ impl Reason {
     }
 }
 
-/// A rejects file that cannot be written.
+/// The rejects file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum RejectError {
-    #[error("rejects file {path}: is one of the inputs, and would be overwritten")]
+    #[error("rejects file {path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
     #[error("rejects file {path}: could not write it")]
     Write { path: String, source: io::Error },
 }
 
-/// A rejects file being written, by all parsers.
+/// The rejects file, shared by all parsers.
 #[derive(Debug)]
 pub(crate) struct Rejects {
     path: PathBuf,
-    /// The first failure is kept for the end: parsers have nobody to tell.
+    /// The first failure is kept until [`finish`](Self::finish).
     file: Mutex<Result<File, io::Error>>,
 }
 
 impl Rejects {
-    /// Makes the file, or empties it, readable by its owner only. If `goes_on`, what is in it stays.
+    /// Creates the file, readable by its owner only. `append` keeps existing rows.
     pub(crate) fn create(
         path: &Path,
         sources: &[Source],
-        goes_on: bool,
+        append: bool,
     ) -> Result<Self, RejectError> {
         let shown = || path.display().to_string();
-        let place = path.canonicalize().ok();
+        let canonical = path.canonicalize().ok();
         let same = |source: &Source| match source {
             Source::Stdin | Source::Remote(_) => false,
-            Source::File(input) => place.is_some() && input.canonicalize().ok() == place,
+            Source::File(input) => canonical.is_some() && input.canonicalize().ok() == canonical,
         };
         if sources.iter().any(same) {
             return Err(RejectError::IsInput { path: shown() });
         }
-        let file = open_private(path, goes_on)
+        let file = open_private(path, append)
             .map_err(|source| RejectError::Write { path: shown(), source })?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
     }
 
-    /// Writes the rows of a block, and empties `rows`.
+    /// Writes the rows of a block and clears `rows`.
     pub(super) fn write(&self, rows: &mut Vec<u8>) {
         if rows.is_empty() {
             return;
@@ -95,7 +94,7 @@ impl Rejects {
         rows.clear();
     }
 
-    /// Says whether everything was written.
+    /// Returns the first write failure, if any.
     pub(crate) fn finish(self) -> Result<(), RejectError> {
         let file = self.file.into_inner().expect("nothing panics under this lock");
         let failed = |source| RejectError::Write { path: self.path.display().to_string(), source };
@@ -103,23 +102,22 @@ impl Rejects {
     }
 }
 
-fn open_private(path: &Path, goes_on: bool) -> io::Result<File> {
+fn open_private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).write(true).append(goes_on).truncate(!goes_on);
+    options.create(true).write(true).append(append).truncate(!append);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
     #[cfg(unix)]
     if file.metadata()?.is_file() {
-        // A file that was there already keeps its mode otherwise. A pipe or /dev/stdout is not ours to
-        // change.
+        // An existing file keeps its mode otherwise. The mode of a pipe or /dev/stdout stays.
         use std::os::unix::fs::PermissionsExt;
         file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// Appends one row of the file to `rows`.
+/// Appends one line of the file to `rows`.
 pub(super) fn append_row(rows: &mut Vec<u8>, input: &str, line: u64, reason: Reason, text: &[u8]) {
     append_escaped(rows, input.as_bytes());
     rows.extend_from_slice(format!("\t{line}\t{}\t", reason.as_str()).as_bytes());

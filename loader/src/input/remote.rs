@@ -1,7 +1,7 @@
-//! An input behind a URL: read as it comes, or in parts.
+//! Remote input: an object behind a URL, read sequentially or by ranges.
 //!
-//! The store's own client does the work (`rtad_store::object`): it resumes what breaks off and gives up what stands still. Here it
-//! becomes a [`Read`], for a thread of its own; an error keeps the store's reason inside.
+//! Wraps `rtad_store::object`, which resumes broken transfers and times out stalled ones, as a
+//! blocking [`Read`]. Errors keep the [`StoreError`] inside.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -11,17 +11,17 @@ use rtad_store::StoreError;
 use rtad_store::object::Object;
 use tokio::runtime::{Builder, Runtime};
 
-/// An object, and the runtime that its reader drives.
+/// An object, and the runtime that drives its client.
 #[derive(Debug)]
 pub(super) struct Remote {
     object: Object,
     runtime: Runtime,
-    /// What came and was not taken yet.
+    /// Received bytes not read yet.
     left: Bytes,
 }
 
 impl Remote {
-    /// Looks the object up.
+    /// Requests the metadata of the object.
     pub(super) fn open(url: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let object = runtime.block_on(Object::open(url)).map_err(io::Error::other)?;
@@ -32,12 +32,12 @@ impl Remote {
         self.object.size_bytes()
     }
 
-    /// What tells it from another at the same place.
+    /// Version of the object at its URL.
     pub(super) fn version(&self) -> &str {
         self.object.version()
     }
 
-    /// A part of it, which must lie within.
+    /// A byte range, which must be within the object.
     pub(super) fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
         self.runtime.block_on(self.object.range(part)).map_err(io::Error::other)
     }
@@ -54,7 +54,7 @@ impl Read for Remote {
     }
 }
 
-/// The store's error in one of reading, if it is one.
+/// Extracts the [`StoreError`] of an I/O error, if it has one.
 pub(super) fn store_error(error: io::Error) -> Result<Box<StoreError>, io::Error> {
     error.downcast().map(Box::new)
 }

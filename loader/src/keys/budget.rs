@@ -1,35 +1,39 @@
-//! How `--memory` is divided.
+//! Memory budget: the division of `--memory` among reading, keys and chunks.
 //!
 //! ```text
-//! process   what any run takes: the program, stacks, allocator
+//! process   fixed: the program, stacks, allocator
 //! reading   per thread: blocks being read and parsed, and their keys
-//! the rest  while reading: segments; after it, from disk: per thread the keys of some shards, and chunks
-//!                                     from memory: the segments, one partition per thread, and chunks
+//! the rest  while reading:       segments
+//!           after, from disk:    per thread the keys of some shards, and chunks
+//!           after, from memory:  the segments, one partition per thread, and chunks
 //! ```
 
 const MIB: u64 = 1 << 20;
 
-/// What the process takes besides what is counted here.
+/// Program, stacks and allocator.
 const PROCESS_BYTES: u64 = 24 * MIB;
-/// Blocks of 1 MiB that wait, are read or are parsed, and the keys of one.
+/// Per thread: 1 MiB blocks queued, being read or parsed, and the keys of one.
 const READING_BYTES: u64 = 6 * MIB;
-/// With less a thread would write to many files a little at a time.
+/// With less, a thread would make many small writes.
 const LEAST_PER_THREAD: u64 = 10 * MIB;
-/// Keys of some shards: with less a partition is read many times over.
+/// With less, a partition would be read many times.
 const LEAST_UNIT: u64 = 4 * MIB;
-/// Room for one chunk of the usual size, whatever it takes.
-const CHUNK_ROOM: u64 = 20 * MIB;
+/// Memory reserved for one chunk of the usual size.
+const MIN_CHUNKS: u64 = 20 * MIB;
 
-/// A `--memory` that is too little.
+/// `--memory` below the minimum.
 #[derive(Debug, thiserror::Error)]
-#[error("--memory {} is too little for {threads} threads: accepted from {} on, or with fewer --threads", in_mib(*.memory), in_mib(*.least))]
+#[error(
+    "--memory {} is too little for {threads} threads: accepted from {} on, or with fewer --threads",
+    in_mib(*.memory), in_mib(*.least)
+)]
 pub(crate) struct TooLittle {
     memory: u64,
     threads: usize,
     least: u64,
 }
 
-/// What may be used for what.
+/// Memory and threads of a build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     memory: u64,
@@ -47,13 +51,13 @@ impl Budget {
         Ok(Self { memory, threads, rest: memory - PROCESS_BYTES - READING_BYTES * threads })
     }
 
-    /// Only so much beside what a process takes.
+    /// A budget of `rest` bytes, without the fixed costs.
     #[cfg(test)]
     pub(crate) const fn tiny(rest: u64, threads: usize) -> Self {
         Self { memory: rest, threads: threads as u64, rest }
     }
 
-    /// As many threads, up to `threads`, as this memory is enough for; at least one.
+    /// The number of threads this memory allows: 1 to `threads`.
     pub(crate) fn threads_for(memory: u64, threads: usize) -> usize {
         (1..=threads).rev().find(|threads| memory >= least(*threads)).unwrap_or(1)
     }
@@ -71,27 +75,28 @@ impl Budget {
         (self.rest / 5 * 4) as usize
     }
 
-    /// Bytes of one segment: each thread has one open for each of 256 partitions, a quarter of all at most.
+    /// Bytes of one segment. Each thread keeps 256 open, together at most a quarter of all
+    /// segments.
     pub(crate) fn segment(&self) -> usize {
         let most = self.segments() as u64 / (4 * 256 * self.threads);
         (1 << most.max(1).ilog2()).clamp(2 << 10, 32 << 10)
     }
 
-    /// Whether `held` bytes in segments can be sorted by partitions of up to `partition` bytes and built into chunks of up to
-    /// `chunk` bytes beside them.
+    /// Whether `held` bytes of segments leave memory to sort partitions of up to `partition` bytes
+    /// and to build chunks of up to `chunk` bytes.
     pub(crate) const fn fits(&self, held: u64, partition: u64, chunk: u64) -> bool {
         held + self.threads * partition + 2 * chunk <= self.rest
     }
 
-    /// Of keys that are on disk: bytes per thread for those of some shards, and bytes for all chunks together.
+    /// For keys on disk: bytes of keys per thread, and bytes of all chunks.
     pub(crate) fn units(&self, largest_chunk: u64) -> (usize, u64) {
-        let chunks = largest_chunk.max(CHUNK_ROOM).max(self.rest / 5);
+        let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
         let chunks =
             chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
         (((self.rest - chunks) / self.threads) as usize, chunks)
     }
 
-    /// The same for keys that are in memory: what is left for chunks.
+    /// For keys in memory: bytes of all chunks.
     pub(crate) fn chunks_beside(&self, held: u64, partition: u64) -> u64 {
         self.rest.saturating_sub(held + self.threads * partition).max(MIB)
     }

@@ -1,8 +1,8 @@
-//! Where keys are spilled to.
+//! Spill directory: files for keys that do not fit memory.
 //!
-//! By default into files without a name, which are gone with the process however it ends, `kill -9` included. In a directory that
-//! was asked for they have names, so that a build can go on where another was interrupted; they are removed when the directory
-//! is dropped, unless it was said to [`keep`](SpillDir::keep) them. The directory itself is the lock: one build at a time.
+//! By default its files have no name and end with the process, `kill -9` included. In a directory
+//! from `--spill-dir` they have names, so that a later build can resume. Dropping the directory
+//! removes them unless [`keep`](SpillDir::keep) was called. The directory itself is the lock.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::{PARTITIONS, SpillError};
+use super::error::SpillError;
+use super::partition::PARTITIONS;
 
-/// What is being written, before it replaces a note.
+/// Temporary name of a note until it is complete.
 const HALF_WRITTEN: &str = "rtad-half-written";
 
-/// Open files that are enough for any number of threads that is of use.
+/// Enough open files for any useful number of threads.
 const FILES: u64 = 16_384;
 
 /// A directory for spill files.
@@ -30,12 +31,12 @@ pub(crate) struct SpillDir {
 struct Named {
     /// The directory, locked.
     lock: File,
-    /// It was not there before.
+    /// Created by this process.
     is_ours: bool,
     is_kept: AtomicBool,
-    /// Held while files come or go.
+    /// Held while files are created or removed.
     changing: Mutex<()>,
-    /// Files besides those of keys.
+    /// Names of files besides those of keys.
     notes: &'static [&'static str],
 }
 
@@ -46,13 +47,14 @@ impl SpillDir {
         Self { path: std::env::temp_dir(), named: None }
     }
 
-    /// Takes the directory for this process alone, and makes it if need be. Besides keys it will hold files called `notes`.
+    /// Locks the directory for this process and creates it if missing. `notes` names its other
+    /// files.
     pub(crate) fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
         raise_file_limit();
         let failed = |source| SpillError::Create { dir: path.display().to_string(), source };
-        let made = DirBuilder::new().mode(0o700).create(path);
-        let is_ours = made.is_ok();
-        match made {
+        let created = DirBuilder::new().mode(0o700).create(path);
+        let is_ours = created.is_ok();
+        match created {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }
@@ -76,12 +78,12 @@ impl SpillDir {
         Ok(Self { path: path.to_owned(), named: Some(named) })
     }
 
-    /// Whether what is written there has a name, and can be found again.
+    /// Whether its files have names and can be found again.
     pub(crate) const fn is_named(&self) -> bool {
         self.named.is_some()
     }
 
-    /// Whether everything is left there for a later build.
+    /// Sets whether the files stay for a later build.
     pub(crate) fn keep(&self, is_kept: bool) {
         if let Some(named) = &self.named {
             named.is_kept.store(is_kept, Ordering::Relaxed);
@@ -94,12 +96,12 @@ impl SpillDir {
             .map(|named| named.changing.lock().expect("nothing panics under this lock"))
     }
 
-    /// Lets no file come or go any more: whoever wants it waits. For a process that is about to end.
+    /// Blocks creating and removing files from now on. For a process that is about to exit.
     pub(crate) fn freeze(&self) {
         std::mem::forget(self.changing());
     }
 
-    /// Removes what a build put there. What cannot be removed stays: there is nobody to tell who could do better.
+    /// Removes this build's files and, if this process created it, the directory. Ignores errors.
     pub(crate) fn clear(&self) {
         self.clear_files();
         if self.named.as_ref().is_some_and(|named| named.is_ours) {
@@ -107,10 +109,10 @@ impl SpillDir {
         }
     }
 
-    /// The same, but for the directory itself.
+    /// Removes this build's files. Ignores errors.
     pub(crate) fn clear_files(&self) {
         let Some(named) = &self.named else { return };
-        // By name, as others may have files there too; and first what says that the keys are there.
+        // Only by name: others may have files there. Notes first, as they refer to the keys.
         for name in named.notes.iter().chain([&HALF_WRITTEN]) {
             let _ = std::fs::remove_file(self.path.join(name));
         }
@@ -119,22 +121,22 @@ impl SpillDir {
         }
     }
 
-    /// An empty file for a partition's keys.
+    /// Creates an empty file for a partition's keys.
     pub(super) fn create(&self, partition: usize) -> Result<File, SpillError> {
         if !self.is_named() {
             return self.create_unnamed();
         }
         let _changing = self.changing();
-        let made = private().read(true).truncate(true).open(self.keys_path(partition));
-        made.map_err(|source| SpillError::Create { dir: self.shown(), source })
+        let created = private().read(true).truncate(true).open(self.keys_path(partition));
+        created.map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
-    /// A partition's file as another build left it, cut to what that build says is good.
+    /// Opens a partition's file of an earlier build, truncated to its valid `bytes`.
     pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
         let open = || {
             let mut file =
                 OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
-            // Never made longer: the next to come would believe the zeros.
+            // Never extend the file: a later build would read the zeros as keys.
             if file.metadata()?.len() < bytes {
                 return Ok(None);
             }
@@ -150,13 +152,13 @@ impl SpillDir {
         self.path.join(format!("rtad-{partition:02x}.keys"))
     }
 
-    /// A file that is gone when it is closed.
+    /// Creates a file that ends when it is closed.
     pub(super) fn create_unnamed(&self) -> Result<File, SpillError> {
         tempfile::tempfile_in(&self.path)
             .map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
-    /// The bytes of a note, if it is there.
+    /// The bytes of a note, if it exists.
     pub(crate) fn read_note(&self, name: &str) -> Result<Option<Vec<u8>>, SpillError> {
         if !self.is_named() {
             return Ok(None);
@@ -168,7 +170,7 @@ impl SpillDir {
         }
     }
 
-    /// Replaces a note, all of it or nothing, durably.
+    /// Replaces a note atomically and durably.
     pub(crate) fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
         let _changing = self.changing();
         let write = || {
@@ -182,7 +184,7 @@ impl SpillDir {
         write().map_err(|error| self.failed(error, 0))
     }
 
-    /// Removes a note, if it is there.
+    /// Removes a note, if it exists.
     pub(crate) fn remove_note(&self, name: &str) -> Result<(), SpillError> {
         match std::fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(error, 0)),
@@ -190,19 +192,19 @@ impl SpillDir {
         }
     }
 
-    /// A note to append to.
+    /// Opens a note for appending.
     pub(crate) fn open_note(&self, name: &str) -> Result<File, SpillError> {
         let opened = OpenOptions::new().append(true).open(self.path.join(name));
         opened.map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
-    /// Bytes that can still be written, if the system says.
+    /// Free bytes, if the system reports them.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.path).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// What a failed write means, after so many bytes.
+    /// The error for a write that failed after `written` bytes.
     pub(crate) fn failed(&self, source: io::Error, written: u64) -> SpillError {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
         let dir = self.shown();
@@ -219,13 +221,13 @@ impl SpillDir {
     }
 }
 
-/// A file for each partition is open, and for some time one for each unit of a large one in each thread. Where this fails there
-/// may still be enough.
+/// One file per partition is open, and at times one per unit of a large partition in each thread.
+/// Failure is ignored: the limit may still be high enough.
 fn raise_file_limit() {
     let _ = rlimit::increase_nofile_limit(FILES);
 }
 
-/// For its owner only.
+/// Options of a file only its owner can read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_after_a_panic_and_all_that_is_kept() {
+    fn files_are_removed_after_a_panic_and_stay_if_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spill");
         let open = || SpillDir::named(&path, &["note"]).unwrap();
@@ -264,7 +266,7 @@ mod tests {
             dir.write_note("note", b"1").unwrap();
             assert!(matches!(SpillDir::named(&path, &[]), Err(SpillError::InUse { .. })));
             assert_eq!(names(&path).len(), 2);
-            panic!("as anything may");
+            panic!("on purpose");
         });
         assert!(panicked.is_err() && !path.exists());
 
@@ -278,10 +280,10 @@ mod tests {
         assert_eq!(
             dir.reopen(7, 32).unwrap().metadata().unwrap().len(),
             32,
-            "what is not good is cut off"
+            "truncated to its valid bytes"
         );
         assert!(matches!(dir.reopen(7, 64), Err(SpillError::Changed { .. })));
         drop(dir);
-        assert!(path.exists() && names(&path).is_empty(), "it was there before");
+        assert!(path.exists() && names(&path).is_empty(), "the directory existed before");
     }
 }

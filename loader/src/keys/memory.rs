@@ -1,7 +1,7 @@
-//! The memory that keys are gathered in: one piece, handed out in segments that are used again.
+//! Key memory: one region, divided into reusable segments.
 //!
-//! It is taken whole at the start and given back whole at the end, so that how much of it is resident is known at any time and
-//! nothing depends on how the allocator deals with many threads. Pages that no segment was ever handed out from are not touched.
+//! It is reserved at the start and released at the end, so its resident size is always known and
+//! independent of the allocator. Pages of segments never handed out stay untouched.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -11,28 +11,31 @@ use std::time::Duration;
 
 use rtad_core::memory::{Pages, Region};
 
-/// For so long a thread waits for memory before it looks again itself.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// Longest wait for a free segment before the caller tries to spill again.
+const MAX_WAIT: Duration = Duration::from_millis(10);
 
-/// A device key as bytes: memory of these comes zeroed from the kernel, untouched.
+/// A device key as bytes. Zeroed memory from the kernel is valid without touching it.
 pub(crate) type Key = [u8; 16];
 
 pub(crate) const KEY_BYTES: usize = size_of::<Key>();
 
-/// Disks take no less at a time, and only from memory that begins at a multiple of it; most would take an eighth of it.
+/// Unit and alignment of direct I/O. Most disks would accept an eighth of it.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Room for keys.
+/// Pages per read. Smaller reads are slower.
+pub(super) const BLOCK_PAGES: usize = 256;
+
+/// Memory for all keys.
 pub(crate) struct Slab(Region);
 
 impl Slab {
-    /// Reserves it; the system may refuse more than it could ever give.
+    /// Reserves the memory. The system may refuse more than it has.
     pub(crate) fn of(bytes: usize) -> io::Result<Self> {
         Region::zeroed(bytes, Pages::Large).map(Self)
     }
 }
 
-/// Some keys of one partition. The default has no room.
+/// Some keys of one partition. The default has no capacity.
 #[derive(Default)]
 pub(super) struct Segment<'m> {
     keys: &'m mut [Key],
@@ -40,24 +43,21 @@ pub(super) struct Segment<'m> {
 }
 
 impl Segment<'_> {
-    /// Whether there was room.
+    /// Returns false if the segment is full.
     #[inline]
     pub(super) fn push(&mut self, key: &Key) -> bool {
-        let place = self.keys.get_mut(self.len);
-        let has_room = place.is_some();
-        if let Some(place) = place {
-            *place = *key;
-            self.len += 1;
-        }
-        has_room
+        let Some(slot) = self.keys.get_mut(self.len) else { return false };
+        *slot = *key;
+        self.len += 1;
+        true
     }
 
     pub(super) fn keys(&self) -> &[Key] {
         &self.keys[..self.len]
     }
 
-    /// Fills its last page with copies of its last key: written past the page cache, only whole pages are taken, and keys are
-    /// a set.
+    /// Fills its last page with copies of its last key. Direct I/O needs whole pages, and
+    /// duplicates are removed later.
     pub(super) fn fill_page(&mut self) {
         if let Some(last) = self.keys().last().copied() {
             let end = self.len.next_multiple_of(PAGE_BYTES / KEY_BYTES).min(self.keys.len());
@@ -66,17 +66,17 @@ impl Segment<'_> {
         }
     }
 
-    /// Replaces its keys by as many of `keys` as it has room for.
+    /// Replaces its keys with as many of `keys` as fit.
     pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = Key>) {
         self.len = 0;
-        for (place, key) in self.keys.iter_mut().zip(keys) {
-            *place = key;
+        for (slot, key) in self.keys.iter_mut().zip(keys) {
+            *slot = key;
             self.len += 1;
         }
     }
 }
 
-/// Memory that files are read into, past the page cache too.
+/// Page-aligned buffer for direct reads.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
@@ -85,7 +85,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// So many whole pages.
+    /// A buffer of whole pages.
     pub(super) fn of(pages: usize) -> Self {
         let len = pages * PAGE_BYTES;
         let bytes = vec![0; len + PAGE_BYTES];
@@ -108,7 +108,7 @@ impl DerefMut for Block {
     }
 }
 
-/// Segments that nobody uses.
+/// Free segments.
 pub(super) struct Pool<'m> {
     free: Mutex<Free<'m>>,
     returned: Condvar,
@@ -127,7 +127,7 @@ impl<'m> Pool<'m> {
         Self { free, returned: Condvar::new() }
     }
 
-    /// One that is free; those that were used before come first.
+    /// Takes a free segment; used ones first.
     pub(super) fn take(&self) -> Option<Segment<'m>> {
         let mut free = self.lock();
         if let Some(segment) = free.used.pop() {
@@ -144,14 +144,14 @@ impl<'m> Pool<'m> {
         self.returned.notify_all();
     }
 
-    /// Waits until another thread has given some back, but not for ever: others may have been faster to take them.
+    /// Waits until a segment is returned, at most [`MAX_WAIT`]: another thread may take it first.
     pub(super) fn wait(&self) {
         let free = self.lock();
-        let waited = self.returned.wait_timeout_while(free, PATIENCE, |free| free.used.is_empty());
+        let waited = self.returned.wait_timeout_while(free, MAX_WAIT, |free| free.used.is_empty());
         drop(waited.expect("nothing panics under this lock"));
     }
 
-    /// How many were ever handed out: what is resident.
+    /// Number of segments ever handed out, which are resident.
     pub(super) fn touched(&self) -> usize {
         self.lock().handed_out
     }

@@ -1,15 +1,15 @@
-//! Keys that fit memory: each partition is sorted by way of one thread's scratch, and goes back where it came from.
+//! Keys in memory: each partition is sorted in a scratch buffer and copied back to its segments.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
+use super::distinct::{Distinct, Unwanted, sort_and_dedup};
+use super::error::SpillError;
 use super::memory::{KEY_BYTES, Segment};
-use super::{
-    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, next,
-    sort_and_dedup, starts,
-};
+use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, starts};
+use super::shard_keys::{ShardKeys, Worker, next};
 
-/// Keys in memory, sorted, each once.
+/// Keys in memory, sorted and distinct.
 pub(crate) struct Sorted<'m> {
     partitions: Vec<Partition<'m>>,
     distinct: Distinct,
@@ -17,7 +17,7 @@ pub(crate) struct Sorted<'m> {
 
 struct Partition<'m> {
     segments: Vec<Segment<'m>>,
-    /// Keys of each shard.
+    /// Number of keys per shard.
     shards: [u32; SHARDS_PER_PARTITION],
 }
 
@@ -54,7 +54,7 @@ impl<'m> Sorted<'m> {
         self.distinct
     }
 
-    /// What the largest partition takes.
+    /// Bytes of the largest partition.
     pub(crate) fn largest_partition_bytes(&self) -> u64 {
         let keys =
             |partition: &Partition<'_>| partition.shards.iter().map(|keys| u64::from(*keys)).sum();
@@ -67,24 +67,24 @@ impl Partition<'_> {
         self.segments.iter().flat_map(|segment| segment.keys()).map(|key| u128::from_be_bytes(*key))
     }
 
-    /// Sorts and removes what came twice, and what is not wanted.
+    /// Sorts, deduplicates and excludes unwanted keys.
     fn sort(&mut self, scratch: &mut Vec<u128>, unwanted: Unwanted<'_>) -> Distinct {
         let mut counts = [0; SHARDS_PER_PARTITION];
         for key in self.segments.iter().flat_map(|segment| segment.keys()) {
             counts[usize::from(key[1])] += 1;
         }
-        // By shards first: what is sorted then is short and lies in the cache.
+        // Group by shard first: each sort is then short and in cache.
         let starts = starts(counts.into_iter());
-        let mut places = starts;
+        let mut offsets = starts;
         if scratch.len() < starts[SHARDS_PER_PARTITION] {
-            // Nothing in it is worth copying, and both at once are too much.
+            // Free the old buffer before allocating: both together exceed the budget.
             *scratch = Vec::new();
             *scratch = vec![0; starts[SHARDS_PER_PARTITION]];
         }
         for key in self.segments.iter().flat_map(|segment| segment.keys()) {
-            let place = &mut places[usize::from(key[1])];
-            scratch[*place] = u128::from_be_bytes(*key);
-            *place += 1;
+            let offset = &mut offsets[usize::from(key[1])];
+            scratch[*offset] = u128::from_be_bytes(*key);
+            *offset += 1;
         }
         let mut distinct = Distinct::default();
         for (shard, bounds) in starts.windows(2).enumerate() {
@@ -131,7 +131,7 @@ impl ShardKeys for Sorted<'_> {
                 }
             }
         }
-        // What was found before is known already.
+        // `distinct()` has the number before exclusion.
         Ok(Distinct { found: left, left })
     }
 

@@ -1,11 +1,11 @@
-//! Keys on disk: one file per partition, 16 bytes a key, in no order.
+//! Spill files: one per partition, 16 bytes per key, unordered.
 //!
-//! Written and read past the page cache, where the file system has such a thing: each key is written once and read once or twice,
-//! long after, so a cache would only take memory from others, and the kernel's time to find and fill it. For that all is in
-//! whole pages; the last of a write is filled up with a key that is there already.
+//! Direct I/O bypasses the page cache where the file system supports it. Each key is written once
+//! and read once or twice much later, so caching would only cost memory and kernel time. Writes are
+//! whole pages; the last page is padded with a key already in it.
 //!
-//! Each file has its own lock, which is held for one write of many segments. How many keys each shard has is counted on the way:
-//! it says, before a file is read, which shards fit memory together.
+//! Each file has its own lock, held for one write of many segments. Writes count the keys per
+//! shard, which later decides which shards fit memory together.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -17,10 +17,11 @@ use std::sync::{Mutex, OnceLock};
 use rustix::fs::OFlags;
 
 use super::dir::SpillDir;
-use super::memory::{Block, KEY_BYTES, Segment};
-use super::{BLOCK_PAGES, PARTITIONS, SHARDS_PER_PARTITION, SpillError};
+use super::error::SpillError;
+use super::memory::{BLOCK_PAGES, Block, KEY_BYTES, Segment};
+use super::partition::{PARTITIONS, SHARDS_PER_PARTITION};
 
-/// Keys of each shard of a partition.
+/// Number of keys per shard of a partition.
 pub(super) type ShardCounts = [u64; SHARDS_PER_PARTITION];
 
 /// One partition's file.
@@ -35,7 +36,7 @@ impl SpillFile {
         Self { file, keys: 0, shards: Box::new([0; SHARDS_PER_PARTITION]) }
     }
 
-    /// Appends the segments' keys in as few writes as the system takes.
+    /// Appends the segments' keys in as few writes as possible.
     fn append(&mut self, segments: &mut [Segment<'_>]) -> io::Result<()> {
         segments.iter_mut().for_each(Segment::fill_page);
         let mut slices: Vec<_> =
@@ -51,26 +52,26 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Calls `each` with all its keys, by way of `block`.
+    /// Reads all keys through `block` and passes them to `each`.
     pub(super) fn read(
         &self,
         block: &mut Block,
         mut each: impl FnMut(&[[u8; KEY_BYTES]]),
     ) -> io::Result<()> {
         let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
-        let mut is_again = false;
+        let mut retried = false;
         while offset < end {
             let len = block.len().min((end - offset) as usize);
             match self.file.read_exact_at(&mut block[..len], offset) {
-                // Another thread that reads the same file may have been told the same.
-                Err(error) if is_not_direct(&error) && !is_again => {
+                // Another thread that reads this file may have cleared the flag already.
+                Err(error) if is_not_direct(&error) && !retried => {
                     direct(&self.file, false);
-                    is_again = true;
+                    retried = true;
                     continue;
                 }
                 read => read?,
             }
-            is_again = false;
+            retried = false;
             each(block[..len].as_chunks().0);
             offset += len as u64;
         }
@@ -92,14 +93,14 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
     Ok(())
 }
 
-/// What a system says that does not take these bytes past its page cache.
+/// Whether the file system rejected direct I/O.
 fn is_not_direct(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }
 
-/// Has a file written and read past the page cache, or not. Returns whether that was not so and is now.
+/// Turns direct I/O on or off. Returns whether the setting changed.
 pub(super) fn direct(file: &File, is_direct: bool) -> bool {
-    // Others have no such flag.
+    // Other systems have no such flag.
     #[cfg(target_os = "linux")]
     if let Ok(flags) = rustix::fs::fcntl_getfl(file)
         && flags.contains(OFlags::DIRECT) != is_direct
@@ -109,11 +110,11 @@ pub(super) fn direct(file: &File, is_direct: bool) -> bool {
     false
 }
 
-/// The files of all partitions, made when the first key is written.
+/// The files of all partitions, created at the first write.
 pub(super) struct Spill<'d> {
     pub(super) dir: &'d SpillDir,
     files: OnceLock<Vec<Mutex<SpillFile>>>,
-    making: Mutex<()>,
+    creating: Mutex<()>,
     bytes: AtomicU64,
     has_failed: AtomicBool,
     failure: Mutex<Option<SpillError>>,
@@ -124,15 +125,16 @@ impl<'d> Spill<'d> {
         Self {
             dir,
             files: OnceLock::new(),
-            making: Mutex::new(()),
+            creating: Mutex::new(()),
             bytes: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
     }
 
-    /// Writes the segments of one partition that `take` gives, and gives them back. They are taken under the file's lock: whoever
-    /// has it knows that nothing is on its way there. After a failure, which is kept, nothing is written any more.
+    /// Writes the segments of one partition that `take` returns, and returns them. `take` runs
+    /// under the file's lock, so no write to that file is in flight. After a failure, writes
+    /// nothing.
     pub(super) fn write<'m>(
         &self,
         partition: usize,
@@ -144,7 +146,7 @@ impl<'d> Spill<'d> {
         }
         let written = self.files().map(|files| {
             let mut file = files[partition].lock().expect("nothing panics under this lock");
-            // Whoever waited for the file must not write after what was half written.
+            // The previous holder of the lock may have written partially.
             if self.has_failed() {
                 return;
             }
@@ -164,14 +166,14 @@ impl<'d> Spill<'d> {
         segments
     }
 
-    /// The first failure is kept; from then on nothing is written.
+    /// Records the first failure and stops all writes.
     fn fail(&self, error: SpillError) {
         self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn files(&self) -> Result<&[Mutex<SpillFile>], SpillError> {
-        let _one_at_a_time = self.making.lock().expect("nothing panics under this lock");
+        let _guard = self.creating.lock().expect("nothing panics under this lock");
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
@@ -184,7 +186,8 @@ impl<'d> Spill<'d> {
         Ok(self.files.get_or_init(|| files))
     }
 
-    /// Takes up files of another build, as far as they are good, and counts what is in them.
+    /// Opens the files of an earlier build, truncated to their valid lengths, and counts their
+    /// keys.
     pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
         let read = |source| SpillError::Read { dir: self.dir.shown(), source };
         let mut block = Block::of(BLOCK_PAGES);
@@ -209,23 +212,23 @@ impl<'d> Spill<'d> {
         Ok(())
     }
 
-    /// Makes what was written durable. Returns how many bytes each file has.
+    /// Makes all writes durable. Returns the bytes of each file.
     pub(super) fn sync(&self) -> Result<Vec<u64>, SpillError> {
         let sync = |file: &Mutex<SpillFile>| {
             let failed = |error| self.dir.failed(error, self.bytes());
-            // The lock is not held while the disk is waited for.
+            // Release the lock before waiting for the disk.
             let (file, keys) = {
                 let file = file.lock().expect("nothing panics under this lock");
                 (file.file.try_clone().map_err(failed)?, file.keys)
             };
-            // The system tells it once: what it has lost stays lost, whatever is said of a second try.
+            // The system reports a lost write once; a second sync would succeed.
             if let Err(error) = file.sync_data() {
                 self.fail(failed(error));
             }
             Ok(keys * KEY_BYTES as u64)
         };
         let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;
-        // A write that failed has lost keys of the inputs that are about to be called read.
+        // A failed write lost keys of inputs that the caller would record as read.
         if self.has_failed() {
             Err(SpillError::Lost { dir: self.dir.shown() })
         } else {
@@ -251,13 +254,13 @@ impl<'d> Spill<'d> {
         self.files.get().is_some()
     }
 
-    /// What was written, or why it could not be.
+    /// The files, or the first failure.
     pub(super) fn finish(self) -> Result<Vec<SpillFile>, SpillError> {
         if let Some(error) = self.take_failure() {
             return Err(error);
         }
         self.files()?;
-        let files = self.files.into_inner().expect("they were just made");
+        let files = self.files.into_inner().expect("`files` creates them");
         Ok(files
             .into_iter()
             .map(|file| file.into_inner().expect("nothing panics under this lock"))

@@ -1,31 +1,32 @@
-//! Keys on disk, given out in units: runs of shards that fit a thread's memory together.
+//! Keys on disk, read in units: runs of shards that together fit one thread's memory.
 //!
-//! How many keys each shard has is known, so a unit is read straight to where its shards lie and sorted shard by shard. A
-//! partition that is a few times too large is read once for each of its units; a larger one is first dealt out into a file for
-//! each. A single shard that is too large is read piece by piece, each sorted with what is left of those before it: that is
-//! enough for any number of duplicates.
+//! The number of keys per shard is known, so each key of a unit is read directly to its shard's
+//! range, and the ranges are sorted. A partition up to [`MAX_PASSES`] units long is read once per
+//! unit; a longer one is first split into one file per unit. A shard that does not fit is read in
+//! pieces, each sorted and deduplicated with the rest of the earlier ones. That handles any number
+//! of duplicates.
 
 use std::io::{self, Write};
 use std::ops::Range;
 
 use super::dir::SpillDir;
+use super::distinct::{Distinct, Unwanted, dedup, sort_and_dedup};
+use super::error::SpillError;
 use super::memory::KEY_BYTES;
+use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, local_shard, starts};
+use super::shard_keys::{ShardKeys, Worker};
 use super::spill::{ShardCounts, SpillFile};
-use super::{
-    Distinct, PARTITIONS, SHARDS_PER_PARTITION, ShardKeys, SpillError, Unwanted, Worker, dedup,
-    local_shard, sort_and_dedup, starts,
-};
 
-/// A partition is read so often before it is dealt out instead, which reads it twice and writes it once.
+/// Reads of one partition before splitting it, which costs two reads and one write.
 const MAX_PASSES: usize = 3;
 
-/// Keys on disk, as they came.
+/// Keys on disk, unordered.
 pub(crate) struct Spilled<'d> {
     dir: &'d SpillDir,
     files: Vec<SpillFile>,
 }
 
-/// Keys on disk with what is needed to give them out.
+/// Keys on disk, with the settings for reading them.
 pub(crate) struct Units<'a> {
     spilled: &'a Spilled<'a>,
     /// Keys that fit a thread's memory.
@@ -38,12 +39,12 @@ impl<'d> Spilled<'d> {
         Self { dir, files }
     }
 
-    /// What they take on disk.
+    /// Bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.keys() * KEY_BYTES as u64
     }
 
-    /// Keys, duplicates included.
+    /// Number of keys, duplicates included.
     pub(crate) fn keys(&self) -> u64 {
         self.files.iter().map(|file| file.keys).sum()
     }
@@ -52,7 +53,7 @@ impl<'d> Spilled<'d> {
         self.files[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION]
     }
 
-    /// Ready to be given out, each once, by threads that have `unit_bytes` for them.
+    /// Prepares reading by threads with `unit_bytes` of memory each.
     pub(crate) const fn units<'a>(
         &'a self,
         unit_bytes: usize,
@@ -63,7 +64,7 @@ impl<'d> Spilled<'d> {
 }
 
 impl Units<'_> {
-    /// About how many distinct keys there are, by those of one partition of middling size.
+    /// Estimates the number of distinct keys from a partition of median size.
     pub(crate) fn estimate(&self, worker: &mut Worker) -> Result<u64, SpillError> {
         let mut order: Vec<usize> = (0..PARTITIONS).collect();
         let files = &self.spilled.files;
@@ -77,7 +78,7 @@ impl Units<'_> {
         Ok((self.spilled.keys() as f64 * ratio) as u64)
     }
 
-    /// Cuts shards of one partition into runs that fit memory; one that does not is a run of its own.
+    /// Divides shards of one partition into runs that fit memory. A larger shard is a run alone.
     fn cut(&self, counts: &ShardCounts, shards: Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut room = 0;
@@ -106,13 +107,13 @@ impl Units<'_> {
         let mut distinct = Distinct::default();
         let mut files = match runs.len() {
             ..=MAX_PASSES => Vec::new(),
-            _ => self.deal_out(file, &runs, worker)?,
+            _ => self.split(file, &runs, worker)?,
         };
         let mut files = files.drain(..);
         for run in runs {
             let part = files.next();
             let source = part.as_ref().unwrap_or(file);
-            // Besides it there can be only shards without keys in its run.
+            // The other shards of its run have no keys.
             let too_large = run.clone().find(|shard| file.shards[*shard] > self.unit_keys as u64);
             let sorted = match too_large {
                 Some(shard) => self.piecewise(partition, source, shard, worker, each)?,
@@ -124,7 +125,7 @@ impl Units<'_> {
         Ok(Some(distinct))
     }
 
-    /// A run that fits.
+    /// Reads a run that fits.
     fn unit(
         &self,
         partition: usize,
@@ -139,23 +140,23 @@ impl Units<'_> {
             return Ok(Some(Distinct::default()));
         }
         let Worker { unit, block } = worker;
-        let mut places = starts;
+        let mut offsets = starts;
         let mut has_changed = false;
         let read = file.read(block, |keys| {
             for key in keys {
                 let shard = usize::from(key[1]);
                 if run.contains(&shard) {
-                    let place = &mut places[shard];
-                    match unit[..].get_mut(*place).filter(|_| *place < starts[shard + 1]) {
-                        Some(free) => *free = u128::from_be_bytes(*key),
+                    let offset = &mut offsets[shard];
+                    match unit[..].get_mut(*offset).filter(|_| *offset < starts[shard + 1]) {
+                        Some(slot) => *slot = u128::from_be_bytes(*key),
                         None => has_changed = true,
                     }
-                    *place += 1;
+                    *offset += 1;
                 }
             }
         });
         self.check(read)?;
-        if has_changed || places[..SHARDS_PER_PARTITION] != starts[1..] {
+        if has_changed || offsets[..SHARDS_PER_PARTITION] != starts[1..] {
             return Err(SpillError::Changed { dir: self.spilled.dir.shown() });
         }
         let mut distinct = Distinct::default();
@@ -170,7 +171,7 @@ impl Units<'_> {
         Ok(Some(distinct))
     }
 
-    /// A shard that does not fit unless it has many duplicates.
+    /// Reads a shard that fits only if it has many duplicates.
     fn piecewise(
         &self,
         partition: usize,
@@ -182,7 +183,7 @@ impl Units<'_> {
         let shard = partition * SHARDS_PER_PARTITION + local_shard;
         let Worker { unit, block } = worker;
         let unit = &mut unit[..self.unit_keys];
-        // Sorting for less than a quarter of new keys would take for ever.
+        // With less than a quarter free after each sort, the sorts would dominate.
         let most = self.unit_keys / 4 * 3;
         let (mut len, mut too_large) = (0, false);
         let read = file.read(block, |keys| {
@@ -216,8 +217,8 @@ impl Units<'_> {
         Ok((keys.is_empty() || each(shard as u16, keys)).then_some(sorted))
     }
 
-    /// One file for each run, without a name.
-    fn deal_out(
+    /// Copies the keys to one unnamed file per run.
+    fn split(
         &self,
         from: &SpillFile,
         runs: &[Range<usize>],
@@ -232,7 +233,7 @@ impl Units<'_> {
             .iter()
             .map(|_| Ok(SpillFile::empty(dir.create_unnamed()?)))
             .collect::<Result<_, _>>()?;
-        // Of a thread's share of any --memory there are many keys for each.
+        // Every --memory leaves each buffer many keys.
         let Worker { unit, block } = worker;
         let mut buffers: Vec<(&mut [u128], usize)> =
             unit.chunks_mut(self.unit_keys / runs.len()).map(|buffer| (buffer, 0)).collect();
@@ -267,7 +268,7 @@ impl Units<'_> {
     }
 }
 
-/// Appends keys to a file, by way of `bytes`.
+/// Appends keys to a file through `bytes`.
 fn write(file: &mut SpillFile, keys: &[u128], bytes: &mut Vec<u8>) -> io::Result<()> {
     for keys in keys.chunks(bytes.capacity() / KEY_BYTES) {
         bytes.clear();

@@ -1,4 +1,7 @@
-//! What comes out is the set that went in, whatever the memory: in segments, spilled, in one unit or in pieces.
+//! Keys in equal keys out, for every memory size: in segments, spilled, in one unit or in pieces.
+
+use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::snapshot::SortedKeys;
 
 use super::*;
 
@@ -21,13 +24,13 @@ fn sorted(keys: &[DeviceKey], unwanted: &SortedKeys) -> Vec<DeviceKey> {
     keys
 }
 
-fn given_out(
+fn read_all(
     keys: &dyn ShardKeys,
     unit_bytes: usize,
 ) -> Result<(Vec<DeviceKey>, Distinct), SpillError> {
     let (mut out, mut distinct) = (Vec::new(), Distinct::default());
     let mut worker = Worker::new(unit_bytes);
-    // Parts of partitions, and several of them.
+    // Parts of one partition, and several partitions.
     for shards in [0..16, 16..1800, 1800..2304, 2304..SHARDS] {
         let mut last = None;
         let found = keys.shards(shards.clone(), &mut worker, &mut |shard, keys| {
@@ -42,7 +45,7 @@ fn given_out(
     Ok((out, distinct))
 }
 
-/// Takes keys by three threads.
+/// Fills with three threads.
 fn gather<'m, 'd>(
     keys: &[DeviceKey],
     slab: &'m mut Slab,
@@ -81,7 +84,7 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert!(gathered.fit(&budget, |_| 0));
     let in_memory = gathered.into_sorted(3, Some(&unwanted), |_| {});
     assert_eq!(in_memory.distinct(), distinct);
-    assert!(given_out(&in_memory, 0).unwrap().0 == expected);
+    assert!(read_all(&in_memory, 0).unwrap().0 == expected);
 
     let budget = Budget::tiny(4 << 20, 3);
     let mut slab = Slab::of(budget.segments()).unwrap();
@@ -89,13 +92,13 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert!(!gathered.fit(&budget, |_| 0), "some was spilled");
     let spilled = gathered.into_spilled().unwrap();
     drop(slab);
-    // The last page of each thread's last segment of each partition is filled up.
+    // The last page of each thread's last segment of each partition is padded.
     assert!((400_000..400_000 + 3 * 256 * 256).contains(&spilled.keys()), "{}", spilled.keys());
     assert_eq!(spilled.keys() * 16, spilled.bytes());
-    // A whole partition, two or three passes, and dealt out.
+    // A whole partition, two or three passes, and split.
     for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
         let (out, found) =
-            given_out(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
+            read_all(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
         assert_eq!(found, distinct, "{unit_bytes}");
         assert!(out == expected, "{unit_bytes}");
     }
@@ -104,7 +107,7 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
 }
 
 #[test]
-fn one_prefix_and_few_keys_many_times_take_no_more_memory() {
+fn skewed_prefixes_and_duplicates_need_no_more_memory() {
     let dir = SpillDir::unnamed();
     let many_times = (0..200_000).map(|n| key_in(3, n % 500));
     let others = (0..300_000).map(|n| key_in(n as u8, n / 2));
@@ -112,10 +115,10 @@ fn one_prefix_and_few_keys_many_times_take_no_more_memory() {
     let none = SortedKeys::sort(Vec::new());
     let spilled = spill(&keys, &dir);
     for unit_bytes in [8 << 20, 2 << 20, 100 << 10, 60 << 10] {
-        let (out, _) = given_out(&spilled.units(unit_bytes, None), unit_bytes).unwrap();
+        let (out, _) = read_all(&spilled.units(unit_bytes, None), unit_bytes).unwrap();
         assert!(out == sorted(&keys, &none), "{unit_bytes}");
     }
-    let error = given_out(&spilled.units(16 << 10, None), 16 << 10).unwrap_err();
+    let error = read_all(&spilled.units(16 << 10, None), 16 << 10).unwrap_err();
     assert!(
         matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }),
         "{error}"
@@ -123,11 +126,11 @@ fn one_prefix_and_few_keys_many_times_take_no_more_memory() {
 }
 
 #[test]
-fn no_keys_are_no_keys() {
+fn empty_input_gives_no_keys() {
     let dir = SpillDir::unnamed();
     let spilled = spill(&[], &dir);
     assert_eq!(
-        given_out(&spilled.units(5000, None), 5000).unwrap(),
+        read_all(&spilled.units(5000, None), 5000).unwrap(),
         (Vec::new(), Distinct::default())
     );
     assert_eq!(spilled.units(5000, None).estimate(&mut Worker::new(5000)).unwrap(), 0);

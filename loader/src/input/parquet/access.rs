@@ -1,4 +1,4 @@
-//! Bytes at any place of a file: on a disk, or behind a URL.
+//! Random access to a file: on disk, or behind a URL.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use std::sync::Mutex;
 
 use super::super::remote::Remote;
 
-/// Asked of a URL at once, if so much is wanted: a request costs a round trip.
+/// Read-ahead of one request to a URL, as each costs a round trip.
 const WINDOW_BYTES: u64 = 8 << 20;
 
-/// What a Parquet file is read from. May be used from any number of threads.
+/// Source of a Parquet file. May be used from any number of threads.
 #[derive(Debug)]
 pub(super) enum Access {
     File {
@@ -23,7 +23,7 @@ pub(super) enum Access {
     Memory(Vec<u8>),
 }
 
-/// A part of what lies behind a URL.
+/// A buffered range of a remote file.
 #[derive(Debug)]
 pub(super) struct Window {
     remote: Remote,
@@ -47,7 +47,8 @@ impl Access {
         }
     }
 
-    /// These bytes, which must lie within; what comes after them, up to `until`, will be asked for next.
+    /// Reads a range within the file. The bytes after it, up to `until`, are likely to be read
+    /// next.
     pub(super) fn read(&self, part: Range<u64>, until: u64) -> io::Result<Vec<u8>> {
         let len = (part.end - part.start) as usize;
         match self {

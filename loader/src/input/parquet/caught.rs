@@ -1,4 +1,4 @@
-//! Panics of the `parquet` crate: a corrupt file may cause one, and it becomes an error of that file.
+//! Panics of the `parquet` crate, which a corrupt file may cause, converted to errors.
 //!
 //! The panic message is not printed: it could contain data of the file.
 
@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use parquet::errors::ParquetError;
 
-use super::PageFault;
+use super::fault::PageFault;
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -36,7 +36,7 @@ pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
     }
 }
 
-/// Errors of ours come back from the crate as they were, I/O errors inside an `io::Error`.
+/// Unwraps our own errors, which the crate returns wrapped, I/O errors inside an `io::Error`.
 fn fault(error: ParquetError) -> PageFault {
     let text = in_one_line(&error.to_string());
     let ours = match error {

@@ -1,4 +1,4 @@
-//! Page checks: counts in a page that the `parquet` crate believes.
+//! Page checks: counts in a page that the `parquet` crate does not verify.
 //!
 //! The crate allocates memory for as many dictionary values and delta-encoded lengths as a page
 //! claims to have. A failed allocation would abort the process, so a claim of more values than the
@@ -9,15 +9,16 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use super::{PageFault, lz4};
+use super::fault::PageFault;
+use super::lz4;
 
-/// Larger blocks of deltas are not written by anybody; the product of the sizes cannot overflow.
+/// No writer uses larger blocks of deltas. The product of the sizes cannot overflow.
 const MAX_DELTA_BLOCK: u64 = 1 << 20;
 
 /// Pages of one column chunk without repetition, checked.
 pub(super) struct Checked<P> {
     pages: P,
-    /// Whether its pages are still LZ4 of the older kind.
+    /// Whether its pages are still compressed with the older LZ4.
     is_lz4: bool,
     /// 0 if no value can be missing.
     max_level: i16,
@@ -40,9 +41,7 @@ impl<P: PageReader> Checked<P> {
 
     fn checked(&mut self, page: Page) -> Result<Page, PageFault> {
         let page = match self.is_lz4 {
-            true => {
-                lz4::unpack(page).map_or_else(|| corrupt("has a page that is no sound LZ4"), Ok)?
-            }
+            true => lz4::unpack(page).map_or_else(|| corrupt("has a page of invalid LZ4"), Ok)?,
             false => page,
         };
         self.check(&page)?;
@@ -80,7 +79,7 @@ impl<P: PageReader> Checked<P> {
             _ => 0,
         };
         if (0..runs).try_fold(text, |text, _| after_run(text, values)).is_none() {
-            return corrupt("has a page whose lengths are not sound, or too many");
+            return corrupt("has a page with invalid or too many lengths");
         }
         match self.rows_left.checked_sub(values) {
             Some(left) => self.rows_left = left,

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::PageFault;
 use super::access::Access;
+use super::fault::PageFault;
 
 /// Read at once for a page header. A longer one, with long statistics, takes several reads.
 const HEADER_BYTES: usize = 4 << 10;

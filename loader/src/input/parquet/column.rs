@@ -1,4 +1,4 @@
-//! Column values: the values of one column in one row group, as texts.
+//! Column values: the values of one column in one row group, as text.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -10,17 +10,17 @@ use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::PageFault;
 use super::access::Access;
 use super::caught::caught;
 use super::checked::Checked;
 use super::chunk::Chunk;
+use super::fault::PageFault;
 use super::schema::Form;
 
 /// Rows decoded at once.
 const BATCH: u64 = 1024;
 
-/// Hands every row's value to `each`, in order, until it returns false. A null is `None`.
+/// Passes every row's value to `each`, in order, until it returns false. A null is `None`.
 pub(super) fn read(
     access: &Arc<Access>,
     column: &ColumnChunkMetaData,
@@ -33,7 +33,7 @@ pub(super) fn read(
     }
     let corrupt = |reason: &str| PageFault::Corrupt(reason.to_owned());
     if u64::try_from(column.num_values()) != Ok(rows) {
-        return Err(corrupt("has not as many values as its row group has rows"));
+        return Err(corrupt("has a different number of values than its row group has rows"));
     }
     if column.file_path().is_some_and(|path| !path.is_empty()) {
         return Err(corrupt("is in another file"));
@@ -48,7 +48,7 @@ pub(super) fn read(
     let max_level = descriptor.max_def_level();
     let chunk = Arc::new(Chunk { access: Arc::clone(access), end: part.end });
     let reader = caught(|| {
-        // The crate would begin at the dictionary's offset, which some writers set to 0.
+        // The crate would start at the dictionary's offset, which some writers set to 0.
         let column = column.clone().into_builder().set_dictionary_page_offset(None);
         let column = column.set_data_page_offset(part.start as i64);
         let column = match is_lz4 {
@@ -92,13 +92,13 @@ pub(super) fn read(
                 }))
             })
         }
-        _ => Err(corrupt("is of a type that was not looked for")),
+        _ => Err(corrupt("is of an unexpected type")),
     }
 }
 
-/// The range of its pages, between the file's magic and its metadata.
+/// The range of its pages, within the file's magic and its metadata.
 fn location(column: &ColumnChunkMetaData, len: u64) -> Option<Range<u64>> {
-    // Some writers say 0 where there is no dictionary.
+    // Some writers set 0 if there is no dictionary.
     let dictionary = column.dictionary_page_offset().filter(|offset| *offset > 0);
     let first = column.data_page_offset();
     let start = u64::try_from(dictionary.map_or(first, |offset| offset.min(first))).ok()?;
@@ -121,23 +121,15 @@ fn values<T: DataType>(
         let read = caught(|| reader.read_records(batch, Some(&mut levels), None, &mut values));
         let (count, present, _) = read?;
         done += count as u64;
+        let cut = || PageFault::Corrupt(format!("ends after {done} of {rows} rows"));
         let is_sound = present == values.len() && (max_level == 0 || levels.len() == count);
         if count == 0 || !is_sound {
-            return Err(PageFault::Corrupt(format!("ends after {done} of {rows} rows")));
+            return Err(cut());
         }
         let mut present = values.iter();
         for row in 0..count {
-            let value = match levels.get(row) {
-                Some(level) if *level < max_level => None,
-                _ => match present.next() {
-                    Some(value) => Some(value),
-                    None => {
-                        return Err(PageFault::Corrupt(format!(
-                            "ends after {done} of {rows} rows"
-                        )));
-                    }
-                },
-            };
+            let is_null = levels.get(row).is_some_and(|level| *level < max_level);
+            let value = if is_null { None } else { Some(present.next().ok_or_else(cut)?) };
             if !each(value) {
                 return Ok(());
             }
@@ -161,6 +153,6 @@ fn hex<'a>(bytes: &[u8], dashes: &[usize], text: &'a mut Vec<u8>) -> &'a [u8] {
 
 fn digits(number: impl std::fmt::Display, text: &mut Vec<u8>) -> &[u8] {
     text.clear();
-    write!(text, "{number}").expect("a Vec takes what is written");
+    write!(text, "{number}").expect("writing to a Vec cannot fail");
     text
 }

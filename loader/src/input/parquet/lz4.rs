@@ -1,8 +1,8 @@
-//! LZ4 pages of the older kind: Hadoop's frames, LZ4 frames, or a bare block.
+//! LZ4 pages of the older codec: Hadoop frames, LZ4 frames, or a bare block.
 //!
 //! Hadoop and Spark write a page over 256 KiB as several frames. The `parquet` crate (60.1) fails
-//! if a later frame is smaller than the one before. So it reads these columns as if they were not
-//! compressed, which still verifies checksums, and this module unpacks their pages.
+//! if a later frame is smaller than the previous one. It therefore reads these columns as
+//! uncompressed, which still verifies checksums, and this module decompresses their pages.
 
 use std::io::Read as _;
 
@@ -10,15 +10,15 @@ use lz4_flex::block::decompress_into;
 use lz4_flex::frame::FrameDecoder;
 use parquet::column::page::Page;
 
-/// No LZ4 block unpacks to more than this many times its size.
+/// Largest compression ratio of an LZ4 block.
 const MAX_RATIO: usize = 255;
 
-/// The page with its buffer unpacked, if it is sound.
+/// The page with its buffer decompressed, if it is valid.
 pub(super) fn unpack(mut page: Page) -> Option<Page> {
     match &mut page {
         Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => *buf = text(buf)?.into(),
         Page::DataPageV2 { is_compressed: false, .. } => {}
-        // Levels stand before the compressed values.
+        // Levels precede the compressed values.
         Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
             let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
             let (levels, packed) = buf.split_at_checked(usize::try_from(levels).ok()?)?;
@@ -32,7 +32,7 @@ fn text(packed: &[u8]) -> Option<Vec<u8>> {
     hadoop(packed).or_else(|| frames(packed)).or_else(|| block(packed))
 }
 
-/// Frames of two big-endian lengths, unpacked and packed, and a block.
+/// Frames of two big-endian lengths, decompressed and compressed, and a block.
 fn hadoop(mut packed: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     while !packed.is_empty() {
@@ -63,7 +63,7 @@ fn frames(packed: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// A block does not say its unpacked size, and the crate does not hand over the page header's.
+/// A block does not hold its decompressed size, and the crate does not pass on the page header's.
 fn block(packed: &[u8]) -> Option<Vec<u8>> {
     [4, 32, MAX_RATIO].into_iter().find_map(|ratio| {
         let mut text = vec![0; packed.len() * ratio];

@@ -1,34 +1,35 @@
-//! Which column of a file is meant, and how its values become the text of ids.
+//! Schema lookup: the column of each name, and the conversion of its values to the text of ids.
 
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 use rtad_core::device::IdKind;
 
-use super::super::{Column, csv, member};
-use super::Fault;
+use super::super::layout::Column;
+use super::super::{csv, member};
+use super::fault::Fault;
 
-/// What a value is.
+/// Conversion of a value to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The bytes of an id as it is written.
+    /// The bytes are the text.
     Text,
-    /// A number, which stands for its digits.
+    /// A number, written as its digits.
     Digits { signed: bool },
-    /// The 16 bytes of an md5, which stand for its 32 digits.
+    /// The 16 bytes of an md5, written as 32 hex digits.
     Digest,
-    /// 16 bytes that are written as a UUID.
+    /// 16 bytes, written as a UUID.
     Uuid,
 }
 
-/// A column that is read.
+/// A selected column.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// Among all that have values.
+    /// Index among all leaf columns.
     pub(super) index: usize,
     pub(super) form: Form,
 }
 
-/// The columns that were asked for, in that order.
+/// The selected columns, in the order of `columns`.
 pub(super) fn find(schema: &SchemaDescriptor, columns: &[Column]) -> Result<Vec<Leaf>, Fault> {
     columns.iter().map(|column| find_one(schema, column)).collect()
 }
@@ -66,14 +67,14 @@ fn refused(column: &Column, found: String) -> Fault {
     Fault::ColumnType { column: column.name.clone(), found }
 }
 
-/// How values of this type are read, or what it is called.
+/// The conversion of a column's type, or the name of an unsupported type.
 fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
     let (physical, logical) = (column.physical_type(), column.logical_type_ref());
     if column.max_rep_level() > 0 {
         return Err("in a list or a map".to_owned());
     }
-    let called = || match logical {
-        // Its name, without what it is made of.
+    let type_name = || match logical {
+        // The name without its parameters.
         Some(logical) => {
             let logical = format!("{logical:?}");
             format!("{physical} ({})", logical.split('(').next().unwrap_or_default())
@@ -98,26 +99,26 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
     };
     match (physical, signed) {
         (Type::INT32 | Type::INT64, Some(signed)) => Ok(Form::Digits { signed }),
-        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() < 1 => Err(called()),
+        (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() < 1 => Err(type_name()),
         (Type::FIXED_LEN_BYTE_ARRAY, _) if column.type_length() == 16 => match logical {
             None if kind == IdKind::Md5 && column.converted_type() == C::NONE => Ok(Form::Digest),
             Some(LogicalType::Uuid) if kind == IdKind::Md5 => Ok(Form::Digest),
             Some(LogicalType::Uuid) => Ok(Form::Uuid),
             _ if is_text => Ok(Form::Text),
-            _ => Err(called()),
+            _ => Err(type_name()),
         },
         (Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY, _) if is_text => Ok(Form::Text),
-        _ => Err(called()),
+        _ => Err(type_name()),
     }
 }
 
 fn names(schema: &SchemaDescriptor) -> String {
-    /// A table may have thousands.
-    const MOST: usize = 50;
+    /// A table may have thousands of columns.
+    const MAX_NAMES: usize = 50;
     let name = |index| csv::shown(&schema.column(index).path().parts().join(".")).to_owned();
-    let mut names: Vec<_> = (0..schema.num_columns().min(MOST)).map(name).collect();
-    if schema.num_columns() > MOST {
-        names.push(format!("and {} more", schema.num_columns() - MOST));
+    let mut names: Vec<_> = (0..schema.num_columns().min(MAX_NAMES)).map(name).collect();
+    if schema.num_columns() > MAX_NAMES {
+        names.push(format!("and {} more", schema.num_columns() - MAX_NAMES));
     }
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

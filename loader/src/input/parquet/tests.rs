@@ -1,4 +1,4 @@
-//! Files of every sort, whole and damaged. They are written by the `parquet` crate, some headers by hand.
+//! Files of every encoding, valid and damaged, written by the `parquet` crate.
 
 mod hostile;
 mod write;
@@ -9,10 +9,12 @@ use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::WriterVersion;
 use rtad_core::device::IdKind;
 
-use super::super::{Block, Column, InputError, Pool, Rows};
+use super::super::block::{Block, Pool, Rows};
+use super::super::{Column, InputError};
+use super::Fault;
 use super::access::Access;
-use super::{Fault, Reader};
-use write::{GROUPS, ROWS, Sort, idfa, md5, write};
+use super::reader::Reader;
+use write::{Format, GROUPS, ROWS, idfa, md5, write};
 
 /// Row, column, text.
 type Cell = (u64, usize, String);
@@ -36,7 +38,7 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
     let mut cells = Vec::new();
     let mut counted = 0;
     let send = |block: Block| {
-        let Rows::Cells { values, rows } = block.rows else { panic!("cells come as cells") };
+        let Rows::Cells { values, rows } = block.rows else { panic!("expected cells") };
         counted += rows;
         let mut start = 0;
         for value in values {
@@ -68,7 +70,7 @@ fn expected() -> Vec<Cell> {
     cells
 }
 
-fn sorts() -> Vec<Sort> {
+fn formats() -> Vec<Format> {
     let compressions = [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
@@ -84,24 +86,24 @@ fn sorts() -> Vec<Sort> {
         Some((Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::BYTE_STREAM_SPLIT)),
         Some((Encoding::DELTA_BYTE_ARRAY, Encoding::DELTA_BINARY_PACKED)),
     ];
-    let mut sorts = Vec::new();
+    let mut formats = Vec::new();
     for compression in compressions {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-            sorts.extend(texts.map(|encodings| Sort { compression, version, encodings }));
+            formats.extend(texts.map(|encodings| Format { compression, version, encodings }));
         }
     }
-    sorts
+    formats
 }
 
 #[test]
 fn every_encoding_compression_and_page_version_is_read() {
-    for sort in sorts() {
-        let file = write(&sort);
+    for format in formats() {
+        let file = write(&format);
         let (cells, rows) =
-            read(&file, &all_columns()).unwrap_or_else(|error| panic!("{sort:?}: {error:?}"));
-        assert_eq!(rows as usize, ROWS * GROUPS, "{sort:?}");
-        assert!(cells == expected(), "{sort:?}");
-        // Only one, and any order.
+            read(&file, &all_columns()).unwrap_or_else(|error| panic!("{format:?}: {error:?}"));
+        assert_eq!(rows as usize, ROWS * GROUPS, "{format:?}");
+        assert!(cells == expected(), "{format:?}");
+        // Some columns, in another order.
         let (cells, _) =
             read(&file, &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)])).unwrap();
         assert_eq!(cells[0], (1, 0, u32::MAX.to_string()));
@@ -109,9 +111,9 @@ fn every_encoding_compression_and_page_version_is_read() {
     }
 }
 
-/// The same table, by another implementation: the seeds of the fuzzer are files of pyarrow's.
+/// The same table, written by pyarrow: the seeds of the fuzzer.
 #[test]
-fn what_another_implementation_wrote_is_read() {
+fn files_of_pyarrow_are_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/parquet");
     let columns =
         columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
@@ -131,7 +133,7 @@ fn what_another_implementation_wrote_is_read() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        // What fuzzing found lies beside them.
+        // Findings of the fuzzer are in the same folder.
         if name.starts_with("found-") {
             continue;
         }
@@ -151,9 +153,9 @@ fn what_another_implementation_wrote_is_read() {
 }
 
 #[test]
-fn a_column_that_cannot_be_read_is_named_with_its_type() {
-    let file = write(&sorts()[0]);
-    for (name, says) in [
+fn unsupported_column_is_named_with_its_type() {
+    let file = write(&formats()[0]);
+    for (name, expected) in [
         ("score", "column \"score\" is DOUBLE; accepted: text,"),
         ("tags", "column \"tags\" is a list or a map;"),
         ("tags.list.element", "column \"tags.list.element\" is in a list or a map;"),
@@ -161,7 +163,7 @@ fn a_column_that_cannot_be_read_is_named_with_its_type() {
         ("when", "column \"when\" is INT64 (Timestamp);"),
         (
             "nothing",
-            "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, when, score,",
+            "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, when,",
         ),
         ("device\\.oaid", "has no column"),
     ] {
@@ -170,22 +172,22 @@ fn a_column_that_cannot_be_read_is_named_with_its_type() {
         else {
             panic!("{name} is read");
         };
-        assert!(source.to_string().starts_with(says), "{name}: {source}");
+        assert!(source.to_string().starts_with(expected), "{name}: {source}");
     }
-    // Of any other kind 16 bytes are text.
+    // For any other kind of id 16 bytes are text.
     let (cells, _) = read(&file, &columns(&[("digest", IdKind::Openid)])).unwrap();
     assert_ne!(cells[0].2.len(), 32);
 }
 
 #[test]
-fn what_is_no_parquet_file_says_so() {
-    let file = write(&sorts()[0]);
+fn foreign_file_is_refused_with_the_reason() {
+    let file = write(&formats()[0]);
     let mut encrypted = file.clone();
     encrypted[..4].copy_from_slice(b"PARE");
     let mut long = file.clone();
     let end = long.len() - 8;
     long[end..end + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    for (bytes, says) in [
+    for (bytes, expected) in [
         (&b""[..], "it is too short"),
         (b"PAR1PAR1", "it is too short"),
         (b"id\n1234567890\n", "it does not begin as one"),
@@ -196,18 +198,18 @@ fn what_is_no_parquet_file_says_so() {
     ] {
         match read(bytes, &all_columns()) {
             Err(InputError::Parquet { source: Fault::Foreign { reason }, .. }) => {
-                assert_eq!(reason, says)
+                assert_eq!(reason, expected)
             }
-            other => panic!("{says}: {other:?}"),
+            other => panic!("{expected}: {other:?}"),
         }
     }
 }
 
 #[test]
-fn a_file_that_shrinks_is_not_the_parser_s_fault() {
+fn file_that_shrinks_is_a_read_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
-    let bytes = write(&sorts()[0]);
+    let bytes = write(&formats()[0]);
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let access =
         Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
@@ -217,7 +219,7 @@ fn a_file_that_shrinks_is_not_the_parser_s_fault() {
     assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }
 
-/// A damaged file is read, if the damage is in what nobody asked for or in an id's own bytes, or refused: nothing else.
+/// Reads a damaged file. It must be read or refused, without any other error.
 fn check(damaged: &[u8], what: &str) -> bool {
     match read(damaged, &all_columns()) {
         Ok((cells, _)) => {
@@ -234,42 +236,45 @@ fn check(damaged: &[u8], what: &str) -> bool {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_is_refused() {
-    for sort in sorts().iter().step_by(5) {
-        let file = write(sort);
+fn truncated_file_is_refused() {
+    for format in formats().iter().step_by(5) {
+        let file = write(format);
         for len in 0..file.len() {
-            assert!(!check(&file[..len], &format!("{sort:?} cut after {len}")));
+            assert!(!check(&file[..len], &format!("{format:?} cut after {len}")));
         }
-        // And one with a hole, or something put in.
+        // Bytes removed or inserted.
         for at in (4..file.len()).step_by(29) {
-            check(&[&file[..at], &file[at + 1..]].concat(), &format!("{sort:?} without byte {at}"));
+            check(
+                &[&file[..at], &file[at + 1..]].concat(),
+                &format!("{format:?} without byte {at}"),
+            );
             check(
                 &[&file[..at], &[0xff; 3], &file[at..]].concat(),
-                &format!("{sort:?} with more at {at}"),
+                &format!("{format:?} with more at {at}"),
             );
         }
     }
 }
 
 #[test]
-fn a_flipped_bit_is_an_error_or_another_value_and_never_a_panic() {
+fn flipped_bit_never_panics() {
     let (mut flips, mut refused) = (0, 0);
-    for (number, sort) in sorts().iter().enumerate() {
-        let file = write(sort);
-        // Every byte of some, and every so often of the others: all combinations come up.
+    for (number, format) in formats().iter().enumerate() {
+        let file = write(format);
+        // Every byte of some formats, every seventh of the others.
         let step = if number % 11 == 0 { 1 } else { 7 };
         for at in (number % 7..file.len()).step_by(step) {
             let mut damaged = file.clone();
             damaged[at] ^= 1 << ((at * 5 + number) % 8);
             flips += 1;
-            refused += usize::from(!check(&damaged, &format!("{sort:?} flipped at {at}")));
+            refused += usize::from(!check(&damaged, &format!("{format:?} flipped at {at}")));
         }
     }
     assert!(flips > 20_000, "{flips}");
     assert!(refused > flips / 20, "{refused} of {flips} were noticed");
 }
 
-/// Several damages at once, which a single one would have hidden: numbers are put in that are extreme in Thrift's eyes.
+/// Several damages at once, with extreme Thrift numbers inserted.
 #[test]
 fn mutants_are_read_or_refused() {
     const MUTANTS: u64 = 20_000;
@@ -285,7 +290,7 @@ fn mutants_are_read_or_refused() {
     let files = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
-    let files: Vec<Vec<u8>> = files.chain(sorts().iter().step_by(9).map(write)).collect();
+    let files: Vec<Vec<u8>> = files.chain(formats().iter().step_by(9).map(write)).collect();
     let mut columns =
         columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -315,7 +320,7 @@ fn mutants_are_read_or_refused() {
                 }
             }
         }
-        // The column that only some have.
+        // Only some files have this column.
         columns[1].name = if mutant % 2 == 0 { "device.idfa" } else { "imei" }.to_owned();
         match read(&file, &columns) {
             Ok((cells, rows)) => assert!(cells.len() as u64 == 3 * rows, "mutant {mutant}"),

@@ -1,4 +1,4 @@
-//! A file with columns of every sort, in row groups of several pages.
+//! Writer of a test file: columns of every type, in row groups of several pages.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
 pub(super) const GROUPS: usize = 2;
-/// Of a group.
+/// Rows per row group.
 pub(super) const ROWS: usize = 30;
 
 const SCHEMA: &str = "
@@ -28,9 +28,10 @@ const SCHEMA: &str = "
         optional group tags (LIST) { repeated group list { optional binary element (UTF8); } }
     }";
 
-/// How it is written. Without encodings, with dictionaries; with them, those of texts, and of numbers and fixed texts.
+/// Format of a file. `encodings`: of texts, then of numbers and fixed texts; `None` for
+/// dictionaries.
 #[derive(Debug, Clone)]
-pub(super) struct Sort {
+pub(super) struct Format {
     pub(super) compression: Compression,
     pub(super) version: WriterVersion,
     pub(super) encodings: Option<(Encoding, Encoding)>,
@@ -44,16 +45,16 @@ pub(super) fn md5(row: u64) -> String {
     format!("{:032x}", u128::from(row % 25) << 64 | 0xabcd)
 }
 
-pub(super) fn write(sort: &Sort) -> Vec<u8> {
+pub(super) fn write(format: &Format) -> Vec<u8> {
     let mut properties = WriterProperties::builder()
-        .set_compression(sort.compression)
-        .set_writer_version(sort.version)
-        .set_dictionary_enabled(sort.encodings.is_none())
+        .set_compression(format.compression)
+        .set_writer_version(format.version)
+        .set_dictionary_enabled(format.encodings.is_none())
         .set_write_batch_size(10)
         .set_data_page_row_count_limit(10);
-    if let Some((texts, others)) = sort.encodings {
+    if let Some((texts, others)) = format.encodings {
         let path = |name: &str| ColumnPath::new(name.split('.').map(str::to_owned).collect());
-        // Numbers in deltas have their own way of fixed texts.
+        // Fixed texts have another delta encoding than numbers.
         let fixed = if others == Encoding::DELTA_BINARY_PACKED {
             Encoding::DELTA_BYTE_ARRAY
         } else {

@@ -1,0 +1,60 @@
+//! Blocks: whole rows of one input, passed from readers to parsers.
+
+use std::sync::Mutex;
+
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// Longer rows are rejected.
+pub(super) const MAX_ROW_BYTES: usize = 64 << 10;
+
+/// One cell of a block. It starts at the end of the previous one.
+#[derive(Debug)]
+pub(super) struct Value {
+    pub(super) line: u64,
+    pub(super) column: usize,
+    pub(super) end: usize,
+    /// The row ends before this column.
+    pub(super) missing: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Rows {
+    Lines {
+        first: u64,
+    },
+    Cells {
+        values: Vec<Value>,
+        rows: u64,
+    },
+    /// End of a source, after this many blocks.
+    End {
+        blocks: u64,
+    },
+}
+
+/// Some whole rows of one input.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) source: usize,
+    pub(super) bytes: Vec<u8>,
+    pub(super) len: usize,
+    pub(super) rows: Rows,
+}
+
+/// Reusable buffers for blocks.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
+
+impl Pool {
+    pub(super) fn take(&self, len: usize) -> Vec<u8> {
+        let mut bytes =
+            self.0.lock().expect("nothing panics under this lock").pop().unwrap_or_default();
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        bytes
+    }
+
+    pub(super) fn give_back(&self, bytes: Vec<u8>) {
+        self.0.lock().expect("nothing panics under this lock").push(bytes);
+    }
+}

@@ -1,0 +1,68 @@
+//! Input errors: inputs that are missing, unreadable or of the wrong form.
+
+use std::io;
+
+use rtad_store::StoreError;
+
+use super::parquet::Fault;
+use super::remote::store_error;
+
+/// An input that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum InputError {
+    #[error("input {input}: no such file, and no file matches it as a pattern")]
+    Missing { input: String },
+    #[error(
+        "input {input}: {reason}; accepted: a path, a pattern, `-`, file:///path, s3://bucket/key, \
+         gs://bucket/key, az://container/key, https://host/path or http://host/path"
+    )]
+    Url { input: String, reason: &'static str },
+    #[error("input {input}: could not fetch it after byte {offset}")]
+    Fetch { input: String, offset: u64, source: Box<StoreError> },
+    #[error("input -: stdin can be read only once")]
+    StdinTwice,
+    #[error("input {input}: not a pattern")]
+    Pattern { input: String, source: glob::PatternError },
+    #[error("input {input}: could not open it")]
+    Open { input: String, source: io::Error },
+    #[error("input {input}: is a directory; name its files, as in {input}/*")]
+    Directory { input: String },
+    #[error("input {input}: could not read it after byte {offset}")]
+    Read { input: String, offset: u64, source: io::Error },
+    #[error("input {input}: {encoding} data is cut short or corrupt after {offset} bytes of text")]
+    Corrupt { input: String, encoding: &'static str, offset: u64, source: io::Error },
+    #[error("input {input}: has no column {column:?}; columns found: {found}")]
+    Column { input: String, column: String, found: String },
+    #[error("input {input}: has more than one column {column:?}")]
+    ColumnTwice { input: String, column: String },
+    #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
+    RowWithoutEnd { input: String, line: u64 },
+    #[error(
+        "no row of {rows} has a member {column:?}; device.idfa is the member idfa of device, \
+         device\\.idfa a member whose name has a dot"
+    )]
+    NoMember { column: String, rows: u64 },
+    #[error("input {input}")]
+    Parquet { input: String, source: Fault },
+}
+
+impl InputError {
+    /// A failure to open the input, or to read its first bytes.
+    pub(super) fn open(input: &str, error: io::Error) -> Self {
+        let input = input.to_owned();
+        match store_error(error) {
+            Ok(source) => Self::Fetch { input, offset: 0, source },
+            Err(source) => Self::Open { input, source },
+        }
+    }
+
+    /// A failure to read the input after `offset` bytes.
+    pub(super) fn read(input: &str, offset: u64, error: io::Error) -> Self {
+        let input = input.to_owned();
+        match store_error(error) {
+            Ok(source) => Self::Fetch { input, offset, source },
+            Err(source) => Self::Read { input, offset, source },
+        }
+    }
+}

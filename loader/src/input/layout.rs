@@ -1,0 +1,37 @@
+//! Input layout: the sources of a run, their format and their id columns.
+
+use rtad_core::device::{Case, IdKind, KeyMaker};
+
+use super::open::Source;
+
+/// A column and the kind of id in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: IdKind,
+}
+
+/// Format of the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One id per line.
+    Lines { kind: IdKind },
+    /// A header row, then rows of cells.
+    Csv { columns: Vec<Column>, delimiter: u8 },
+    /// One JSON object per line.
+    Ndjson { columns: Vec<Column> },
+    /// Columns in row groups.
+    Parquet { columns: Vec<Column> },
+}
+
+/// Sources and their format.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) layout: Layout,
+    /// Overrides the kinds' canonical case.
+    pub(crate) case: Option<Case>,
+    pub(crate) keys: KeyMaker,
+    /// One part of a larger input: other rows may have members that none of these has.
+    pub(crate) is_part: bool,
+}

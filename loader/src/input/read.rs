@@ -1,0 +1,141 @@
+//! Reader and parser threads: sources to blocks to keys.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex};
+
+use super::block::{Block, Pool, Rows};
+use super::error::InputError;
+use super::layout::{Input, Layout};
+use super::open::Opened;
+use super::parser::Parser;
+use super::rejects::Rejects;
+use super::sink::{Counts, KeySink};
+use super::{csv, lines, parquet};
+use crate::progress::Progress;
+
+/// More readers would only wait for the parsers.
+const MAX_READERS: usize = 4;
+/// Value of the next source's index after a failure.
+const FAILED: usize = usize::MAX / 2;
+
+/// Reads all inputs into `sinks`, one parser thread for each.
+///
+/// # Errors
+///
+/// The first input that cannot be read. The contents of the sinks are then incomplete.
+pub(crate) fn read<S: KeySink>(
+    input: &Input,
+    sinks: &mut [S],
+    rejects: Option<&Rejects>,
+    progress: &Progress,
+) -> Result<Counts, InputError> {
+    read_rest(input, &[], sinks, rejects, progress)
+}
+
+/// Like [`read`], without the sources of these indexes, which were read before. The indexes are
+/// sorted.
+pub(crate) fn read_rest<S: KeySink>(
+    input: &Input,
+    ended: &[usize],
+    sinks: &mut [S],
+    rejects: Option<&Rejects>,
+    progress: &Progress,
+) -> Result<Counts, InputError> {
+    let pool = Pool::default();
+    let next_source = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
+    // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
+    let blocks = Arc::new(Mutex::new(receiver));
+    let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
+    std::thread::scope(|scope| {
+        let (pool, next_source) = (&pool, &next_source);
+        let readers: Vec<_> = (0..readers)
+            .map(|_| {
+                let sender = sender.clone();
+                scope.spawn(move || read_sources(input, ended, next_source, pool, sender))
+            })
+            .collect();
+        drop(sender);
+        let parsers: Vec<_> = sinks
+            .iter_mut()
+            .map(|sink| {
+                let mut parser = Parser::new(input, rejects);
+                let blocks = Arc::clone(&blocks);
+                scope.spawn(move || {
+                    parser.run(&blocks, pool, sink, progress);
+                    (parser.counts, parser.seen)
+                })
+            })
+            .collect();
+        drop(blocks);
+        let (mut counts, mut seen) = (Counts::default(), Vec::new());
+        for parser in parsers {
+            let (counted, found) =
+                parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            counts.add(&counted);
+            seen.push(found);
+        }
+        for reader in readers {
+            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        if !input.is_part && ended.is_empty() {
+            check_members(input, &counts, &seen)?;
+        }
+        Ok(counts)
+    })
+}
+
+/// Rejects columns found in no row. Members are optional, so a misspelled name is not an error per
+/// row.
+fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
+    let Layout::Ndjson { columns } = &input.layout else { return Ok(()) };
+    let unseen = |index: &usize| seen.iter().all(|seen| !seen[*index]);
+    match (0..columns.len()).find(unseen) {
+        Some(index) if counts.rows > 0 => {
+            Err(InputError::NoMember { column: columns[index].name.clone(), rows: counts.rows })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads sources until none is left. An error stops the other readers too.
+fn read_sources(
+    input: &Input,
+    ended: &[usize],
+    next: &AtomicUsize,
+    pool: &Pool,
+    sender: SyncSender<Block>,
+) -> Result<(), InputError> {
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(source) = input.sources.get(index) else { return Ok(()) };
+        if ended.binary_search(&index).is_ok() {
+            continue;
+        }
+        let blocks = Cell::new(0);
+        let send = |block| {
+            blocks.set(blocks.get() + 1);
+            next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok()
+        };
+        let read = match &input.layout {
+            Layout::Lines { .. } | Layout::Ndjson { .. } => {
+                Opened::open(source).and_then(|mut opened| {
+                    lines::read_blocks(&mut opened, index, pool, send)
+                        .map_err(|error| opened.failed(error))
+                })
+            }
+            Layout::Csv { columns, delimiter } => Opened::open(source).and_then(|mut opened| {
+                csv::read_blocks(&mut opened, index, (columns, *delimiter), pool, send)
+            }),
+            Layout::Parquet { columns } => parquet::read_blocks(source, index, columns, pool, send),
+        };
+        if read.is_err() {
+            next.store(FAILED, Ordering::Relaxed);
+            return read;
+        }
+        let end = Rows::End { blocks: blocks.get() };
+        let _ = sender.send(Block { source: index, bytes: Vec::new(), len: 0, rows: end });
+    }
+}

@@ -1,0 +1,189 @@
+//! Gathering: partitions of keys, filled by all parsers and spilled when memory is full.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use rtad_core::device::DeviceKey;
+
+use super::budget::Budget;
+use super::dir::SpillDir;
+use super::distinct::Unwanted;
+use super::error::SpillError;
+use super::memory::{KEY_BYTES, Pool, Segment, Slab};
+use super::partition::PARTITIONS;
+use super::sorted::Sorted;
+use super::spill::Spill;
+use super::spilled::Spilled;
+
+/// Keys of all parsers, by partition.
+pub(crate) struct Keys<'m, 'd> {
+    pool: Pool<'m>,
+    segment_bytes: usize,
+    full: Vec<Mutex<Vec<Segment<'m>>>>,
+    /// Number of segments per partition in `full`.
+    counts: Vec<AtomicUsize>,
+    spill: Spill<'d>,
+}
+
+impl<'m, 'd> Keys<'m, 'd> {
+    pub(crate) fn new(slab: &'m mut Slab, budget: &Budget, dir: &'d SpillDir) -> Self {
+        let segment_bytes = budget.segment();
+        Self {
+            pool: Pool::new(slab, segment_bytes / KEY_BYTES),
+            segment_bytes,
+            full: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
+            counts: (0..PARTITIONS).map(|_| AtomicUsize::default()).collect(),
+            spill: Spill::new(dir),
+        }
+    }
+
+    fn partition(&self, partition: usize) -> MutexGuard<'_, Vec<Segment<'m>>> {
+        self.full[partition].lock().expect("nothing panics under this lock")
+    }
+
+    /// Takes a full segment and returns an empty one, with no capacity if spilling failed.
+    fn exchange(&self, partition: usize, segment: Segment<'m>) -> Segment<'m> {
+        self.add(partition, segment);
+        loop {
+            if let Some(segment) = self.pool.take() {
+                return segment;
+            }
+            if self.spill.has_failed() {
+                return Segment::default();
+            }
+            self.spill_fullest();
+        }
+    }
+
+    fn add(&self, partition: usize, segment: Segment<'m>) {
+        if !segment.keys().is_empty() {
+            self.partition(partition).push(segment);
+            self.counts[partition].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Spills the partition with most segments, to keep writes large for any key distribution.
+    fn spill_fullest(&self) {
+        let count = |partition: &usize| self.counts[*partition].load(Ordering::Relaxed);
+        let fullest = (0..PARTITIONS).max_by_key(count).expect("there are partitions");
+        if count(&fullest) == 0 || !self.spill_partition(fullest) {
+            // Other threads are writing and will return their segments.
+            self.pool.wait();
+        }
+    }
+
+    /// Returns false if the partition had nothing to spill.
+    fn spill_partition(&self, partition: usize) -> bool {
+        let segments = self.spill.write(partition, || {
+            let segments = std::mem::take(&mut *self.partition(partition));
+            self.counts[partition].fetch_sub(segments.len(), Ordering::Relaxed);
+            segments
+        });
+        let has_any = !segments.is_empty();
+        self.pool.give_back(segments);
+        has_any
+    }
+
+    /// Resumes from the files of an earlier build, with this many valid bytes per partition.
+    pub(crate) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
+        self.spill.resume(lengths)
+    }
+
+    /// Writes all added keys to disk, durably. Returns the bytes of each partition.
+    pub(crate) fn sync(&self) -> Result<Vec<u64>, SpillError> {
+        for partition in 0..PARTITIONS {
+            self.spill_partition(partition);
+        }
+        self.spill.sync()
+    }
+
+    pub(crate) fn are_spilled(&self) -> bool {
+        self.spill.is_used()
+    }
+
+    /// Returns the first spill failure, if any.
+    pub(crate) fn check(&self) -> Result<(), SpillError> {
+        self.spill.take_failure().map_or(Ok(()), Err)
+    }
+
+    /// Whether nothing was spilled and the keys can be sorted and built into chunks in memory.
+    /// `chunk_bytes` gives the chunk size for the key counts of all partitions.
+    pub(crate) fn fit(&self, budget: &Budget, chunk_bytes: impl Fn(&[u64]) -> u64) -> bool {
+        let keys = self.partition_keys();
+        let largest = keys.iter().max().copied().unwrap_or(0) * KEY_BYTES as u64;
+        !self.spill.is_used() && budget.fits(self.held_bytes(), largest, chunk_bytes(&keys))
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        (self.pool.touched() * self.segment_bytes) as u64
+    }
+
+    fn partition_keys(&self) -> Vec<u64> {
+        let count = |partition| {
+            self.partition(partition).iter().map(|segment| segment.keys().len() as u64).sum()
+        };
+        (0..PARTITIONS).map(count).collect()
+    }
+
+    /// All keys, sorted in place and deduplicated.
+    pub(crate) fn into_sorted(
+        self,
+        threads: usize,
+        unwanted: Unwanted<'_>,
+        done: impl Fn(u64) + Sync,
+    ) -> Sorted<'m> {
+        let unlocked =
+            |segments: Mutex<_>| segments.into_inner().expect("nothing panics under this lock");
+        Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, unwanted, done)
+    }
+
+    /// All keys, moved to disk. Their memory is free afterwards.
+    pub(crate) fn into_spilled(self) -> Result<Spilled<'d>, SpillError> {
+        for partition in 0..PARTITIONS {
+            self.spill_partition(partition);
+        }
+        let dir = self.spill.dir;
+        let files = self.spill.finish()?;
+        Ok(Spilled::new(dir, files))
+    }
+}
+
+/// One parser's open segments, filled without contention.
+pub(crate) struct Filler<'k, 'm> {
+    keys: &'k Keys<'m, 'k>,
+    open: Mutex<Vec<Segment<'m>>>,
+}
+
+impl<'k, 'm> Filler<'k, 'm> {
+    pub(crate) fn new(keys: &'k Keys<'m, 'k>) -> Self {
+        Self { keys, open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()) }
+    }
+
+    pub(crate) fn take(&self, keys: &[DeviceKey]) {
+        let mut open = self.open();
+        for key in keys {
+            let key = key.as_bytes();
+            let segment = &mut open[usize::from(key[0])];
+            if !segment.push(key) {
+                *segment = self.keys.exchange(usize::from(key[0]), std::mem::take(segment));
+                segment.push(key);
+            }
+        }
+    }
+
+    /// Adds the open segments to the shared keys.
+    pub(crate) fn flush(&self) {
+        for (partition, segment) in self.open().iter_mut().enumerate() {
+            self.keys.add(partition, std::mem::take(segment));
+        }
+    }
+
+    /// Whether spilling has failed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.keys.spill.has_failed()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Segment<'m>>> {
+        self.open.lock().expect("nothing panics under this lock")
+    }
+}

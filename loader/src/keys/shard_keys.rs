@@ -1,0 +1,43 @@
+//! Shard keys: the interface through which gathered keys are read, from memory or from disk.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use super::distinct::Distinct;
+use super::error::SpillError;
+use super::memory::{BLOCK_PAGES, Block, KEY_BYTES};
+
+/// One thread's reusable buffers for reading keys.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// Keys as numbers: compared in one step, in the same order as byte by byte.
+    pub(super) unit: Vec<u128>,
+    pub(super) block: Block,
+}
+
+impl Worker {
+    /// Reserves `unit_bytes` for keys. Keys in memory may need more later.
+    pub(crate) fn new(unit_bytes: usize) -> Self {
+        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: Block::of(BLOCK_PAGES) }
+    }
+}
+
+/// Gives out keys shard by shard. Used by many threads.
+pub(crate) trait ShardKeys: Sync {
+    /// Calls `each` in shard order with every non-empty shard of `shards` and its keys, sorted and
+    /// distinct, until it returns false. Returns the number of keys before and after exclusion.
+    fn shards(
+        &self,
+        shards: Range<usize>,
+        worker: &mut Worker,
+        each: &mut dyn FnMut(u16, &[u128]) -> bool,
+    ) -> Result<Distinct, SpillError>;
+
+    /// Upper bound of a shard's number of keys.
+    fn most_keys(&self, shard: usize) -> u64;
+}
+
+/// The next item of a queue shared by several threads.
+pub(crate) fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().expect("nothing panics under this lock").next()
+}
