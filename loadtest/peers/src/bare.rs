@@ -1,4 +1,4 @@
-//! A route that does nothing: what any service on axum costs before it does anything of its own.
+//! Bare axum route: the base cost of any service on axum.
 
 use std::hint::black_box;
 
@@ -9,14 +9,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use axum::routing::get;
 
-/// Answers a GET of the route, and a POST once its body is read.
+/// Answers GET requests, and POST requests after reading the body.
 pub(crate) async fn serve(
     route: &str,
     content_type: Option<&str>,
     length: usize,
 ) -> crate::Outcome {
     let content_type = content_type.map(HeaderValue::from_str).transpose()?;
-    // Copied by no request: they are there as long as the process is.
+    // Static, so that no request copies it.
     let body: &'static [u8] = Vec::leak(vec![b'x'; length]);
     let answer = move || {
         let mut response = Response::new(Body::from(body));

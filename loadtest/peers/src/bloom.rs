@@ -1,6 +1,7 @@
-//! A classic Bloom filter of md5 ids in one bitmap, numbered as Redis numbers bits: the highest of the first byte is bit 0.
+//! Classic Bloom filter of md5 ids in one bitmap with the bit order of Redis: bit 0 is the highest
+//! of the first byte.
 
-/// One false positive in so many strangers, as rtad's default.
+/// False-positive rate, equal to the default of rtad.
 const FPR: f64 = 1e-4;
 
 /// The size of a filter.
@@ -11,7 +12,7 @@ pub(crate) struct Bloom {
 }
 
 impl Bloom {
-    /// ln(1/p) / ln(2)² bits an id and ln(2) times as many hashes: the smallest for the rate.
+    /// ln(1/p) / ln(2)² bits per id and ln(2) times as many hashes: the minimum for the rate.
     pub(crate) fn of(ids: u64) -> Self {
         let bits_per_id = -FPR.ln() / std::f64::consts::LN_2.powi(2);
         let hashes = (bits_per_id * std::f64::consts::LN_2).round() as u64;
@@ -22,8 +23,8 @@ impl Bloom {
         self.bits.div_ceil(8) as usize
     }
 
-    /// The bits of an md5, by double hashing from its halves; none if it is no md5.
-    pub(crate) fn places(self, id: &str) -> Option<impl Iterator<Item = u64>> {
+    /// Bit offsets of an md5, by double hashing of its halves. `None` if it is not an md5.
+    pub(crate) fn bit_offsets(self, id: &str) -> Option<impl Iterator<Item = u64>> {
         let digest = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok())??;
         let (first, step) = ((digest >> 64) as u64, digest as u64 | 1);
         Some(
@@ -38,17 +39,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_sized_by_the_formula() {
+    fn size_follows_the_formula() {
         let bloom = Bloom::of(1_000_000);
         assert_eq!((bloom.bits, bloom.hashes, bloom.size_bytes()), (19_170_117, 13, 2_396_265));
     }
 
     #[test]
-    fn places_are_those_of_the_md5_alone() {
+    fn bit_offsets_depend_only_on_the_md5() {
         let bloom = Bloom { bits: 1000, hashes: 3 };
-        let places =
-            bloom.places("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
-        assert_eq!(places, Some(vec![7, 18, 29]));
-        assert!(bloom.places("7").is_none());
+        let offsets =
+            bloom.bit_offsets("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
+        assert_eq!(offsets, Some(vec![7, 18, 29]));
+        assert!(bloom.bit_offsets("7").is_none());
     }
 }

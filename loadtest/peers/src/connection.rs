@@ -1,37 +1,117 @@
-//! One kept connection of those that ask: it carries one request at a time.
+//! Client connections: kept open, polled by epoll, one request in flight on each.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::event::epoll::{EventData, EventFlags, add};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 
-/// A connection that does not block, known to epoll by its place.
-pub(crate) struct Connection {
+/// Connections to one server. Each in-flight request has a tag `T`.
+pub(crate) struct Connections<T> {
+    address: SocketAddr,
+    epoll: OwnedFd,
+    open: Vec<Connection>,
+    tags: Vec<Option<T>>,
+    /// The longest idle connection first, so that all are used.
+    idle: VecDeque<usize>,
+    events: Vec<Event>,
+    buffer: Vec<u8>,
+}
+
+impl<T> Connections<T> {
+    pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Self> {
+        let epoll = create(CreateFlags::CLOEXEC)?;
+        let open = (0..count).map(|index| Connection::open(address, &epoll, index));
+        Ok(Self {
+            address,
+            open: open.collect::<io::Result<_>>()?,
+            epoll,
+            tags: (0..count).map(|_| None).collect(),
+            idle: (0..count).collect(),
+            events: Vec::with_capacity(1024),
+            buffer: vec![0; 64 << 10],
+        })
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.open.len() - self.idle.len()
+    }
+
+    pub(crate) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
+    /// Sends a request on an idle connection. Requires [`has_idle`](Self::has_idle).
+    pub(crate) fn send(&mut self, tag: T, request: &[u8]) {
+        let index = self.idle.pop_front().expect("a connection is idle");
+        self.tags[index] = Some(tag);
+        // `receive` detects a broken connection.
+        let _ = self.open[index].send(request);
+    }
+
+    /// Waits up to `timeout` and passes each completed request to `each`: its tag, and status and
+    /// body or the error. If `each` returns false, the connection is replaced.
+    pub(crate) fn receive(
+        &mut self,
+        timeout: Duration,
+        mut each: impl FnMut(T, Result<(u16, &[u8]), io::Error>) -> bool,
+    ) -> io::Result<()> {
+        self.events.clear();
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.events {
+            let index = event.data.u64() as usize;
+            let Some(received) = self.open[index].receive(&mut self.buffer).transpose() else {
+                continue;
+            };
+            let mut is_open = received.is_ok();
+            if let Some(tag) = self.tags[index].take() {
+                is_open &= each(tag, received);
+                self.idle.push_back(index);
+            }
+            if !is_open {
+                self.open[index] = Connection::open(self.address, &self.epoll, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tags of the requests still in flight.
+    pub(crate) fn into_tags(self) -> impl Iterator<Item = T> {
+        self.tags.into_iter().flatten()
+    }
+}
+
+/// A non-blocking connection, registered with epoll under its index.
+struct Connection {
     stream: TcpStream,
     answer: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) fn open(
-        address: SocketAddr,
-        epoll: impl AsFd,
-        place: usize,
-    ) -> std::io::Result<Self> {
+    fn open(address: SocketAddr, epoll: impl AsFd, index: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        add(&epoll, &stream, EventData::new_u64(place as u64), EventFlags::IN)?;
+        add(&epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
         Ok(Self { stream, answer: Vec::new() })
     }
 
-    pub(crate) fn send(&mut self, mut request: &[u8]) -> std::io::Result<()> {
+    fn send(&mut self, mut request: &[u8]) -> io::Result<()> {
         self.answer.clear();
         while !request.is_empty() {
             match self.stream.write(request) {
                 Ok(count) => request = &request[count..],
-                // The server reads on: it has nothing else of this connection to do.
+                // Retried: the server keeps reading this connection.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
@@ -39,8 +119,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Status and body of the answer, once it is there whole.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> std::io::Result<Option<(u16, &[u8])>> {
+    /// Status and body of the answer, once it is complete.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<(u16, &[u8])>> {
         match self.stream.read(buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.answer.extend_from_slice(&buffer[..count]),
@@ -61,8 +141,8 @@ impl Connection {
     }
 }
 
-/// The records of a file, such as requests that `asking.py` has written: each is its length, a line's end, and as many bytes.
-pub(crate) fn read(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+/// The records of a file, such as requests from `requests.py`: length, line end and bytes of each.
+pub(crate) fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let bytes = std::fs::read(file)?;
     let (mut rest, mut records) = (bytes.as_slice(), Vec::new());
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

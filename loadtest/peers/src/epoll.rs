@@ -1,5 +1,5 @@
-//! The least that a server can do for a request: one wait for many, one read, one write. It knows no HTTP: whatever ends with an
-//! empty line is a request, so it must have no body, and not be pipelined.
+//! Bare epoll server: the minimum per request, one shared wait, one read and one write. It does not
+//! parse HTTP: any read that ends with an empty line is a request, without body or pipelining.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::net::{TcpListener, TcpStream};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
 
-/// Of the listener; a connection has its place in the list.
+/// Epoll data of the listener. A connection has its index.
 const LISTENER: u64 = u64::MAX;
 
-/// Serves until it is killed. The answer has as many bytes as one of axum's with a body of that length.
+/// Serves until killed. The answer is as long as that of axum with a body of `length` bytes.
 pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()> {
     let answer = answer(content_type, length);
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -18,7 +18,7 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
     crate::announce(listener.local_addr()?)?;
     let epoll = create(CreateFlags::CLOEXEC)?;
     add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    // Closed ones keep their place: a run opens some hundred.
+    // Indexes of closed connections are not reused: a run opens a few hundred.
     let mut connections: Vec<Option<TcpStream>> = Vec::new();
     let mut events = Vec::with_capacity(256);
     let mut request = vec![0; 16 << 10];
@@ -26,8 +26,8 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
         events.clear();
         wait(&epoll, spare_capacity(&mut events), None)?;
         for event in &events {
-            let place = event.data.u64();
-            if place == LISTENER {
+            let index = event.data.u64();
+            if index == LISTENER {
                 for stream in accepted(&listener) {
                     stream.set_nonblocking(true)?;
                     add(
@@ -40,11 +40,11 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
                 }
                 continue;
             }
-            let connection = &mut connections[place as usize];
+            let connection = &mut connections[index as usize];
             let open =
                 connection.as_mut().is_some_and(|stream| answered(stream, &mut request, &answer));
             if !open {
-                // Closing takes it off the queue.
+                // Closing removes it from epoll.
                 *connection = None;
             }
         }
@@ -63,7 +63,7 @@ fn accepted(listener: &TcpListener) -> impl Iterator<Item = TcpStream> {
     std::iter::from_fn(|| listener.accept().ok().map(|(stream, _)| stream))
 }
 
-/// Whether the connection is to be kept.
+/// Answers one request. Returns false if the connection should be closed.
 fn answered(stream: &mut TcpStream, request: &mut [u8], answer: &[u8]) -> bool {
     match stream.read(request) {
         Ok(0) => false,

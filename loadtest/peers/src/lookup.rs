@@ -1,4 +1,5 @@
-//! The services that rtad stands in for: the ids are in Redis, and each request asks it, over one connection that all share.
+//! Services with ids in Redis, which rtad replaces: one lookup per request, over one shared
+//! connection.
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -11,33 +12,33 @@ use redis::{AsyncCommands as _, RedisError};
 
 use crate::bloom::Bloom;
 
-/// The key that the bitmap is at.
+/// The key of the bitmap.
 const BITMAP: &str = "bloom";
 
-/// Every id is a key.
+/// Serves with one key per id.
 pub(crate) async fn serve_exists(port: u16) -> crate::Outcome {
     let exists =
         async |State(mut redis): State<MultiplexedConnection>,
-               Path((_, id)): Path<(String, String)>| { said(redis.exists(id).await) };
+               Path((_, id)): Path<(String, String)>| { answer(redis.exists(id).await) };
     let route = Router::new().route("/v1/check/{audience}/{id}", get(exists));
     crate::serve(route.with_state(connect(port).await?)).await
 }
 
-/// The ids are bits. All bits of an id are asked for in one go: one after the other would be cheaper for strangers, and as many
-/// round trips for members.
+/// Serves with a Bloom filter. All bits of an id are read in one pipeline. Reading them one by one
+/// would be cheaper for non-members, but take a round trip per bit for members.
 pub(crate) async fn serve_bloom(port: u16, ids: u64) -> crate::Outcome {
     let bloom = Bloom::of(ids);
     let test = async move |State(mut redis): State<MultiplexedConnection>,
                            Path((_, id)): Path<(String, String)>| {
-        let Some(places) = bloom.places(&id) else {
+        let Some(offsets) = bloom.bit_offsets(&id) else {
             return StatusCode::BAD_REQUEST.into_response();
         };
-        let mut asked = redis::pipe();
-        for place in places {
-            asked.cmd("GETBIT").arg(BITMAP).arg(place);
+        let mut pipeline = redis::pipe();
+        for offset in offsets {
+            pipeline.cmd("GETBIT").arg(BITMAP).arg(offset);
         }
-        let bits: Result<Vec<bool>, RedisError> = asked.query_async(&mut redis).await;
-        said(bits.map(|bits| bits.into_iter().all(|bit| bit)))
+        let bits: Result<Vec<bool>, RedisError> = pipeline.query_async(&mut redis).await;
+        answer(bits.map(|bits| bits.into_iter().all(|bit| bit)))
     };
     let route = Router::new().route("/v1/check/{audience}/{id}", get(test));
     crate::serve(route.with_state(connect(port).await?)).await
@@ -47,8 +48,8 @@ async fn connect(port: u16) -> Result<MultiplexedConnection, RedisError> {
     redis::Client::open(("127.0.0.1", port))?.get_multiplexed_async_connection().await
 }
 
-/// rtad's answer, byte for byte.
-fn said(member: Result<bool, RedisError>) -> Response {
+/// The answer of rtad, byte for byte.
+fn answer(member: Result<bool, RedisError>) -> Response {
     let Ok(member) = member else { return StatusCode::BAD_GATEWAY.into_response() };
     let mut response =
         Response::new(if member { r#"{"member":true}"# } else { r#"{"member":false}"# }.into());

@@ -1,22 +1,25 @@
-//! What rtad is measured beside, each in a process of its own with one thread: see `run.sh`.
+//! Peer servers and load generators that rtad is measured with, one single-threaded process each:
+//! see `run.sh`.
 //!
-//! | command | what it is |
+//! | command | purpose |
 //! |---|---|
-//! | `epoll` | a constant answer from a bare epoll loop: what the kernel alone costs |
-//! | `axum` | a constant answer from a bare axum route: what HTTP costs |
-//! | `axum-redis-exists` | one `EXISTS` a request: a service that keeps its ids as keys in Redis |
-//! | `axum-redis-bloom` | a pipeline of `GETBIT`s a request: a Bloom filter in a Redis bitmap |
-//! | `set-commands`, `bitmap` | put ids into Redis for the two of them |
-//! | `pace` | no server: asks one at a fixed rate |
-//! | `steady` | the same until it is told to end, comparing every answer: for `tests/suites/fleet` |
+//! | `epoll` | a constant answer from a bare epoll loop: the cost of the kernel |
+//! | `axum` | a constant answer from a bare axum route: the cost of HTTP |
+//! | `axum-redis-exists` | one `EXISTS` per request: a service with ids as keys in Redis |
+//! | `axum-redis-bloom` | a pipeline of `GETBIT`s per request: a Bloom filter in a Redis bitmap |
+//! | `set-commands`, `bitmap` | load ids into Redis for these two |
+//! | `pace` | load generator at fixed rates |
+//! | `steady` | load generator until the end of its input, with verified answers: for `tests/suites/fleet` |
 //!
-//! A server listens on a free port of loopback, says on standard output where, and serves until it is killed.
+//! A server listens on a free loopback port, prints its address to standard output, and serves
+//! until killed.
 
 mod bare;
 mod bloom;
 mod connection;
 mod epoll;
 mod fill;
+mod latency;
 mod lookup;
 mod pace;
 mod steady;
@@ -29,7 +32,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Serves as one of the peers that rtad is measured beside.
+/// Peer servers and load generators for measuring rtad.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -43,71 +46,71 @@ enum Command {
     Epoll(Constant),
     /// Answer every request with the same bytes, from a bare axum route
     Axum {
-        /// The route, in axum's words
+        /// Route, in axum's syntax
         #[arg(long)]
         route: String,
         #[command(flatten)]
         answer: Constant,
     },
-    /// Answer GET /v1/check/{audience}/{id} by an EXISTS
+    /// Answer GET /v1/check/{audience}/{id} with an EXISTS in Redis
     AxumRedisExists {
         /// Port of Redis on loopback
         #[arg(long)]
         redis: u16,
     },
-    /// Answer GET /v1/check/{audience}/{id} by the bits of a Bloom filter
+    /// Answer GET /v1/check/{audience}/{id} with a Bloom filter in Redis
     AxumRedisBloom {
         /// Port of Redis on loopback
         #[arg(long)]
         redis: u16,
-        /// How many ids `bitmap` was made for
+        /// Number of ids passed to `bitmap`
         #[arg(long)]
         ids: u64,
     },
-    /// Ask a server at a fixed rate
+    /// Send requests at fixed rates
     Pace {
-        /// Where it listens
+        /// Address of the server
         #[arg(long)]
         address: SocketAddr,
-        /// The requests
+        /// File of requests
         #[arg(long)]
         requests: PathBuf,
-        /// Connections that are kept open; each carries one request at a time
+        /// Number of kept connections, with one request in flight on each
         #[arg(long)]
         connections: usize,
-        /// For how long an answer is of use, in milliseconds
+        /// Deadline of an answer in milliseconds
         #[arg(long, default_value = "60")]
         in_time: u64,
-        /// For how long a request may wait for a free connection before it is given up, in milliseconds
+        /// Longest wait for an idle connection in milliseconds, after which a request is dropped
         #[arg(long, default_value = "1000")]
-        patience: u64,
-        /// Requests a second, and for how many seconds: one after the other
+        max_wait: u64,
+        /// Requests per second and duration of each phase
         #[arg(required = true, value_name = "RATE:SECONDS")]
         phases: Vec<pace::Phase>,
     },
-    /// Ask a server at a fixed rate until the end of standard input, and compare every answer
+    /// Send requests at a fixed rate until the end of standard input, and verify every answer
     Steady {
-        /// Where it listens
+        /// Address of the server
         #[arg(long)]
         address: SocketAddr,
-        /// The requests, each with its answers of before and after
+        /// File of requests, each with its answers before and after a change
         #[arg(long)]
         requests: PathBuf,
-        /// Connections that are kept open; each carries one request at a time
+        /// Number of kept connections, with one request in flight on each
         #[arg(long)]
         connections: usize,
-        /// For how long an answer is of use, in milliseconds
+        /// Deadline of an answer in milliseconds
         #[arg(long, default_value = "60")]
         in_time: u64,
-        /// Requests a second
+        /// Requests per second
         #[arg(value_parser = clap::value_parser!(u32).range(1..))]
         rate: u32,
     },
-    /// Read md5 ids, one a line; write a SET of each for `redis-cli --pipe`
+    /// Read md5 ids, one per line; write a SET of each for `redis-cli --pipe`
     SetCommands,
-    /// Read md5 ids, one a line; write the bitmap of their Bloom filter
+    /// Read md5 ids, one per line; write the bitmap of their Bloom filter
     Bitmap {
-        /// How many there are
+        /// Number of ids
         #[arg(long)]
         ids: u64,
     },
@@ -115,15 +118,15 @@ enum Command {
 
 #[derive(Args)]
 struct Constant {
-    /// The answer's content type; without it, the answer names none
+    /// Content type of the answer [default: none]
     #[arg(long)]
     content_type: Option<String>,
-    /// Bytes of its body
+    /// Bytes of the body
     #[arg(long)]
     length: usize,
 }
 
-/// Whatever goes wrong ends the process, and the run with it.
+/// Any error ends the process.
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> Outcome {
@@ -136,12 +139,12 @@ fn main() -> Outcome {
         }
         Command::AxumRedisExists { redis } => block_on(lookup::serve_exists(redis)),
         Command::AxumRedisBloom { redis, ids } => block_on(lookup::serve_bloom(redis, ids)),
-        Command::Pace { address, requests, connections, in_time, patience, phases } => {
-            let [in_time, patience] = [in_time, patience].map(Duration::from_millis);
-            pace::ask(address, &requests, connections, in_time, patience, &phases)
+        Command::Pace { address, requests, connections, in_time, max_wait, phases } => {
+            let [in_time, max_wait] = [in_time, max_wait].map(Duration::from_millis);
+            pace::run(address, &requests, connections, in_time, max_wait, &phases)
         }
         Command::Steady { address, requests, connections, in_time, rate } => {
-            steady::ask(address, &requests, connections, Duration::from_millis(in_time), rate)
+            steady::run(address, &requests, connections, Duration::from_millis(in_time), rate)
         }
         Command::SetCommands => fill::set_commands(),
         Command::Bitmap { ids } => fill::bitmap(ids),
@@ -152,14 +155,14 @@ fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// Tells whoever started this process where it listens.
+/// Prints the address of the server.
 fn announce(address: SocketAddr) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{address}")?;
     stdout.flush()
 }
 
-/// Stock axum, on the one thread that there is.
+/// Unmodified axum on the current thread.
 async fn serve(router: axum::Router) -> Outcome {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     announce(listener.local_addr()?)?;

@@ -1,20 +1,19 @@
-//! Asks at a fixed rate, whatever the answers do: an open loop. A latency counts from the moment when its request was due, so that a
-//! server which keeps the asker waiting does not look the better for it. Spins on the core that it is given.
+//! Open-loop load: requests at fixed rates, independent of the answers. A latency counts from the
+//! time the request was due, which avoids coordinated omission. Spins on its core.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::iter::{Cycle, Peekable};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::slice;
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
-use rustix::event::epoll::{CreateFlags, create, wait};
-
 use crate::Outcome;
-use crate::connection::{Connection, read};
+use crate::connection::{Connections, read_records};
+use crate::latency::{QUANTILES, quantile, within};
 
-/// So many requests a second for so long.
+/// A rate in requests per second, and its duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Phase {
     rate: u32,
@@ -34,20 +33,20 @@ impl std::str::FromStr for Phase {
     }
 }
 
-/// What came of the requests that were due in one second, or in one phase. Latencies are in microseconds.
+/// Results of the requests due in one second or one phase. Latencies are in microseconds.
 #[derive(Debug, Default, Clone)]
-struct Tally {
+struct Stats {
     due: u64,
     ok: Vec<u32>,
     /// Answered with 503.
     shed: Vec<u32>,
-    /// Other statuses, and connections that broke.
+    /// Other statuses, and broken connections.
     failed: u64,
-    /// Given up, as no connection was free in time.
+    /// Dropped because no connection was idle in time.
     unsent: u64,
 }
 
-impl Tally {
+impl Stats {
     fn add(&mut self, other: &Self) {
         self.due += other.due;
         self.ok.extend(&other.ok);
@@ -60,119 +59,151 @@ impl Tally {
     fn line(&mut self, name: &str, in_time: Duration) -> String {
         self.ok.sort_unstable();
         self.shed.sort_unstable();
-        let in_time =
-            self.ok.partition_point(|latency| u128::from(*latency) <= in_time.as_micros());
-        let at = |sorted: &[u32], share: f64| {
-            let place = (sorted.len() as f64 * share) as usize;
-            sorted.get(place).or(sorted.last()).copied().unwrap_or(0)
-        };
         let Self { due, ok, shed, failed, unsent } = self;
-        let (answered, refused) = (ok.len(), shed.len());
         let mut line = format!(
-            "{name} due {due} ok {answered} in_time {in_time} shed {refused} failed {failed} unsent {unsent}"
+            "{name} due {due} ok {} in_time {} shed {} failed {failed} unsent {unsent}",
+            ok.len(),
+            within(ok, in_time),
+            shed.len(),
         );
-        for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
-            line += &format!(" {name} {} shed_{name} {}", at(ok, share), at(shed, share));
+        for (name, share) in QUANTILES {
+            line +=
+                &format!(" {name} {} shed_{name} {}", quantile(ok, share), quantile(shed, share));
         }
         line
     }
 }
 
-/// So long after the last request was due all must be answered.
-const STUCK: Duration = Duration::from_secs(30);
+/// A request and the second it counts for.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    at: Instant,
+    second: usize,
+}
 
-/// Asks what the file says, in its order and over again; prints a line for each second, then one for each phase. A request that has found
-/// no free connection for longer than `patience` is given up.
-pub(crate) fn ask(
+/// Time after the last request was due within which all must be answered.
+const MAX_DRAIN: Duration = Duration::from_secs(30);
+
+/// Sends the requests of a file in order, repeatedly. Prints a line for each second, then one for
+/// each phase. A request without an idle connection within `max_wait` is dropped.
+pub(crate) fn run(
     address: SocketAddr,
     requests: &Path,
     connections: usize,
     in_time: Duration,
-    patience: Duration,
+    max_wait: Duration,
     phases: &[Phase],
 ) -> Outcome {
-    let requests = read(requests)?;
-    let epoll = create(CreateFlags::CLOEXEC)?;
-    let mut open = Vec::with_capacity(connections);
-    // When the request that each carries was due, and in which second.
-    let mut carries: Vec<Option<(Instant, usize)>> = vec![None; connections];
-    for place in 0..connections {
-        open.push(Connection::open(address, &epoll, place)?);
+    let requests = read_records(requests)?;
+    if requests.is_empty() {
+        return Err("the file has no requests".into());
     }
-    // The one that has been idle for longest goes first, so that all take part.
-    let mut idle: VecDeque<usize> = (0..connections).collect();
-    let rates: Vec<u32> =
-        phases.iter().flat_map(|phase| std::iter::repeat_n(phase.rate, phase.seconds)).collect();
-    let mut seconds = vec![Tally::default(); rates.len()];
-    let mut schedule = rates.iter().enumerate().flat_map(|(second, rate)| {
-        let gap = Duration::from_secs(1) / *rate;
-        (0..*rate).map(move |one| (Duration::from_secs(second as u64) + gap * one, second))
-    });
-    let mut asked = requests.iter().cycle();
-    let (mut next, mut due, mut under_way) = (schedule.next(), VecDeque::new(), 0_u64);
-    let mut events = Vec::with_capacity(1024);
-    let mut buffer = vec![0; 64 << 10];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let begun = Instant::now();
-    let end = begun + Duration::from_secs(rates.len() as u64) + STUCK;
-    while next.is_some() || !due.is_empty() || under_way > 0 {
+    let mut run = Run::start(Connections::open(address, connections)?, &requests, phases);
+    while run.is_unfinished() {
         let now = Instant::now();
-        if now > end {
-            return Err(format!("{under_way} requests are not answered").into());
-        }
-        while let Some((offset, second)) = next
-            && begun + offset <= now
-        {
-            seconds[second].due += 1;
-            due.push_back((begun + offset, second));
-            next = schedule.next();
-        }
-        while let Some((at, second)) = due.front().copied() {
-            if now.saturating_duration_since(at) > patience {
-                seconds[second].unsent += 1;
-            } else {
-                let Some(place) = idle.pop_front() else { break };
-                carries[place] = Some((at, second));
-                under_way += 1;
-                let request = asked.next().ok_or("the file has no requests")?;
-                // A connection that has broken is seen when it is read.
-                let _ = open[place].send(request);
-            }
-            due.pop_front();
-        }
-        events.clear();
-        wait(&epoll, spare_capacity(&mut events), Some(&at_once))?;
-        for event in &events {
-            let place = event.data.u64() as usize;
-            let connection = &mut open[place];
-            let received =
-                connection.receive(&mut buffer).map(|answer| answer.map(|(status, _)| status));
-            if matches!(received, Ok(None)) {
-                continue;
-            }
-            if let Some((at, second)) = carries[place].take() {
-                under_way -= 1;
-                let latency = at.elapsed().as_micros() as u32;
-                match received {
-                    Ok(Some(200)) => seconds[second].ok.push(latency),
-                    Ok(Some(503)) => seconds[second].shed.push(latency),
-                    _ => seconds[second].failed += 1,
-                }
-                idle.push_back(place);
-            }
-            if received.is_err() {
-                *connection = Connection::open(address, &epoll, place)?;
-            }
+        run.check_deadline(now)?;
+        run.queue_due(now);
+        run.send_queued(now, max_wait);
+        run.receive()?;
+    }
+    print(run.seconds, phases, in_time)
+}
+
+/// Open-loop run in progress.
+struct Run<'a> {
+    connections: Connections<Due>,
+    requests: Cycle<slice::Iter<'a, Vec<u8>>>,
+    schedule: Peekable<Box<dyn Iterator<Item = Due>>>,
+    /// Requests due and not sent yet.
+    queue: VecDeque<Due>,
+    seconds: Vec<Stats>,
+    deadline: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn start(connections: Connections<Due>, requests: &'a [Vec<u8>], phases: &[Phase]) -> Self {
+        let rates: Vec<u32> = phases
+            .iter()
+            .flat_map(|phase| std::iter::repeat_n(phase.rate, phase.seconds))
+            .collect();
+        let begun = Instant::now();
+        Self {
+            connections,
+            requests: requests.iter().cycle(),
+            queue: VecDeque::new(),
+            seconds: vec![Stats::default(); rates.len()],
+            deadline: begun + Duration::from_secs(rates.len() as u64) + MAX_DRAIN,
+            schedule: schedule(rates, begun).peekable(),
         }
     }
+
+    fn is_unfinished(&mut self) -> bool {
+        self.schedule.peek().is_some() || !self.queue.is_empty() || self.connections.in_flight() > 0
+    }
+
+    fn check_deadline(&self, now: Instant) -> Outcome {
+        match now > self.deadline {
+            true => {
+                Err(format!("{} requests are not answered", self.connections.in_flight()).into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn queue_due(&mut self, now: Instant) {
+        while let Some(due) = self.schedule.next_if(|due| due.at <= now) {
+            self.seconds[due.second].due += 1;
+            self.queue.push_back(due);
+        }
+    }
+
+    fn send_queued(&mut self, now: Instant, max_wait: Duration) {
+        while let Some(due) = self.queue.front().copied() {
+            if now.saturating_duration_since(due.at) > max_wait {
+                self.seconds[due.second].unsent += 1;
+            } else if self.connections.has_idle() {
+                let request = self.requests.next().expect("there are requests");
+                self.connections.send(due, request);
+            } else {
+                return;
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    fn receive(&mut self) -> std::io::Result<()> {
+        let Self { connections, seconds, .. } = self;
+        connections.receive(Duration::ZERO, |due, received| {
+            let stats = &mut seconds[due.second];
+            let latency = due.at.elapsed().as_micros() as u32;
+            match received {
+                Ok((200, _)) => stats.ok.push(latency),
+                Ok((503, _)) => stats.shed.push(latency),
+                _ => stats.failed += 1,
+            }
+            true
+        })
+    }
+}
+
+/// Due times of all requests, evenly spaced within each second.
+fn schedule(rates: Vec<u32>, begun: Instant) -> Box<dyn Iterator<Item = Due>> {
+    Box::new(rates.into_iter().enumerate().flat_map(move |(second, rate)| {
+        let start = begun + Duration::from_secs(second as u64);
+        let gap = Duration::from_secs(1) / rate;
+        (0..rate).map(move |number| Due { at: start + gap * number, second })
+    }))
+}
+
+fn print(mut seconds: Vec<Stats>, phases: &[Phase], in_time: Duration) -> Outcome {
     let mut stdout = std::io::stdout().lock();
-    for (second, tally) in seconds.iter_mut().enumerate() {
-        writeln!(stdout, "{}", tally.line(&format!("second {second}"), in_time))?;
+    for (second, stats) in seconds.iter_mut().enumerate() {
+        writeln!(stdout, "{}", stats.line(&format!("second {second}"), in_time))?;
     }
     let mut rest = seconds.as_slice();
     for (number, phase) in phases.iter().enumerate() {
         let (of_phase, after) = rest.split_at(phase.seconds);
-        let mut sum = Tally::default();
+        let mut sum = Stats::default();
         of_phase.iter().for_each(|second| sum.add(second));
         writeln!(stdout, "{}", sum.line(&format!("phase {number}"), in_time))?;
         rest = after;
