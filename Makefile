@@ -1,24 +1,25 @@
-# The one list of commands. `make demo` needs Rust; `make test` also python3, and sets up what else it needs.
+# All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
 .PHONY: demo fleet test test-all lint doc docs bench loadtest fuzz golden
 
-# Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints requests to paste.
-# In a profile of its own: link-time optimization would take minutes that a first try does not need.
+# Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
+# requests to paste. Its profile omits link-time optimization, which takes minutes.
 demo:
 	cargo build --profile demo --package rtad
 	./target/demo/rtad demo
 
-# Three rtad behind HAProxy on this machine, over a store of 1,000,000 synthetic devices; prints requests to paste, and what else to try.
+# Three rtad behind HAProxy on this machine, with a store of 1,000,000 synthetic devices. Prints
+# requests and other commands to paste.
 fleet:
 	cargo build --release -p rtad -p rtad-loader
 	bash tests/setup.sh fleet
 	TEST_PROGRAMS=target/release PYTHONPATH=tests python3 -m suites.fleet.up
 
-# Every test but the long ones: a line for each suite, and the totals in the last one.
+# All tests except the long ones: a line for each suite, and the totals in the last one.
 test:
 	python3 tests/run.py
 
-# The long ones too: 20 million ids end to end, ten million words, a Spark master with two workers, the image, a fleet at
-# 20,000 requests a second; in release.
+# The long tests too, on release builds: 20 million ids end to end, ten million words, a Spark
+# master with two workers, the image, a fleet at 20,000 requests per second.
 test-all:
 	python3 tests/run.py --long
 
@@ -39,8 +40,8 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python3 -m mkdocs build
 	@echo "target/site/index.html"
 
-# Filters, decisions and servers at 1.5 billion keys, loading at 1.3 billion: some three quarters of an hour, 9 GB of memory and 29 GB
-# of disk in TMPDIR. The tables of docs/explanation/performance.md.
+# The tables of docs/explanation/performance.md: filters, decisions and servers at 1.5 billion keys,
+# loading at 1.3 billion. Takes about 45 minutes, 9 GB of memory and 29 GB of disk in TMPDIR.
 bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
@@ -52,14 +53,16 @@ bench:
 	bash loadtest/peers/run.sh 1500000000
 	python3 benches/scrape.py target/release/rtad target/release/rtad-loader 12
 
-# rtad under wrk and k6 on this machine, one table: some two minutes. LOADTEST=--quick for some forty seconds, or any options of the script.
+# Load test with wrk and k6 on this machine: about two minutes. LOADTEST=--quick takes about 40
+# seconds; LOADTEST may hold any options of the script.
 loadtest:
 	bash loadtest/run.sh $(LOADTEST)
 
-# Every decoder, a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes first.
+# Fuzzes every decoder for a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes
+# first.
 fuzz:
 	bash fuzz/run.sh $(or $(FUZZ_SECONDS),60)
 
-# The files of a format version are made once; this refuses to overwrite those that are there.
+# Makes the golden files of a format version once; refuses to overwrite existing ones.
 golden:
 	python3 tests/golden/make_golden.py tests/golden/v1

@@ -1,22 +1,23 @@
-"""Makes rtad-dashboard.json, which Grafana imports: is it up and fast, what is decided, what is served.
+"""Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions, snapshots.
 
     python3 k8s/components/monitoring/make_dashboard.py > k8s/components/monitoring/rtad-dashboard.json
 
-Needs no package. A test compares the file with what this makes, and asks every query of a Prometheus that scrapes a running rtad.
+Needs no packages. A test compares the file with the output, and runs every query in a Prometheus
+that scrapes a running rtad.
 """
 
 import json
 
 from panels import BYTES, COUNT, DATASOURCE, LOGARITHMIC, PER_SECOND, SECONDS, SHARE, STEPS, Board
 
-# Of every series; outside Kubernetes, where a series has no namespace and no pod, "All" matches that too.
+# Matchers of every series. "All" also matches series without namespace and pod, outside Kubernetes.
 SELECTED = 'namespace=~"$namespace",job=~"$job",pod=~"$pod"'
-# A platform's request, and those who ask as platforms do.
-ASKED = 'route!~"check_many|unknown"'
+# Routes with the deadline of platforms.
+ON_DEADLINE = 'route!~"check_many|unknown"'
 
 
 def of(metric, *labels):
-    """A selector of the pods that are looked at."""
+    """Selector of the chosen pods."""
     return f"{metric}{{{','.join([SELECTED, *labels])}}}"
 
 
@@ -24,8 +25,8 @@ def rate(metric, *labels):
     return f"rate({of(metric, *labels)}[$__rate_interval])"
 
 
-def sum_by(labels, what):
-    return f"sum by ({labels}) ({what})"
+def sum_by(labels, query):
+    return f"sum by ({labels}) ({query})"
 
 
 def share(part, whole, by):
@@ -37,13 +38,19 @@ def quantile(quantile, metric, by, *labels):
 
 
 DURATION = "rtad_request_duration_seconds"
-IN_TIME = rate(f"{DURATION}_bucket", 'le="0.06"', ASKED)
-TIMED = rate(f"{DURATION}_count", ASKED)
+IN_TIME = rate(f"{DURATION}_bucket", 'le="0.06"', ON_DEADLINE)
+TIMED = rate(f"{DURATION}_count", ON_DEADLINE)
 
 
 def up_and_fast(board):
-    board.row("Is it up, and fast?")
-    board.stat("Pods ready", COUNT, f"sum({of('rtad_ready')})", "Pods whose /readyz says ready.", bad_below=1)
+    board.row("Availability and latency")
+    board.stat(
+        "Pods ready",
+        COUNT,
+        f"sum({of('rtad_ready')})",
+        "Pods whose /readyz answers 200.",
+        bad_below=1,
+    )
     board.stat(
         "Pods not ready",
         COUNT,
@@ -56,37 +63,44 @@ def up_and_fast(board):
         "Within 60 ms",
         SHARE,
         f"sum({IN_TIME}) / sum({TIMED})",
-        "Of platforms' requests, /v1/decide and single checks.",
+        "Share of platform requests, /v1/decide and single checks.",
         bad_below=0.999,
     )
     board.stat(
-        "Shed", PER_SECOND, f"sum({rate('rtad_shed_total')})", "Requests and connections refused because of a limit.", bad_above=1
+        "Shed",
+        PER_SECOND,
+        f"sum({rate('rtad_shed_total')})",
+        "Requests and connections refused because of a limit.",
+        bad_above=1,
     )
     firing = 'count(ALERTS{alertname=~"Rtad.+",alertstate="firing"}) or vector(0)'
     board.stat(
         "Alerts",
         COUNT,
         firing,
-        "Of rtad, that are firing, in all that this Prometheus sees; docs/guides/runbook.md says what to do.",
+        "Firing alerts of rtad in this Prometheus, in all namespaces; see docs/guides/runbook.md.",
         bad_above=1,
     )
     board.graph(
         "Requests by route",
         PER_SECOND,
         [(f"sum by (route) ({rate('rtad_requests_total')})", "{{route}}")],
-        "A platform's route has the platform's name.",
+        "The route of a platform is named like the platform.",
     )
     board.graph(
         "Latency",
         SECONDS,
-        [(quantile(q, DURATION, "le", ASKED), name) for q, name in ((0.5, "median"), (0.99, "99 %"), (0.999, "99.9 %"))],
-        "From a request's head to its answer, without the network. Platforms stop listening after 60 ms.",
+        [
+            (quantile(q, DURATION, "le", ON_DEADLINE), name)
+            for q, name in ((0.5, "median"), (0.99, "99 %"), (0.999, "99.9 %"))
+        ],
+        "From a request's head to its answer, without the network. Platforms drop answers after 60 ms.",
         custom=LOGARITHMIC,
     )
     board.heatmap(
         "Requests by duration",
-        f"sum by (le) (increase({of(DURATION + '_bucket', ASKED)}[$__rate_interval]))",
-        "Where the quantiles come from.",
+        f"sum by (le) (increase({of(DURATION + '_bucket', ON_DEADLINE)}[$__rate_interval]))",
+        "Histogram behind the quantiles.",
     )
     board.graph(
         "99 % by route",
@@ -100,7 +114,7 @@ def up_and_fast(board):
         "Later than 60 ms",
         SHARE,
         [(late, "{{route}}")],
-        "RtadLateAnswers wakes somebody up at 1.44 %; platforms send less from 1 to 2 % on.",
+        "RtadLateAnswers is critical at 1.44 %; platforms reduce traffic at 1 to 2 %.",
         min=0,
     )
     others = sum_by("route, code", rate("rtad_requests_total", 'code!="200"'))
@@ -109,38 +123,41 @@ def up_and_fast(board):
         "Refused",
         PER_SECOND,
         [(others, "{{route}} {{code}}"), (shed, "shed by {{pod}}")],
-        "Answers other than 200, and what a limit has refused. Platforms are always answered 200.",
+        "Answers other than 200, and requests shed by a limit. Platforms always get 200.",
     )
     board.graph(
         "In flight",
         COUNT,
         [(of("rtad_in_flight"), "{{pod}} {{instance}}")],
-        "Requests being answered: in practice, those whose bodies have still to come.",
+        "Requests in progress; mostly those still sending their body.",
     )
     board.graph(
         "Connections",
         COUNT,
-        [(of("rtad_connections"), "{{pod}} {{instance}}"), (f"min({of('rtad_max_connections')})", "limit")],
-        "One beyond the limit is told 503 and closed.",
+        [
+            (of("rtad_connections"), "{{pod}} {{instance}}"),
+            (f"min({of('rtad_max_connections')})", "limit"),
+        ],
+        "A connection beyond the limit gets 503 and is closed.",
     )
     board.graph(
         "Pods by version",
         COUNT,
         [(f"count by (version) ({of('rtad_build_info')})", "{{version}}")],
-        "Two versions for longer than a roll-out takes is a roll-out that hangs.",
+        "Two versions for longer than a rollout indicate a stuck rollout.",
         custom=STEPS,
     )
 
 
 def decided(board):
-    board.row("What is decided?")
+    board.row("Decisions")
     decisions, by = rate("rtad_decisions_total"), "platform, strategy"
     bids = share(rate("rtad_decisions_total", 'decision="bid"'), decisions, by)
     board.graph(
         "Share of bids",
         SHARE,
         [(bids, "{{platform}} {{strategy}}")],
-        "An abrupt change is a broken export, a broken integration or a changed rule. `api` is /v1/decide.",
+        "A sudden change means a broken export or integration, or a changed rule. `api` is /v1/decide.",
         min=0,
         max=1,
     )
@@ -148,64 +165,87 @@ def decided(board):
         "Decisions by reason",
         PER_SECOND,
         [(f"sum by (decision, reason) ({decisions})", "{{decision}}: {{reason}}")],
-        "Why devices got an ad, or none.",
+        "Reasons for bids and no-bids.",
     )
     unavailable = share(rate("rtad_decisions_total", 'reason="unavailable"'), decisions, by)
     board.graph(
-        "Decided without data",
+        "Unavailable decisions",
         SHARE,
         [(unavailable, "{{platform}} {{strategy}}")],
-        "An audience is missing, too old or expired, or overload: the config's `unavailable` word.",
+        "The configured `unavailable` answer: an audience is missing, too old or expired, or overload.",
         min=0,
     )
     ids = rate("rtad_ids_total")
     board.graph(
-        "Ids by what became of them",
+        "Ids by result",
         PER_SECOND,
         [(f"sum by (result) ({ids})", "{{result}}")],
-        "Doubtful ones are those that the platform itself marks.",
+        "`doubtful` ids are marked so by the platform.",
     )
     usable = sum_by("kind", rate("rtad_ids_total", 'result="usable"'))
-    board.graph("Usable ids by kind", PER_SECOND, [(f"{usable} > 0", "{{kind}}")], "What platforms know devices by.")
-    for result, why in (
-        ("blank", "Zeros, null, unexpanded macros, and the md5 of those."),
-        ("malformed", "Neither an id nor nothing: hashed in another way than agreed, or cut."),
+    board.graph(
+        "Usable ids by kind",
+        PER_SECOND,
+        [(f"{usable} > 0", "{{kind}}")],
+        "Kinds of ids that platforms send.",
+    )
+    for result, description in (
+        ("blank", "Zeros, null, unexpanded macros, and their md5s."),
+        ("malformed", "Not an id of its kind: truncated, or hashed in an unexpected way."),
     ):
         part = sum_by("kind", rate("rtad_ids_total", f'result="{result}"'))
         query = f"{part} / ({sum_by('kind', ids)} > 0)"
-        board.graph(f"{result.capitalize()} ids", SHARE, [(query, "{{kind}}")], why, min=0, max=1)
+        board.graph(
+            f"{result.capitalize()} ids", SHARE, [(query, "{{kind}}")], description, min=0, max=1
+        )
     failures = f"sum by (platform, cause) ({rate('rtad_platform_failures_total')})"
     board.graph(
-        "Platforms' failures",
+        "Platform failures",
         PER_SECOND,
         [(failures, "{{platform}}: {{cause}}")],
-        "Requests that were not answered by their ids; docs/reference/platforms.md has the causes.",
+        "Requests without a decision from their ids; causes in docs/reference/platforms.md.",
     )
     no_device = share(rate("rtad_decisions_total", 'reason="no_device"'), decisions, by)
     board.graph(
-        "Decided without a usable id", SHARE, [(no_device, "{{platform}} {{strategy}}")], "The config's `no_device` word.", min=0
+        "Decisions without a usable id",
+        SHARE,
+        [(no_device, "{{platform}} {{strategy}}")],
+        "The configured `no_device` answer.",
+        min=0,
     )
 
 
 def served(board):
-    board.row("What is served?")
+    board.row("Snapshots")
     audience = "audience"
     board.graph(
         "Generation by pod",
         "none",
         [(of("rtad_snapshot_generation"), "{{audience}} {{pod}} {{instance}}")],
-        "All pods follow a publish within a poll interval and the time of a load.",
+        "All pods follow a publish within a poll interval plus the load time.",
         custom=STEPS,
     )
     age = f"time() - min by ({audience}) ({of('rtad_snapshot_created_timestamp_seconds')})"
-    board.graph("Age", SECONDS, [(age, "{{audience}}")], "Of the oldest that a pod serves.", min=0)
-    left = f"min by ({audience}) ({of('rtad_snapshot_expires_timestamp_seconds')}) - time()"
-    created, max_age = of("rtad_snapshot_created_timestamp_seconds"), of("rtad_snapshot_max_age_seconds")
     board.graph(
-        "May be served for",
+        "Age",
         SECONDS,
-        [(left, "{{audience}}, by its expiry"), (f"min by ({audience}) ({created} + {max_age}) - time()", "{{audience}}, by max_age")],
-        "Then it counts as unavailable. Nothing where neither is set.",
+        [(age, "{{audience}}")],
+        "Age of the oldest snapshot that a pod serves.",
+        min=0,
+    )
+    left = f"min by ({audience}) ({of('rtad_snapshot_expires_timestamp_seconds')}) - time()"
+    created, max_age = (
+        of("rtad_snapshot_created_timestamp_seconds"),
+        of("rtad_snapshot_max_age_seconds"),
+    )
+    board.graph(
+        "Time to expiry",
+        SECONDS,
+        [
+            (left, "{{audience}}, by its expiry"),
+            (f"min by ({audience}) ({created} + {max_age}) - time()", "{{audience}}, by max_age"),
+        ],
+        "Afterwards the audience is unavailable. Empty if neither is set.",
     )
     board.graph(
         "Keys",
@@ -218,17 +258,18 @@ def served(board):
         "Size",
         BYTES,
         [(f"max by ({audience}) ({of('rtad_snapshot_size_bytes')})", "{{audience}}")],
-        "Of its chunks, and in a pod's memory.",
+        "Size of its chunks, equal to its size in memory.",
         custom=STEPS,
     )
     rates = [
-        (f"max by ({audience}) ({of('rtad_snapshot_' + name + '_fpr')})", "{{audience}}, " + name) for name in ("expected", "target")
+        (f"max by ({audience}) ({of('rtad_snapshot_' + name + '_fpr')})", "{{audience}}, " + name)
+        for name in ("expected", "target")
     ]
     board.graph(
         "False-positive rate",
         "none",
         rates,
-        "By its filters' fill, beside what it was built for: so many new users are taken for known ones.",
+        "Expected from the fill of the filters, and target: the share of new users taken for members.",
         custom=STEPS,
     )
     fill = f"max by ({audience}, stat) ({of('rtad_snapshot_fill_ratio')})"
@@ -236,50 +277,75 @@ def served(board):
         "Fill",
         SHARE,
         [(fill, "{{audience}} {{stat}}")],
-        "Bits that are set, over all shards. A shard near 1 bids for nobody.",
+        "Share of set bits over all shards. A shard near 1 matches every device.",
         min=0,
         max=1,
         custom=STEPS,
     )
     results = f"sum by ({audience}, result) ({rate('rtad_sync_total')})"
     board.graph(
-        "Looks at the store",
+        "Polls of the store",
         "ops",
         [(results, "{{audience}}: {{result}}")],
-        "Anything but ok and unchanged is a failure; docs/guides/monitor.md has the causes.",
+        "All results except ok and unchanged are failures; causes in docs/operations.md.",
     )
-    mean = share(rate("rtad_sync_duration_seconds_sum"), rate("rtad_sync_duration_seconds_count"), audience)
-    durations = [(quantile(0.99, "rtad_sync_duration_seconds", "le, audience"), "{{audience}}, 99 %"), (mean, "{{audience}}, mean")]
-    board.graph("Time of a look", SECONDS, durations, "With the load, if there is something to load.")
+    mean = share(
+        rate("rtad_sync_duration_seconds_sum"), rate("rtad_sync_duration_seconds_count"), audience
+    )
+    durations = [
+        (quantile(0.99, "rtad_sync_duration_seconds", "le, audience"), "{{audience}}, 99 %"),
+        (mean, "{{audience}}, mean"),
+    ]
+    board.graph("Duration of a poll", SECONDS, durations, "Includes loading a new snapshot.")
     board.graph(
         "Deltas",
         COUNT,
         [(f"max by ({audience}) ({of('rtad_deltas')})", "{{audience}}")],
-        "At most 12; a build takes them up.",
+        "At most 12; a build merges them.",
         custom=STEPS,
     )
     keys = f"max by ({audience}, change) ({of('rtad_delta_keys')})"
-    board.graph("Keys in deltas", COUNT, [(keys, "{{audience}} {{change}}")], "Grows until the next build.", custom=STEPS)
+    board.graph(
+        "Keys in deltas",
+        COUNT,
+        [(keys, "{{audience}} {{change}}")],
+        "Grows until the next build.",
+        custom=STEPS,
+    )
     newest = f"time() - min by ({audience}) ({of('rtad_delta_appended_timestamp_seconds')})"
     board.graph(
-        "Newest change", SECONDS, [(newest, "{{audience}}")], "How long ago it was published, on the pod that is furthest behind."
+        "Newest change",
+        SECONDS,
+        [(newest, "{{audience}}")],
+        "Time since its publish, on the pod furthest behind.",
     )
     board.graph(
         "Chunks read",
         "ops",
         [(f"sum by (source) ({rate('rtad_chunks_read_total')})", "{{source}}")],
-        "At a start and at each new generation.",
+        "At start and at each new generation.",
     )
-    trouble = [
+    problems = [
         (f"sum by (pod) ({rate('rtad_cache_errors_total')})", "cache errors, {{pod}}"),
-        (f"max by (pod, {audience}) ({of('rtad_snapshot_mixed')})", "mixed generations, {{pod}} {{audience}}"),
-        (f"1 - min by (pod) ({of('rtad_config_last_reload_successful')})", "config refused, {{pod}}"),
+        (
+            f"max by (pod, {audience}) ({of('rtad_snapshot_mixed')})",
+            "mixed generations, {{pod}} {{audience}}",
+        ),
+        (
+            f"1 - min by (pod) ({of('rtad_config_last_reload_successful')})",
+            "config refused, {{pod}}",
+        ),
         (
             f"sum by (pod, {audience}) (increase({of('rtad_cache_starts_total')}[$__rate_interval]))",
             "started from the cache, {{pod}} {{audience}}",
         ),
     ]
-    board.graph("Small troubles", COUNT, trouble, "All at 0 on a good day; mixed generations are 1 while a pod rolls.")
+    board.graph(
+        "Minor problems",
+        COUNT,
+        problems,
+        "Normally 0; mixed generations are 1 during a rolling swap.",
+    )
 
 
 def variable(name, label, query):
@@ -306,7 +372,7 @@ def dashboard():
     return {
         "uid": "rtad",
         "title": "rtad",
-        "description": "Made by k8s/components/monitoring/make_dashboard.py: change that, not this.",
+        "description": "Generated by k8s/components/monitoring/make_dashboard.py; edit that file instead.",
         "tags": ["rtad"],
         "schemaVersion": 39,
         "editable": True,
@@ -326,7 +392,11 @@ def dashboard():
                 },
                 variable("namespace", "Namespace", "label_values(rtad_ready, namespace)"),
                 variable("job", "Job", 'label_values(rtad_ready{namespace=~"$namespace"}, job)'),
-                variable("pod", "Pod", 'label_values(rtad_ready{namespace=~"$namespace",job=~"$job"}, pod)'),
+                variable(
+                    "pod",
+                    "Pod",
+                    'label_values(rtad_ready{namespace=~"$namespace",job=~"$job"}, pod)',
+                ),
             ]
         },
         "annotations": {

@@ -1,9 +1,9 @@
-"""Panels of a Grafana dashboard, laid out from left to right."""
+"""Grafana panels: JSON models and their layout on the grid."""
 
 WIDTH = 24
 SECONDS, SHARE, PER_SECOND, BYTES, COUNT = "s", "percentunit", "reqps", "bytes", "short"
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# Looks of a graph.
+# Display options of a graph.
 STEPS = {"lineInterpolation": "stepAfter"}
 LOGARITHMIC = {"scaleDistribution": {"type": "log", "log": 10}}
 
@@ -14,18 +14,18 @@ class Board:
     def __init__(self):
         self.panels, self.x, self.y, self.height = [], 0, 0, 0
 
-    def place(self, width, height):
+    def grid_position(self, width, height):
         if self.x + width > WIDTH:
-            self.down()
-        place = {"x": self.x, "y": self.y, "w": width, "h": height}
+            self.next_line()
+        position = {"x": self.x, "y": self.y, "w": width, "h": height}
         self.x, self.height = self.x + width, height
-        return place
+        return position
 
-    def down(self):
+    def next_line(self):
         self.x, self.y, self.height = 0, self.y + self.height, 0
 
     def row(self, title):
-        self.down()
+        self.next_line()
         self.panels.append(
             {
                 "id": len(self.panels) + 1,
@@ -33,12 +33,14 @@ class Board:
                 "title": title,
                 "collapsed": False,
                 "panels": [],
-                "gridPos": self.place(WIDTH, 1),
+                "gridPos": self.grid_position(WIDTH, 1),
             }
         )
-        self.down()
+        self.next_line()
 
-    def panel(self, kind, title, unit, queries, description, width, height, field=None, options=None):
+    def panel(
+        self, kind, title, unit, queries, description, width, height, field=None, options=None
+    ):
         instant = kind == "stat"
         targets = [
             {
@@ -59,7 +61,7 @@ class Board:
                 "title": title,
                 "description": description,
                 "datasource": DATASOURCE,
-                "gridPos": self.place(width, height),
+                "gridPos": self.grid_position(width, height),
                 "fieldConfig": {"defaults": defaults, "overrides": []},
                 "options": options or {},
                 "targets": targets,
@@ -78,15 +80,46 @@ class Board:
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         }
         self.panel(
-            "stat", title, unit, [(query, "")], description, 4, 4, {"thresholds": {"mode": "absolute", "steps": steps}}, options
+            "stat",
+            title,
+            unit,
+            [(query, "")],
+            description,
+            4,
+            4,
+            {"thresholds": {"mode": "absolute", "steps": steps}},
+            options,
         )
 
     def graph(self, title, unit, queries, description, **field):
-        custom = {"lineWidth": 1, "fillOpacity": 0, "showPoints": "never", **field.pop("custom", {})}
-        options = {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}}
-        self.panel("timeseries", title, unit, queries, description, 8, 8, {"custom": custom, **field}, options)
+        custom = {
+            "lineWidth": 1,
+            "fillOpacity": 0,
+            "showPoints": "never",
+            **field.pop("custom", {}),
+        }
+        options = {
+            "legend": {"displayMode": "list", "placement": "bottom"},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        }
+        self.panel(
+            "timeseries",
+            title,
+            unit,
+            queries,
+            description,
+            8,
+            8,
+            {"custom": custom, **field},
+            options,
+        )
 
     def heatmap(self, title, query, description):
-        options = {"calculate": False, "yAxis": {"unit": SECONDS}, "color": {"mode": "scheme", "scheme": "Oranges"}, "cellGap": 1}
+        options = {
+            "calculate": False,
+            "yAxis": {"unit": SECONDS},
+            "color": {"mode": "scheme", "scheme": "Oranges"},
+            "cellGap": 1,
+        }
         self.panel("heatmap", title, COUNT, [(query, "{{le}}")], description, 8, 8, options=options)
         self.panels[-1]["targets"][0]["format"] = "heatmap"
