@@ -287,7 +287,7 @@ def served(board):
         "Polls of the store",
         "ops",
         [(results, "{{audience}}: {{result}}")],
-        "All results except ok and unchanged are failures; causes in docs/operations.md.",
+        "All results except ok and unchanged are failures; causes in docs/guides/monitor.md.",
     )
     mean = share(
         rate("rtad_sync_duration_seconds_sum"), rate("rtad_sync_duration_seconds_count"), audience
