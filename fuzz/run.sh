@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every target for a while, with stable Rust: coverage by LLVM's own pass, libFuzzer from its crate, no sanitizer, since there
-# is no unsafe code here to sanitize. Seeds are only read; what is found stays in target/fuzz/found from one run to the next.
+# Fuzzes every target with stable Rust: LLVM coverage, libFuzzer, no sanitizer, as there is no
+# unsafe code. Seeds are only read. New inputs stay in target/fuzz/found for later runs.
 #
 #   bash fuzz/run.sh [SECONDS] [TARGET...]
 set -euo pipefail

@@ -13,8 +13,8 @@ A file of ids has one per line after its kind: `md5 caae79a906591a72aa43359ee248
     mixed.tsv    GET /v1/check of every kind, with blank and malformed ids; POST /v1/check and /v1/decide
 
 in random order, one request per line: method, path, status, body and answer in hex, `-` for none
-(without an answer only the status is compared). Bodies come from Google's protobuf, md5s from Python.
-The same arguments make the same requests.
+(without an answer only the status is compared). Bodies come from Google's protobuf, md5s from
+Python. The same arguments make the same requests.
 """
 
 import argparse
@@ -167,7 +167,8 @@ class Requests:
                 slot_id=900000 + number % 50,
             )
             request.platform = pb.PLATFORM_ANDROID
-            # Half of them also name a strategy that is not configured, such as another advertiser's.
+            # Half of them also name a strategy that is not configured, such as another
+            # advertiser's.
             request.rta_ids.append(self.options.ocean_id)
             if self.random.random() < 0.5:
                 request.rta_ids.append(self.options.ocean_id + 1)

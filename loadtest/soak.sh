@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Soak test: rtad under full load for ten minutes, with a new generation every ten seconds and no scrapes.
-# Every answer is verified. Prints the memory after each swap. Fails on wrong or missing answers, on a
-# missing swap, and on memory growth: the maximum of the last third of the samples exceeds that of the
-# middle third by over 5 %. The first third is warm-up. Installs wrk (Debian) if missing.
+# Soak test: rtad under full load for ten minutes, with a new generation every ten seconds and no
+# scrapes. Every answer is verified. Prints the memory after each swap. Fails on wrong or missing
+# answers, on a missing swap, and on memory growth: the maximum of the last third of the samples
+# exceeds that of the middle third by over 5 %. The first third is warm-up. Installs wrk (Debian) if
+# missing.
 #
 #   bash loadtest/soak.sh                    # ten minutes after the build
 #   bash loadtest/soak.sh 120                # seconds; at least nine swaps
@@ -32,8 +33,8 @@ trap stop EXIT
 trap 'exit 1' INT TERM
 fail() { echo "soak: $*" >&2; exit 1; }
 
-# The ids in the requests are in every generation or in none. At this fpr, one of 2,000 non-members is a
-# false positive in one of a hundred runs.
+# The ids in the requests are in every generation or in none. At this fpr, one of 2,000 non-members
+# is a false positive in one of a hundred runs.
 mkdir "$work/requests"
 md5s() { "$loader" synth --seed 1 --offset "$1" --count 2000 | sed 's/^/md5 /'; }
 md5s 0 >"$work/members"

@@ -2,8 +2,9 @@
 
     python3 tests/minisign.py KEY FILE PATH
 
-KEY is a public key in base64, FILE is signed by FILE.minisig, PATH is its path in the store. Exits 1
-with a reason on stderr if the signature is invalid. Not fast, and not safe against timing attacks.
+KEY is a public key in base64, FILE is signed by FILE.minisig, PATH is its path in the store. Exits
+1 with a reason on stderr if the signature is invalid. Not fast, and not safe against timing
+attacks.
 """
 
 import base64

@@ -4,8 +4,8 @@
     python3 tests/run.py              # Rust tests and tests/suites, on dev builds
     python3 tests/run.py --long       # the long tests too, on release builds: `make test-all`
 
-All suites run, even after failures. The output of a failed suite is printed. The exit code is 1 after
-any failure.
+All suites run, even after failures. The output of a failed suite is printed. The exit code is 1
+after any failure.
 """
 
 import os

@@ -6,8 +6,8 @@
         --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
 
 rtad-loader parses ids, deduplicates keys and builds filters in the executors. Spark only shuffles
-frames of hundreds of keys by two bytes of each. Tasks may fail, be retried or run twice: only the last
-step, in the driver, changes the live generation. Requirements and failures:
+frames of hundreds of keys by two bytes of each. Tasks may fail, be retried or run twice: only the
+last step, in the driver, changes the live generation. Requirements and failures:
 docs/guides/distributed-build.md. Exit codes are those of rtad-loader.
 """
 
@@ -40,8 +40,8 @@ FOR_PUBLISH = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_ke
 
 
 class Loader:
-    """A running step of rtad-loader. A thread writes `feed`, so that reading and writing cannot block
-    each other."""
+    """A running step of rtad-loader. A thread writes `feed`, so that reading and writing cannot
+    block each other."""
 
     def __init__(self, command, feed):
         self.step = command[1]

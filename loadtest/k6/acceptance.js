@@ -1,5 +1,5 @@
-// Acceptance test of a platform: warm-up, the agreed rate, then 1.5 times that rate. Requests alternate
-// between Tencent and Ocean Engine and are sent when due (open loop).
+// Acceptance test of a platform: warm-up, the agreed rate, then 1.5 times that rate. Requests
+// alternate between Tencent and Ocean Engine and are sent when due (open loop).
 //
 //   k6 run -e URL=http://127.0.0.1:8080 -e RATE=1000 -e SECONDS=30 loadtest/k6/acceptance.js
 

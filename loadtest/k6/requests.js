@@ -42,8 +42,8 @@ export function requestsOf(...names) {
     });
 }
 
-// Sends the next request to `url`. No answer, or a status other than 200, counts as http_req_failed; a
-// wrong answer as a failed check.
+// Sends the next request to `url`. No answer, or a status other than 200, counts as
+// http_req_failed; a wrong answer as a failed check.
 export function send(url, requests, headers = {}) {
     const one = requests[exec.scenario.iterationInTest % requests.length];
     const answer = http.request(one.method, url + one.path, one.body && encoding.b64decode(one.body), {
@@ -66,8 +66,9 @@ export function recordFromIntendedStart(rate) {
     fromIntendedStart.add(Math.max(0, Date.now() - exec.scenario.startTime - (exec.scenario.iterationInTest * 1000) / rate));
 }
 
-// Open-loop scenario: each request is sent when it is due. Enough VUs, each with its own connection, for
-// answers of 60 ms. If all are busy, the next request is dropped, which fails the run.
+// Open-loop scenario: each request is sent when it is due. Enough VUs, each with its own
+// connection, for answers of 60 ms. If all are busy, the next request is dropped, which fails the
+// run.
 export function openLoop(rate, seconds, more = {}) {
     return {
         executor: 'constant-arrival-rate',

@@ -1,12 +1,13 @@
-// Rolling restart: RATE requests per second alternate between URLS while the servers are restarted one
-// after another. No request may be lost.
+// Rolling restart: RATE requests per second alternate between URLS while the servers are restarted
+// one after another. No request may be lost.
 //
 //   k6 run -e URLS=http://127.0.0.1:8080,http://127.0.0.1:8081 -e RATE=500 -e SECONDS=20 loadtest/k6/restart.js
 //
-// Each VU acts like a load balancer: it retries on the next server if a server refuses or closes the
-// connection before the answer begins, and avoids that server for a second. Decisions are idempotent, so
-// retries are safe. `broken` counts the requests that a client without retries would lose. k6 hides the
-// `Connection: close` of a draining server from scripts, so they cannot react to it.
+// Each VU acts like a load balancer: it retries on the next server if a server refuses or closes
+// the connection before the answer begins, and avoids that server for a second. Decisions are
+// idempotent, so retries are safe. `broken` counts the requests that a client without retries would
+// lose. k6 hides the `Connection: close` of a draining server from scripts, so they cannot react to
+// it.
 
 import {
     openLoop, recordAnswerTime, recordFromIntendedStart, requestsOf, send, summaryTrendStats, thresholds,
@@ -18,7 +19,8 @@ const rate = Number(__ENV.RATE || 500);
 const requests = requestsOf('tencent');
 const CONNECTION_REFUSED = 1212;
 
-// Requests without an answer from any server; refused connections; connections closed during a request.
+// Requests without an answer from any server; refused connections; connections closed during a
+// request.
 const lost = new Rate('lost');
 const refused = new Counter('refused');
 const broken = new Rate('broken');

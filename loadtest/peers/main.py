@@ -2,9 +2,9 @@
 
     main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE_FILE CHART_FILE
 
-All servers share one core and are measured one at a time. wrk runs on another core. The figure is the
-CPU time of the server, and of its Redis, per answered request. A rate would also depend on the client
-and on other work of the machine.
+All servers share one core and are measured one at a time. wrk runs on another core. The figure is
+the CPU time of the server, and of its Redis, per answered request. A rate would also depend on the
+client and on other work of the machine.
 """
 
 import contextlib
@@ -161,7 +161,8 @@ def one_round(measured: list[Server], number: int, seconds: int) -> float:
             running = started.enter_context(server.start())
             measurements += [(running, lane) for lane in server.lanes]
         others = servers.busy_share()
-        # Rows of the same requests in sequence, and every second round reversed: machine speed drifts.
+        # Rows of the same requests in sequence, and every second round reversed: machine speed
+        # drifts.
         measurements.sort(key=lambda pair: pair[1].kind.number)
         for running, lane in measurements if number % 2 == 0 else reversed(measurements):
             if lane.checked and number == 0:

@@ -172,7 +172,8 @@ def main() -> None:
 
 @dataclasses.dataclass
 class Round:
-    """Results of a round, and shares: of the server in its core, and of both cores taken by the host."""
+    """Results of a round, and shares: of the server in its core, and of both cores taken by the
+    host."""
 
     total: dict[str, int]
     busy: float
@@ -253,7 +254,8 @@ def overloaded(title: str, paced, crowd: int, step: int) -> list[str]:
 
 
 def memory(running: servers.Running, paced, hours: float) -> list[list[str]]:
-    """Memory of idle and busy connections, and after as many requests as in `hours` at the fixed rate."""
+    """Memory of idle and busy connections, and after as many requests as in `hours` at the fixed
+    rate."""
     rows, before = [], own_memory(running.pid)
 
     def sampled(title: str, connections: int, *phases: str) -> None:
@@ -301,7 +303,8 @@ def socket_memory() -> int:
 
 
 class Generations:
-    """Two generations of the same devices without a common chunk: 1,000 more ids change every chunk."""
+    """Two generations of the same devices without a common chunk: 1,000 more ids change every
+    chunk."""
 
     def __init__(self, loader: str, store: str):
         self.loader, self.store = loader, store

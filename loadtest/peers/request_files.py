@@ -26,7 +26,8 @@ SAMPLES = 64
 
 @dataclasses.dataclass
 class RequestKind:
-    """One kind of request: the requests, whether their ids are members, and the answer's decoder."""
+    """One kind of request: the requests, whether their ids are members, and the answer's
+    decoder."""
 
     method: str
     paths: list[str]
@@ -128,7 +129,8 @@ def gets(pool: Pool, prefix: str) -> RequestKind:
 def platform(
     pool: Pool, path: str, encode: Callable[[str, str, str], bytes], read: Callable[[bytes], bool]
 ) -> RequestKind:
-    """Requests with three ids, of which only the last may be a member: the maximum number of look-ups."""
+    """Requests with three ids, of which only the last may be a member: the maximum number of
+    look-ups."""
     truth = pool.coins(REQUESTS)
     bodies = [encode(pool.draw(False), pool.draw(False), pool.draw(member)) for member in truth]
     truth = [[member] for member in truth]

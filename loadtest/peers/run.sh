@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Peer benchmark: CPU time per request of rtad, a bare epoll loop, nginx, bare axum routes, axum with
-# Redis, and Redis, on one core each. Writes the table of docs/explanation/performance.md and the chart
-# docs/explanation/peers.svg. Installs nginx, redis-server and wrk if missing. Uses free ports.
+# Peer benchmark: CPU time per request of rtad, a bare epoll loop, nginx, bare axum routes, axum
+# with Redis, and Redis, on one core each. Writes the table of docs/explanation/performance.md and
+# the chart docs/explanation/peers.svg. Installs nginx, redis-server and wrk if missing. Uses free
+# ports.
 #
 #   bash loadtest/peers/run.sh                  # 10 million devices: about 8 minutes, 2 GB of memory
 #   bash loadtest/peers/run.sh 1500000000       # full size; the build needs 19 bytes per device in TMPDIR

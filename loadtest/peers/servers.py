@@ -180,7 +180,8 @@ class Redis:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
     def hold(self, loader: str, peers: str, ids: int) -> None:
-        """Loads the first devices, as keys and as a Bloom filter, and numbers for redis-benchmark."""
+        """Loads the first devices, as keys and as a Bloom filter, and numbers for
+        redis-benchmark."""
         command = (
             f"{loader} synth --count {ids} | {peers} set-commands | redis-cli -p {self.port} --pipe"
         )

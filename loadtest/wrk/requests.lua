@@ -1,12 +1,15 @@
--- Shared by the wrk scripts: sends the requests of a file in order, repeatedly, and verifies the answers.
+-- Shared by the wrk scripts: sends the requests of a file in order, repeatedly, and verifies the
+-- answers.
 --
--- wrk does not match answers to requests, so the script counts the pending requests per correct answer. An
--- answer without a pending request is wrong. Answers to platforms and /v1/decide repeat the request's id.
--- For `{"member":true}`, one wrong answer can be masked by another connection of the thread. With as many
--- threads as connections (wrk -t8 -c8) only one request is pending, and every answer is verified.
+-- wrk does not match answers to requests, so the script counts the pending requests per correct
+-- answer. An answer without a pending request is wrong. Answers to platforms and /v1/decide repeat
+-- the request's id. For `{"member":true}`, one wrong answer can be masked by another connection of
+-- the thread. With as many threads as connections (wrk -t8 -c8) only one request is pending, and
+-- every answer is verified.
 --
--- Requests are read from $REQUESTS, or target/loadtest/requests. CHECK=0 verifies only the status, for the
--- highest rate of wrk. SHARE=8 gives each of 8 threads an eighth of the requests, for a quick start.
+-- Requests are read from $REQUESTS, or target/loadtest/requests. CHECK=0 verifies only the status,
+-- for the highest rate of wrk. SHARE=8 gives each of 8 threads an eighth of the requests, for a
+-- quick start.
 
 local threads = {}
 
@@ -77,8 +80,8 @@ function response(status, _, body)
     end
 end
 
--- Line for loadtest/run.sh: requests, requests per second, p50, p99 and p99.9 in ms, socket errors, wrong
--- answers.
+-- Line for loadtest/run.sh: requests, requests per second, p50, p99 and p99.9 in ms, socket errors,
+-- wrong answers.
 function done(summary, latency)
     local wrong_answers = os.getenv("CHECK") == "0" and summary.errors.status or 0
     for _, thread in ipairs(threads) do

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Golden snapshots of a format version: an independent writer, from docs/reference/snapshot-format.md.
+"""Golden snapshots of a format version: an independent writer, from
+docs/reference/snapshot-format.md.
 
     python3 tests/golden/make_golden.py tests/golden/v1
 
@@ -10,9 +11,9 @@ The output is committed and never regenerated: an existing directory is refused.
     answers.json          for each kind, answers for `near_misses` as a bitmap
     {kind}/golden/...     a store with the audience `golden`, generation 1, for each kind of filter
 
-The keys are in few shards, for small files: both ends of the shard space, neighbors with and without
-empty shards between, neighbors across a chunk border, a shard with one key, and shards whose number
-of blocks is rounded.
+The keys are in few shards, for small files: both ends of the shard space, neighbors with and
+without empty shards between, neighbors across a chunk border, a shard with one key, and shards
+whose number of blocks is rounded.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""Console in headless Chromium with Playwright: a running rtad under traffic, with store changes and
-failures."""
+"""Console in headless Chromium with Playwright: a running rtad under traffic, with store changes
+and failures."""

@@ -1,5 +1,5 @@
-"""Units of the console: functions evaluated in the page, for cases that need hours, many platforms or
-a slow network."""
+"""Units of the console: functions evaluated in the page, for cases that need hours, many platforms
+or a slow network."""
 
 import pytest
 

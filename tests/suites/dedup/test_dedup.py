@@ -1,5 +1,5 @@
-"""Deduplication of random lower-case words of 4 to 12 letters, compared with sort and uniq; a filter
-with m/n = 429 and k = 8 has no false positive. DEDUP_WORDS sets their number."""
+"""Deduplication of random lower-case words of 4 to 12 letters, compared with sort and uniq; a
+filter with m/n = 429 and k = 8 has no false positive. DEDUP_WORDS sets their number."""
 
 import itertools
 import json

@@ -100,7 +100,8 @@ class Balancer:
         assert not self.command("enable server store/s3"), "enable server"
 
     def failures(self) -> list[str]:
-        """Log of requests answered by HAProxy itself, without a pod: `pods/NAME METHOD STATUS …`."""
+        """Log of requests answered by HAProxy itself, without a pod: `pods/NAME METHOD STATUS
+        …`."""
         lines = [
             line.split(" ", 1)[1]
             for line in self.log.read_text().splitlines()

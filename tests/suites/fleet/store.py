@@ -19,7 +19,8 @@ class Store:
         return json.loads(loader(command, *to, "-", given=text, env=self.environment))
 
     def build(self, after: bool) -> int:
-        """Publishes one of the two audiences as the next generation; deltas of `change` are kept."""
+        """Publishes one of the two audiences as the next generation; deltas of `change` are
+        kept."""
         built = self.run("build", ids=self.devices.members(after))
         # A false positive would be reported as a wrong answer.
         assert built["expected_fpr"] < 1e-9, f"expected false positives: {built['expected_fpr']}"

@@ -1,8 +1,8 @@
 """Full-size builds: no false negatives, fpr within 10 % of its target, memory at most 10 % over
 --memory, and the same bytes for any memory, threads and order. Prints speeds, asserts none.
 
-FULL_SIZE sets the maximum number of ids: 100 million take about five minutes, 1500000000 an hour and
-35 GB in TMPDIR.
+FULL_SIZE sets the maximum number of ids: 100 million take about five minutes, 1500000000 an hour
+and 35 GB in TMPDIR.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Dockerfile and k8s/: rendered by kubectl, checked against Kubernetes schemas, and run with the real
-programs.
+"""Dockerfile and k8s/: rendered by kubectl, checked against Kubernetes schemas, and run with the
+real programs.
 
 Needs no cluster and no container engine.
 """

@@ -97,7 +97,8 @@ class Rendered:
                 yield document, template, container
 
     def environment(self, container):
-        """Environment of a container, expanded; without Secrets, which are not in the repository."""
+        """Environment of a container, expanded; without Secrets, which are not in the
+        repository."""
         variables = {}
         for source in container.get("envFrom", []):
             if "configMapRef" in source:

@@ -62,8 +62,8 @@ class Sandbox:
         return path
 
     def enter(self, document, template, container):
-        """Prepares the mounts; returns command, environment, and a function that maps local paths to
-        paths of the container."""
+        """Prepares the mounts; returns command, environment, and a function that maps local paths
+        to paths of the container."""
         spec, mounts = template["spec"], []
         for mount in container.get("volumeMounts", []):
             [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
@@ -181,8 +181,8 @@ class Sandbox:
 
 
 def put_as_kubelet(folder, name, text):
-    """Writes a file of a mounted ConfigMap or Secret: a link into `..data`, a link to a folder, which
-    is swapped."""
+    """Writes a file of a mounted ConfigMap or Secret: a link into `..data`, a link to a folder,
+    which is swapped."""
     version = folder / f"..{time.monotonic_ns()}"
     version.mkdir()
     old = folder / "..data"

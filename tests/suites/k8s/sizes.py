@@ -61,8 +61,8 @@ def serving(overlay, config):
 
 
 def building(overlay):
-    """Builds: memory up to 10 % above `--memory`, and 16 to 32 bytes of disk per id. In a distributed
-    build each pod needs that memory for its part, and all pods together that disk."""
+    """Builds: memory up to 10 % above `--memory`, and 16 to 32 bytes of disk per id. In a
+    distributed build each pod needs that memory for its part, and all pods together that disk."""
     for document, job, template in overlay.pods():
         [container] = template["spec"]["containers"]
         words, name = overlay.command(container), name_of(document)

@@ -1,4 +1,5 @@
-"""Dockerfile without a container engine: linters, build context, and consistency with the manifests."""
+"""Dockerfile without a container engine: linters, build context, and consistency with the
+manifests."""
 
 import fnmatch
 import os
@@ -16,7 +17,8 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def let_in(path, patterns):
-    """Whether .dockerignore includes a file: the last pattern matching it or a parent folder decides."""
+    """Whether .dockerignore includes a file: the last pattern matching it or a parent folder
+    decides."""
     inside = True
     parts = path.split("/")
     for pattern in patterns:
@@ -152,8 +154,8 @@ class TestContext:
             assert not let_in(path, patterns()), path
 
     def build(self, context, patterns):
-        """Runs the cargo command of the image in a copy of the context, for a missing program: cargo
-        reads all manifests and the lock file, then fails without compiling."""
+        """Runs the cargo command of the image in a copy of the context, for a missing program:
+        cargo reads all manifests and the lock file, then fails without compiling."""
         shutil.rmtree(context, ignore_errors=True)
         for path in tracked():
             if let_in(path, patterns):

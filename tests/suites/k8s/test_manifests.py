@@ -72,7 +72,8 @@ class TestOverlays:
             assert all(source for source in sources.values())
 
     def test_both_kinds_of_dns_are_allowed(self):
-        """CoreDNS by selector, and NodeLocal DNSCache by address, as it is in the node's network."""
+        """CoreDNS by selector, and NodeLocal DNSCache by address, as it is in the node's
+        network."""
         for overlay in RENDERED.values():
             for policy in overlay.of_kind("NetworkPolicy"):
                 [targets] = [

@@ -1,5 +1,5 @@
-"""A normal day without alerts: 1,000 requests per second, a nightly snapshot on one pod after another,
-occasional store failures, a config change, and a rolling restart of all three pods."""
+"""A normal day without alerts: 1,000 requests per second, a nightly snapshot on one pod after
+another, occasional store failures, a config change, and a rolling restart of all three pods."""
 
 import json
 

@@ -42,7 +42,8 @@ def queries():
 
 
 def metrics_of_pods():
-    """Metrics of docs/reference/http-api.md with their labels, and label values if all are listed."""
+    """Metrics of docs/reference/http-api.md with their labels, and label values if all are
+    listed."""
     text = (ROOT / "docs/reference/http-api.md").read_text().split("\n## Metrics\n")[1]
     metrics = {}
     for name, labels, words in re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", text, re.MULTILINE):

@@ -1,4 +1,5 @@
-"""Scrapes of running programs: documented metrics, and data for every query of dashboard and alerts."""
+"""Scrapes of running programs: documented metrics, and data for every query of dashboard and
+alerts."""
 
 import contextlib
 import math

@@ -52,8 +52,8 @@ class PlatformTest:
             yield
 
     def post(self, path, body, headers=None, **options):
-        """POSTs on the test's connection; returns status, headers and body. A list of bytes is sent in
-        chunks."""
+        """POSTs on the test's connection; returns status, headers and body. A list of bytes is sent
+        in chunks."""
         headers = {"Content-Type": "application/x-protobuf"} if headers is None else headers
         whole = body if isinstance(body, bytes) else b"".join(body)
         self.exchange = Exchange(path, headers, whole)

@@ -114,7 +114,8 @@ class TestRequests(PlatformTest):
 
 
 class TestIds(PlatformTest):
-    """Ids of devices. `new-users` bids for non-members, `idless` without a usable id or for a VIP."""
+    """Ids of devices. `new-users` bids for non-members, `idless` without a usable id or for a
+    VIP."""
 
     OLD, NEW, VIP, NONE = (False, False), (True, False), (True, True), (False, True)
 

@@ -1,5 +1,5 @@
-"""Tencent: published bytes both ways, requests and answers. Ids are in test_tencent_ids, failures in
-test_failures."""
+"""Tencent: published bytes both ways, requests and answers. Ids are in test_tencent_ids, failures
+in test_failures."""
 
 from suites.platforms.client import PlatformTest, field, fields, varint
 from suites.platforms.devices import IMEI, OAID, OLD_USERS, STRANGERS, VIPS

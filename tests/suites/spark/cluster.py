@@ -111,8 +111,8 @@ class Cluster:
 
 
 class Rows:
-    """A table with two id columns in four files, with duplicate rows, blank and malformed cells; and a
-    file of lines."""
+    """A table with two id columns in four files, with duplicate rows, blank and malformed cells;
+    and a file of lines."""
 
     def __init__(self, work, count):
         self.table, self.lines = work / "table", work / "lines"

@@ -39,7 +39,8 @@ def rows(spark):
 
 @pytest.fixture(scope="module")
 def warehouse(spark, rows):
-    """Settings of a catalog with the rows as a table; the rows are also in Parquet and JSON files."""
+    """Settings of a catalog with the rows as a table; the rows are also in Parquet and JSON
+    files."""
     work = spark.work
     settings = [
         "spark.sql.catalogImplementation=hive",
