@@ -27,7 +27,7 @@ for target in "${targets[@]}"; do
         custom_json) seeds=api ;;
         *) seeds=$target ;;
     esac
-    # What fails is written to fuzz/artifacts/TARGET, and its path printed.
+    # Failures are written to fuzz/artifacts/TARGET, and their path is printed.
     cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$seeds" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 2>&1 |
         grep -v -e '^#[0-9]*.*\(NEW\|REDUCE\|pulse\|RELOAD\)' -e '# Uses:'

@@ -190,11 +190,11 @@ MUTATIONS = {
             lambda o: pod(o)["topologySpreadConstraints"][0].update(
                 whenUnsatisfiable="DoNotSchedule"
             ),
-            "wait for a node",
+            "blocks scheduling",
         ),
         (
             lambda o: pod(o)["topologySpreadConstraints"][1].pop("nodeTaintsPolicy"),
-            "nodes that take none",
+            "unusable nodes",
         ),
     ],
     rules.references: [
@@ -219,40 +219,40 @@ MUTATIONS = {
         ),
         (
             lambda o: container(o)["securityContext"].pop("readOnlyRootFilesystem"),
-            "write to its root",
+            "has a writable root",
         ),
-        (lambda o: pod(o).pop("automountServiceAccountToken"), "has a token"),
+        (lambda o: pod(o).pop("automountServiceAccountToken"), "service account token"),
         (lambda o: pod(o)["volumes"].append({"name": "h", "hostPath": {}}), "its host"),
     ],
     rules.resources: [
-        (lambda o: limits(o, cpu="500m"), "no whole number"),
+        (lambda o: limits(o, cpu="500m"), "expected a whole number"),
         (
             lambda o: container(o)["resources"].update(requests={"cpu": "1"}),
-            "requests are not limits",
+            "requests differ from limits",
         ),
-        (lambda o: cache(o).update(medium="Memory"), "is memory"),
-        (lambda o: cache(o).update(sizeLimit="20Gi"), "larger than its disk"),
+        (lambda o: cache(o).update(medium="Memory"), "is in memory"),
+        (lambda o: cache(o).update(sizeLimit="20Gi"), "exceed its disk"),
     ],
     rules.scaling: [
-        (lambda o: server(o).update(replicas=3), "undoes"),
-        (lambda o: target(o).update(averageUtilization=60), "over 60 % busy"),
-        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no budget"),
+        (lambda o: server(o).update(replicas=3), "overrides its replicas"),
+        (lambda o: target(o).update(averageUtilization=60), "exceed 60 % CPU"),
+        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no disruption budget"),
     ],
     rules.jobs: [
-        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "two of it"),
+        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "runs may overlap"),
         (
             lambda o: job(o, "rtad-build")["template"]["spec"].update(restartPolicy="OnFailure"),
-            "takes its log along",
+            "log is removed too early",
         ),
         (lambda o: job(o, "rtad-build-many").update(parallelism=4), "at once"),
         (lambda o: loader(o, "rtad-build-many")["env"][0].update(value="7"), "at once"),
         (
             lambda o: job(o, "rtad-build-many").update(completions=6, parallelism=6),
-            "no power of two",
+            "not a power of two",
         ),
         (
             lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600),
-            "removes what it has made",
+            "removes its files earlier",
         ),
     ],
     rules.images: [

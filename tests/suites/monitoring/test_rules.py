@@ -102,7 +102,7 @@ class TestDocuments:
         [rule] = [rule for rule in sources.alerts() if rule["alert"] == "RtadLoaderFailed"]
         [names] = re.findall(r'job_name=~"([^"]+)"', rule["expr"])
         made = []
-        for path in [*sources.ROOT.glob("docs/*.md"), *sources.ROOT.glob("*.md")]:
+        for path in [*sources.ROOT.glob("docs/**/*.md"), *sources.ROOT.glob("*.md")]:
             made += re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", path.read_text())
         assert len(made) > 5
         assert [name for name in made if not re.fullmatch(names, name)] == []
