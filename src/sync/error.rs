@@ -159,7 +159,7 @@ mod tests {
             SyncError::Deleted { audience },
             SyncError::Stale { found: 1, served: 2 },
             SyncError::Internal,
-            SyncError::NoRoom { needed_bytes: 0, available_bytes: 0 },
+            SyncError::InsufficientMemory { needed_bytes: 0, available_bytes: 0 },
             SyncError::Expired { generation: 1, expires_unix_seconds: 0, now_unix_seconds: 0 },
             SyncError::Cache { folder, source },
             SyncError::TooLarge { size_bytes: 0, limit_bytes: 0 },
