@@ -1,7 +1,8 @@
-//! The commands, one file each, and what they share: flags, output, and finding a generation in the store.
+//! Commands, one file each.
 
 mod append;
 mod build;
+mod context;
 mod dedup;
 mod diff;
 mod error;
@@ -20,22 +21,12 @@ mod synth;
 mod trust_args;
 mod verify;
 
-use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use indicatif::HumanCount;
-use serde::Serialize;
-use tokio::runtime::Runtime;
-
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
 use rtad_http::manual::Manual;
-use rtad_store::Store;
 
-use crate::progress::Progress;
+use context::Output;
 pub(crate) use error::CommandError;
-use error::UsageError;
-use trust_args::{SignArgs, TrustArgs};
 
 /// Turns device-id dumps into rtad snapshots and publishes them.
 #[derive(Debug, Parser)]
@@ -75,7 +66,7 @@ enum Command {
     Manual(Manual),
 }
 
-/// Runs the command that was asked for.
+/// Runs the selected command.
 pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {
@@ -100,172 +91,4 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Synth(args) => synth::run(&args),
         Command::Manual(manual) => manual.write(Cli::command()).map_err(CommandError::Output),
     }
-}
-
-/// How a command's result is written.
-#[derive(Debug, Args)]
-struct Output {
-    /// Write one JSON object on stdout, and nothing else
-    #[arg(long, global = true)]
-    json: bool,
-    /// Write nothing but data and errors: no report of what was done, no progress
-    #[arg(long, global = true)]
-    quiet: bool,
-    /// Draw no progress (there is none either when stderr is not a terminal)
-    #[arg(long, global = true)]
-    no_progress: bool,
-}
-
-impl Output {
-    fn progress(&self) -> Progress {
-        Progress::new(!self.quiet && !self.no_progress)
-    }
-
-    /// Writes what was asked for: as JSON, or as text by `text`.
-    fn data<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), CommandError> {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        let written = if self.json {
-            serde_json::to_writer(&mut out, value)
-                .map_err(io::Error::from)
-                .and_then(|()| out.write_all(b"\n"))
-        } else {
-            text(value, &mut out)
-        };
-        written.and_then(|()| out.flush()).map_err(CommandError::Output)
-    }
-
-    /// Writes what was done, which `--quiet` leaves out.
-    fn report<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), CommandError> {
-        if self.quiet && !self.json { Ok(()) } else { self.data(value, text) }
-    }
-}
-
-/// Where a command finds its audience.
-#[derive(Debug, Args)]
-struct Target {
-    /// Where snapshots are published: a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix,
-    /// az://container/prefix; to read only, https://host/path or http://host/path
-    #[arg(long, value_name = "URL")]
-    store: String,
-    /// The audience's name: 1 to 64 of a-z, 0-9, _ and -
-    #[arg(long, value_name = "NAME")]
-    audience: AudienceName,
-    #[command(flatten)]
-    trust: TrustArgs,
-}
-
-impl Target {
-    fn open(&self) -> Result<Store, CommandError> {
-        Ok(self.trust.applied_to(Store::open(&self.store)?))
-    }
-
-    /// The manifest of `generation`, or of the live one; that one is checked against `CURRENT`.
-    async fn manifest(
-        &self,
-        store: &Store,
-        generation: Option<u64>,
-    ) -> Result<Manifest, CommandError> {
-        Ok(self.manifest_and_overlay(store, generation).await?.0)
-    }
-
-    /// The same, with what `CURRENT` lays over the live one; over any other, nothing.
-    async fn manifest_and_overlay(
-        &self,
-        store: &Store,
-        generation: Option<u64>,
-    ) -> Result<(Manifest, Overlay), CommandError> {
-        if let Some(generation) = generation {
-            let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
-            // What filters could not take up goes with it.
-            let residual = manifest.folded().and_then(|folded| folded.residual.clone());
-            let sequence = residual.as_ref().map_or(1, |residual| residual.last);
-            let mut current = Current::new(sequence, generation, &bytes, None);
-            current.deltas = residual.into_iter().collect();
-            let overlay = store.overlay(&self.audience, &current, &Overlay::default()).await?;
-            return Ok((manifest, overlay));
-        }
-        let live = store.live(&self.audience).await?;
-        let live =
-            live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
-        let manifest = store.manifest(&self.audience, &live.current).await?;
-        let overlay = store.overlay(&self.audience, &live.current, &Overlay::default()).await?;
-        Ok((manifest, overlay))
-    }
-}
-
-/// What is said over the live generation, for reports.
-#[derive(Debug, Serialize)]
-struct DeltaReport {
-    sequence: u64,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_unix_seconds: Option<u64>,
-    deltas: usize,
-    added: u64,
-    removed: u64,
-    tombstones: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    appended_unix_seconds: Option<u64>,
-}
-
-impl DeltaReport {
-    fn of(current: &Current) -> Self {
-        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
-        Self {
-            sequence: current.sequence,
-            state: current.state.as_str(),
-            expires_unix_seconds: current.expires_unix_seconds,
-            deltas: current.deltas.len(),
-            added: sum(|entry| entry.added),
-            removed: sum(|entry| entry.removed),
-            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
-            appended_unix_seconds: current.appended_unix_seconds,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.deltas == 0
-            && self.tombstones == 0
-            && self.state == "live"
-            && self.expires_unix_seconds.is_none()
-    }
-
-    /// For people: the rest of a line.
-    fn in_words(&self) -> String {
-        let Self { deltas, added, removed, tombstones, state, .. } = self;
-        let ends = self
-            .expires_unix_seconds
-            .map(|end| format!(", ends at {end} (seconds since 1970 UTC)"));
-        format!(
-            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
-            HumanCount(*added),
-            HumanCount(*removed),
-            HumanCount(*tombstones),
-            ends.unwrap_or_default()
-        )
-    }
-}
-
-fn runtime() -> Result<Runtime, CommandError> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    // Those that read files and hash them. The allocator keeps for each what it once had, and chunks are large.
-    builder.max_blocking_threads(2 * default_threads());
-    builder.enable_all().build().map_err(CommandError::Runtime)
-}
-
-fn now_unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// How many threads to use when nothing is said.
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,8 +1,7 @@
-//! What the process tells its caller: one number, and one line on stderr.
+//! Exit codes, and the error line on stderr.
 //!
-//! The numbers are part of the interface (scripts branch on them) and stand here only. Errors are written by
-//! [`write_error`] only: the causes once each, joined by `: `. No message holds a device id, so none is
-//! looked for here.
+//! The codes are part of the interface: scripts branch on them. [`write_error`] writes the only
+//! error line: all causes, joined by `: `. No message contains a device id.
 
 use std::error::Error;
 use std::io::Write;
@@ -10,22 +9,22 @@ use std::process::{ExitCode, Termination};
 
 use rtad_http::error_chain::error_chain;
 
-/// The exit codes of `rtad-loader`.
+/// Exit codes of `rtad-loader`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     /// Done.
     Ok = 0,
-    /// What nobody foresaw, such as a full disk under the rejects file.
+    /// An unexpected failure, such as a full disk under the rejects file.
     Unexpected = 1,
-    /// The command line asks for something that does not exist.
+    /// An invalid command line.
     Usage = 2,
-    /// The input cannot be read, or too much of it is malformed.
+    /// An unreadable input, or too many malformed rows.
     BadInput = 3,
-    /// The snapshot is not what it says it is.
+    /// A snapshot that contradicts its own statements.
     VerificationFailed = 4,
-    /// The store does not answer, or what is asked for is not in it.
+    /// An unavailable store, or a missing object.
     Store = 5,
-    /// Somebody else published meanwhile.
+    /// Another publish meanwhile.
     Conflict = 6,
 }
 
@@ -38,7 +37,7 @@ impl Termination for ExitStatus {
 /// Writes `error: …` to stderr: the error and its causes in one line.
 pub(crate) fn write_error(error: &dyn Error) {
     let message = error_chain(error).replace(['\n', '\r'], " ");
-    // With stderr gone there is nobody left to tell.
+    // A closed stderr leaves no channel for errors.
     let _ = writeln!(std::io::stderr().lock(), "error: {message}");
 }
 

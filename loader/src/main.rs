@@ -1,8 +1,7 @@
-//! `rtad-loader`: turns device-id dumps into rtad snapshots, publishes them, and looks into what was
-//! published.
+//! `rtad-loader`: builds rtad snapshots from dumps of device ids, publishes and inspects them.
 //!
-//! The commands stand in `commands/`, one file each. Data goes to stdout, progress and errors to stderr; the
-//! exit codes stand in `exit.rs`. A device id, hashed or not, is written to neither.
+//! Data goes to stdout, progress and errors to stderr; `exit.rs` has the exit codes. No device id,
+//! hashed or not, is written to either by errors or progress.
 
 mod commands;
 mod exit;
@@ -22,7 +21,7 @@ use exit::ExitStatus;
 fn main() -> ExitStatus {
     match commands::run(Cli::parse()) {
         Ok(()) => ExitStatus::Ok,
-        // Whoever read the output has seen enough, as in `rtad-loader synth … | head`.
+        // The reader closed the pipe, as in `rtad-loader synth … | head`.
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             ExitStatus::Ok
         }

@@ -1,15 +1,14 @@
-//! Merged deltas: changes that a build takes up besides its input, appended before it began, and the
-//! tombstones.
+//! Merged deltas: changes from before the build, applied over its input, and the tombstones.
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
-/// Changes over an input. They take precedence over it, as an export is older than its build.
+/// Changes over an input. They take precedence, as an export is older than its build.
 #[derive(Debug, Default)]
 pub(crate) struct MergedDeltas {
-    /// For the manifest; `None` if nothing was ever published.
+    /// For the manifest; `None` before the first publish.
     pub(crate) folded: Option<Folded>,
     /// Members besides the input's.
     added: Vec<DeviceKey>,
@@ -17,7 +16,7 @@ pub(crate) struct MergedDeltas {
 }
 
 impl MergedDeltas {
-    /// Reads the deltas of what was live when the build began. Held in memory until it ends: 32 bytes per key in them.
+    /// Reads the deltas of the base. Held until the build ends: 32 bytes per key.
     pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
         let Some(current) = base.current() else { return Ok(Self::default()) };
         let overlay = store.overlay(base.audience(), current, &Overlay::default()).await?;
@@ -29,12 +28,12 @@ impl MergedDeltas {
         Ok(Self { folded: base.folded(), added, removed })
     }
 
-    /// Members besides the input's. In order.
+    /// Members besides the input's, in order.
     pub(crate) fn added(&self) -> &[DeviceKey] {
         &self.added
     }
 
-    /// Non-members, whether or not the input has them.
+    /// Keys that are not members, whether or not the input has them.
     pub(crate) const fn removed(&self) -> Option<&SortedKeys> {
         self.removed.as_ref()
     }

@@ -1,6 +1,6 @@
-//! What a person at a terminal sees while it works: one line on stderr, gone when the work is done.
+//! Progress line on stderr for a terminal, removed when the work is done.
 //!
-//! Nothing is drawn when stderr is not a terminal, or with `--quiet` or `--no-progress`. Shows counts only,
+//! Hidden when stderr is not a terminal, and by `--quiet` and `--no-progress`. Shows counts only,
 //! never a row.
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// A spinner with a phase and a counter; nothing at all when progress is off. Shared by all threads.
+/// A spinner with a phase and a counter; a no-op when progress is off. Shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -24,7 +24,7 @@ impl Progress {
         let total = |state: &ProgressState, out: &mut dyn Write| {
             let _ = state.len().map_or(Ok(()), |total| write!(out, " of {}", HumanCount(total)));
         };
-        // The library's own rate has four decimals.
+        // The library's own rate prints four decimals.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         };
@@ -38,35 +38,35 @@ impl Progress {
         Self { bar }
     }
 
-    /// Starts the count again, under another name.
+    /// Restarts the counter under another name.
     pub(crate) fn phase(&self, name: &'static str) {
         self.bar.reset();
         self.bar.unset_length();
         self.bar.set_message(name);
     }
 
-    /// Says how much there will be of this phase.
+    /// Sets the total of this phase.
     pub(crate) fn expect(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// The line, for a thread that is to take it away.
+    /// The line, for a thread that removes it.
     pub(crate) fn handle(&self) -> ProgressBar {
         self.bar.clone()
     }
 
-    /// Takes the line away, so that a report or an error stands alone.
+    /// Removes the line before a report or an error.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Counts what was done. Called per block or chunk, never per row.
+    /// Adds to the counter. Called per block or chunk, never per row.
     pub(crate) fn add(&self, count: u64) {
         self.bar.inc(count);
     }
 }
 
-/// However the work ended.
+/// Removes the line at any end of the work.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();

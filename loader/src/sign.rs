@@ -1,7 +1,7 @@
-//! The secret key that manifests are signed with.
+//! Secret key for signing manifests.
 //!
-//! Read from a file that `minisign -G` wrote. Its password, if it has one, comes from the environment and never from the command
-//! line, which every process of the machine can read. Neither is in any message or `Debug`.
+//! Read from a file of `minisign -G`. Its password comes from the environment, not from the command
+//! line, which every process can read. Neither appears in a message or `Debug`.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -13,19 +13,19 @@ use minisign::{PublicKey, SecretKey, SecretKeyBox};
 
 use rtad_store::write::Sign;
 
-/// Where the password of a protected key is.
+/// Environment variable with the password of a protected key.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";
-/// Of a key's file; one has 262.
+/// Largest key file; a usual one has 262 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
-/// How a protected key begins: its algorithm and `Sc`, for scrypt, in base64.
+/// Beginning of a protected key: its algorithm and `Sc`, for scrypt, in base64.
 const PROTECTED: &str = "RWRTY";
-/// How one without a password begins: its algorithm, no derivation, BLAKE2b.
+/// Beginning of a key without a password: its algorithm, no derivation, BLAKE2b.
 const UNPROTECTED: &[u8] = b"Ed\0\0B2";
-/// Of a decoded key, and of the checksum at its end.
+/// Size of a decoded key, and of the checksum at its end.
 const KEY_BYTES: usize = 158;
 const CHECKSUM_BYTES: usize = 32;
 
-/// A key that cannot be used.
+/// An unusable key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum SignError {
@@ -52,11 +52,12 @@ pub(crate) enum SignError {
     TooExpensive { path: String },
 }
 
-/// Signs with a minisign key.
+/// Signer with a minisign key.
 pub(crate) struct Signer(SecretKey);
 
 impl Signer {
-    /// Reads the key. One with a password takes a second, and the memory that the key says: 1 GiB by minisign's default.
+    /// Reads the key. A protected key takes a second and the memory in its parameters: 1 GiB by
+    /// default.
     pub(crate) fn read(path: &Path) -> Result<Arc<Self>, SignError> {
         let shown = path.display().to_string();
         let mut text = String::new();
@@ -86,8 +87,8 @@ impl Signer {
     }
 }
 
-/// A key without a password. The reference implementation leaves the checksum of these empty, which the library takes for a fault:
-/// of such a key it is tried instead whether what it signs can be verified by its own public half.
+/// Reads a key without a password. The reference implementation leaves its checksum empty, which
+/// the library refuses; instead, a test signature is verified by the key's public half.
 fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
     if let Ok(key) = key.clone().into_unencrypted_secret_key() {
         return Some(key);

@@ -1,6 +1,7 @@
-//! `append` and `remove`: exact changes over what is live, within seconds and without a build.
+//! `append` and `remove`: exact changes over the live generation, without a build.
 //!
-//! What others append or build meanwhile is never overwritten: who comes second looks again and appends to that.
+//! Concurrent appends and builds are never overwritten: after a conflict, the command reads
+//! `CURRENT` again and appends to it.
 
 mod follow;
 mod writer;
@@ -19,39 +20,43 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Appended;
 
 use super::build::{check_rejects, parse_ratio};
+use super::context::{Output, Target, runtime};
+use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
+use super::trust_args::SignArgs;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use writer::{Operation, Writer};
 
-/// Publish devices that are members from now on, as a delta over the live generation.
+/// Add devices, as a delta over the live generation.
 ///
-/// A pod has them at its next look at the store, and fetches little more than 16 bytes per device. Deltas are
-/// exact: they add no false positives. The next build takes them up. Devices that have a tombstone stay out.
+/// Pods have them at their next poll, and download little more than 16 bytes per device. Deltas are
+/// exact: they add no false positives. The next build includes them. Devices with a tombstone stay
+/// out.
 ///
-/// With --follow, ids are read from stdin for as long as it lasts, one per line, and published every so often;
-/// pipe any stream's own client into it. SIGTERM publishes what was read and ends.
+/// With --follow, ids are read from stdin until its end, one per line, and published at intervals:
+/// pipe a stream's client into it. SIGTERM publishes the ids read so far and ends.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct AppendArgs {
     #[command(flatten)]
     common: Common,
-    /// Take the devices' tombstones away too
+    /// Remove the devices' tombstones too
     #[arg(long)]
     lift_tombstone: bool,
 }
 
-/// Publish devices that are members no longer, as a delta over the live generation.
+/// Remove devices, as a delta over the live generation.
 ///
-/// The next build leaves them out too, whatever its input says; the one after goes by its input. With --tombstone
-/// they stay out whatever is appended, built or rolled back to, until `append --lift-tombstone`. The store keeps the
-/// md5 of such a device.
+/// The next build leaves them out whatever its input contains; the one after follows its input.
+/// With
+/// --tombstone they stay out of appends, builds and rollbacks until `append --lift-tombstone`. The
+/// store keeps the md5 of such a device.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct RemoveArgs {
     #[command(flatten)]
     common: Common,
-    /// Keep them out of every later build too
+    /// Keep them out of all later builds too
     #[arg(long)]
     tombstone: bool,
 }
@@ -64,23 +69,24 @@ struct Common {
     sign: SignArgs,
     #[command(flatten)]
     input: InputArgs,
-    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
-    /// readable by its owner only
+    /// Write rows without a usable id to FILE: input, line, reason, text (its first KiB), separated
+    /// by
+    /// tabs; readable by its owner only
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Read all the same, but write nothing to the store
+    /// Read the input, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read stdin for ever, and publish as told by --every and --max-ids
+    /// Read stdin until its end, and publish by --every and --max-ids
     #[arg(long, conflicts_with_all = ["rejects", "dry_run", "format"])]
     follow: bool,
-    /// With --follow: publish what was read at least this often
+    /// With --follow: longest time between publishes
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "follow")]
     every: Duration,
-    /// With --follow: publish at once when so many ids were read
+    /// With --follow: publish at once after N ids
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
     max_ids: usize,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
@@ -134,7 +140,7 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
 }
 
-/// One parser's keys.
+/// Keys of one parser.
 #[derive(Debug, Default)]
 struct Keys(Vec<DeviceKey>);
 
@@ -157,14 +163,14 @@ struct Report<'a> {
     appended: Option<Facts>,
 }
 
-/// What is in the store now.
+/// State of the store after the append.
 #[derive(Debug, Serialize)]
 struct Facts {
     generation: u64,
     sequence: u64,
     added: u64,
     removed: u64,
-    /// Left out, as they have a tombstone.
+    /// Skipped because of a tombstone.
     entombed: u64,
     tombstones: u64,
     deltas: u64,

@@ -28,8 +28,10 @@ use rtad_core::snapshot::shards_per_chunk;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
 
+use super::context::{Output, Target, runtime};
+use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::{CommandError, Output, SignArgs, Target, UsageError, runtime};
+use super::trust_args::SignArgs;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;

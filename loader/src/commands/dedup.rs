@@ -1,6 +1,6 @@
-//! `dedup`: each id the first time it is seen, in the order of the input; and how many there are.
+//! `dedup`: each id at its first occurrence, in input order, and their number.
 //!
-//! Order is the point, so one thread reads and decides. What is remembered of an id is its device key (`seen.rs`).
+//! One thread reads and decides, to keep the order. `seen.rs` stores one device key per id.
 
 mod lines;
 mod report;
@@ -16,21 +16,25 @@ use clap::Args;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
+use super::context::Output;
+use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::{CommandError, Output, UsageError};
 use crate::input::{self, Counts, KeySink, Layout};
 use crate::seen::{Bloom, Seen, Tables};
 use lines::LineKeys;
 use report::DedupReport;
 
-/// Write each id the first time it is seen, in the order of the input, and report how many there are.
+/// Write each id at its first occurrence, in input order, and report their number.
 ///
-/// Two ids are the same if their device keys are: an IDFA in lower case is the one in upper case. Written is what was read; of --format
-/// csv, and what else has columns, the md5 of the id. With --text lines are any text, and the same only if their bytes are. Rows without
-/// a usable id are counted, and not written. One thread: the order is that of the input.
+/// Ids with one device key are equal: an IDFA in lower case equals the same in upper case. The
+/// output is
+/// the id as read; for --format csv and other formats with columns, the md5 of the id. With --text,
+/// lines
+/// are any text, compared by their md5. Rows without a usable id are counted, and not written.
 ///
-/// Exact, unless --bloom: then an id that is new may be taken for one that was seen, as often as the report says; never the
-/// other way round. Exactly, an id costs some 23 bytes of memory (1.5 billion: 35 GB); with --bloom as much as it is given.
+/// Exact by default: about 23 bytes of memory per id (35 GB for 1.5 billion). With --bloom, memory
+/// is
+/// fixed, and a new id may count as seen, as often as the report estimates; never the reverse.
 ///
 /// The report goes to stderr, or with --count to stdout; --json makes it a JSON object.
 #[derive(Debug, Args)]
@@ -38,25 +42,25 @@ use report::DedupReport;
 pub(super) struct DedupArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Lines of any text, up to 64 KiB, instead of ids
+    /// Read lines of any text, up to 64 KiB, instead of ids
     #[arg(long, conflicts_with_all = ["id_kind", "format", "case", "blanks"])]
     text: bool,
-    /// Write nothing but the report
+    /// Write the report only
     #[arg(long)]
     count: bool,
-    /// Remember by a Bloom filter; takes --expected, and --fpr or --bits-per-key with --hashes
+    /// Use a Bloom filter; takes --expected, and --fpr or --bits-per-key with --hashes
     #[arg(long, requires = "expected")]
     bloom: bool,
     /// Distinct ids that the filter is sized for
     #[arg(long, value_name = "N", requires = "bloom")]
     expected: Option<NonZeroU32>,
-    /// The filter's false-positive rate when it holds --expected ids, a fraction
+    /// False-positive rate of the filter with --expected ids, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001, requires = "bloom", conflicts_with_all = ["bits_per_key", "hashes"])]
     fpr: f64,
-    /// The filter's size: m/n, 1 to 1000
+    /// Size of the filter: m/n, 1 to 1000
     #[arg(long, value_name = "M", requires_all = ["bloom", "hashes"], value_parser = parse_bits)]
     bits_per_key: Option<u32>,
-    /// Bits that each id sets: k, 1 to 30
+    /// Bits set per id: k, 1 to 30
     #[arg(long, value_name = "K", requires_all = ["bloom", "bits_per_key"])]
     hashes: Option<u32>,
     /// Write the report to FILE, as JSON
@@ -83,7 +87,7 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
         (Layout::Lines { .. }, _) => {
             LineKeys::of(&input, args.text).read(&input.sources, &mut first, &progress)?
         }
-        // One sink is one thread, which has the rows in their order.
+        // One sink means one thread, which keeps the order.
         _ => input::read(&input, std::slice::from_mut(&mut first), None, &progress)?,
     };
     first.finish()?;
@@ -108,14 +112,14 @@ impl DedupArgs {
     }
 }
 
-/// Passes on what is seen for the first time.
+/// Filter of first occurrences.
 #[derive(Debug)]
 struct First {
     seen: Seen,
-    /// `None` if nobody wants it.
+    /// `None` without output.
     out: Option<BufWriter<io::Stdout>>,
     first_seen: u64,
-    /// Kept for the end, or until a line's reader looks: a parser has nobody to tell.
+    /// First write error, returned at the end, or after the current line.
     failed: Option<CommandError>,
 }
 
@@ -131,7 +135,7 @@ impl First {
         }
     }
 
-    /// Counts something that is new, and writes it.
+    /// Counts and writes a first occurrence.
     fn pass(&mut self, text: &[u8]) {
         self.first_seen += 1;
         let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
@@ -161,7 +165,7 @@ impl KeySink for First {
     }
 }
 
-/// The key as the id of kind md5 that it is.
+/// The key as an id of kind md5.
 fn hex(key: &DeviceKey) -> [u8; 32] {
     let mut digits = [0; 32];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
@@ -176,7 +180,7 @@ fn parse_bits(text: &str) -> Result<u32, &'static str> {
     bits.map(|bits| (bits * 1000.0).round() as u32).ok_or("accepted: a number from 1 to 1000")
 }
 
-/// What a row was.
+/// Result of a row.
 fn count(counts: &mut Counts, keys: usize) {
     counts.rows += 1;
     counts.values += 1;

@@ -1,4 +1,4 @@
-//! `diff`: what two generations have in common, by their manifests alone.
+//! `diff`: common and different chunks of two generations, by their manifests.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -9,21 +9,23 @@ use serde::Serialize;
 
 use rtad_core::snapshot::{AudienceName, ChunkEntry, Manifest};
 
-use super::{CommandError, Output, Target, runtime};
+use super::context::{Output, Target, runtime};
+use super::error::CommandError;
 
-/// Compare two generations: which chunks differ, and what a pod would fetch to get from the first to the second.
+/// Compare two generations: different chunks, and a pod's download from the first to the second.
 ///
-/// Reads two manifests and no chunk: a megabyte at most, however large the generations are. Says nothing about single devices: a
-/// snapshot does not hold them.
+/// Reads two manifests and no chunk: a megabyte at most for any size. Single devices cannot be
+/// compared:
+/// a snapshot does not contain them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct DiffArgs {
     #[command(flatten)]
     target: Target,
-    /// The generation to come from
+    /// First generation
     #[arg(value_name = "G1")]
     from: u64,
-    /// The generation to go to
+    /// Second generation
     #[arg(value_name = "G2")]
     to: u64,
 }
@@ -33,12 +35,12 @@ struct DiffReport {
     audience: AudienceName,
     from: Side,
     to: Side,
-    /// Keys of the second less those of the first.
+    /// Keys of the second minus keys of the first.
     keys_difference: i128,
     added: Chunks,
     removed: Chunks,
     unchanged: Chunks,
-    /// The added chunks and the manifest.
+    /// Added chunks and the manifest.
     fetch_bytes: u64,
 }
 

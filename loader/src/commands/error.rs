@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, and its exit code.
+//! Errors of commands, and their exit codes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::input::{InputError, RejectError};
 use crate::keys::{SpillError, TooLittle};
 use crate::sign::SignError;
 
-/// A command that did not do what was asked.
+/// A failed command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CommandError {
@@ -28,7 +28,7 @@ pub(crate) enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Spill(#[from] SpillError),
-    #[error("what was done is kept in {dir}, and the same command with --resume goes on with it")]
+    #[error("progress is kept in {dir}: the same command with --resume continues")]
     Kept { dir: String, source: Box<Self> },
     #[error(transparent)]
     Usage(#[from] UsageError),
@@ -109,7 +109,7 @@ pub(crate) enum CommandError {
     Drain,
 }
 
-/// A command line that contradicts itself.
+/// A contradictory command line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UsageError {
@@ -151,7 +151,7 @@ pub(crate) enum UsageError {
 }
 
 impl CommandError {
-    /// Whether the same build may come further later, or with more room.
+    /// Whether the same build may succeed later, or with more space.
     pub(super) fn may_go_on(&self) -> bool {
         match self {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
@@ -162,7 +162,7 @@ impl CommandError {
         }
     }
 
-    /// The exit code of it.
+    /// The exit code.
     pub(crate) fn status(&self) -> ExitStatus {
         match self {
             Self::Input(
@@ -200,7 +200,7 @@ impl CommandError {
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,
-            // The input, also by what it comes to.
+            // The input, or the result of it.
             Self::Input(_)
             | Self::Frames(_)
             | Self::Job(_)

@@ -1,6 +1,6 @@
-//! `gc`: removes generations that are no longer kept, and the chunks that only they needed.
+//! `gc`: removal of generations that are no longer kept, with their chunks.
 //!
-//! What may go, and how it is kept apart from a publish at the same time, is the store's affair (`rtad_store`).
+//! The store decides what is removed and excludes concurrent publishes (`rtad_store`).
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -13,28 +13,32 @@ use serde::Serialize;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::{Collected, Retention, StoreWriter};
 
-use super::{CommandError, Output, Target, runtime};
+use super::context::{Output, Target, runtime};
+use super::error::CommandError;
 
 /// Remove old generations, and chunks that no kept generation needs.
 ///
-/// Kept are the live generation, all above it (as after a rollback), the newest --keep ones, and everything that is
-/// younger than --min-age. A generation that was removed can no longer be rolled back to.
+/// Kept are the live generation, all above it (as after a rollback), the newest --keep ones, and
+/// all
+/// younger than --min-age. A removed generation cannot be rolled back to.
 ///
-/// May run while a build publishes. In a directory one waits for neither: who comes second ends with exit code 6. In a
-/// bucket both go on; a build that relied on an old chunk which was just removed ends with exit code 6, and what is live
-/// stays whole. --min-age 0s is for a store on which nobody else is at work.
+/// A build may publish at the same time. In a directory, the second of both ends with exit code 6.
+/// In a
+/// bucket both continue; a build that reuses a chunk under removal ends with exit code 6, and the
+/// live
+/// generation stays whole. --min-age 0s needs a store without other writers.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct GcArgs {
     #[command(flatten)]
     target: Target,
-    /// Keep the newest so many generations
+    /// Keep the newest N generations
     #[arg(long, value_name = "N", default_value = "3")]
     keep: NonZeroUsize,
-    /// Keep what was written since so long; should be longer than a publish takes
+    /// Keep files younger than TIME; set it above the duration of a publish
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     min_age: Duration,
-    /// Say what would go, and remove nothing
+    /// List only; remove nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! The flags that say how inputs are read: the same for every command that reads any.
+//! Flags for reading inputs, shared by all commands that do.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 
 use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
-use super::{CommandError, UsageError, default_threads};
+use super::context::default_threads;
+use super::error::{CommandError, UsageError};
 use crate::input::{Column, Input, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -44,24 +45,24 @@ impl FromStr for ColumnArg {
 
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
-    /// What the ids are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
-    /// How rows are told apart
+    /// Format of the inputs
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv, ndjson, parquet: a column that holds ids, and their kind if it is not --id-kind; may be given several
-    /// times. Of ndjson and parquet, a member of a member is written device.idfa, and a dot in a name \\.
+    /// csv, ndjson, parquet: a column with ids, and its kind if it is not --id-kind; repeatable.
+    /// In ndjson and parquet, device.idfa is member idfa of device, and \\. a dot in a name.
     #[arg(long = "column", value_name = "NAME[=KIND]")]
     columns: Vec<ColumnArg>,
-    /// csv: what separates cells
+    /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
-    /// The case ids are brought into before md5, instead of their kind's own: as-is, lower, upper, all
+    /// Case of ids before md5, instead of their kind's own: as-is, lower, upper, all
     /// (all adds each spelling as a key of its own)
     #[arg(long)]
     case: Option<Case>,
-    /// Another id that stands for "no id", besides those built in; may be given several times
+    /// Another id that means "no id", besides the built-in ones; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
     /// Threads that parse and build [default: one per core]
@@ -70,12 +71,12 @@ pub(super) struct InputArgs {
 }
 
 impl InputArgs {
-    /// The extra ids that stand for "no id".
+    /// Additional blank ids.
     pub(super) fn blanks(&self) -> &[String] {
         &self.blanks
     }
 
-    /// As the flag says, if it was given.
+    /// The flag's value, if it was given.
     pub(super) fn asked_threads(&self) -> Option<usize> {
         self.threads.map(NonZeroUsize::get)
     }
@@ -84,7 +85,7 @@ impl InputArgs {
         self.threads.map_or_else(default_threads, NonZeroUsize::get)
     }
 
-    /// What the flags and `inputs` say is to be read.
+    /// The inputs and their format, from the flags.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {

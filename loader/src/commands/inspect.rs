@@ -1,4 +1,4 @@
-//! `inspect`: what a generation consists of, and how full its filters are.
+//! `inspect`: content of a generation, and the fill of its filters.
 
 mod map;
 
@@ -14,26 +14,29 @@ use serde::Serialize;
 use rtad_core::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, shards_of};
 use rtad_store::StoreError;
 
+use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
+use super::error::CommandError;
 use super::verify::FillSurvey;
-use super::{CommandError, Output, Target, default_threads, now_unix_seconds, runtime};
 use map::{Figure, ShardMap};
 
-/// Show what a generation consists of: its manifest, and the fill of its filters as read from its chunks.
+/// Show the content of a generation: its manifest, and the fill of its filters read from its
+/// chunks.
 ///
-/// Takes up to 100 MB of memory per core, whatever the generation's size. --plot draws all 65,536 shards: a row is the
-/// first byte of the keys, a column the second; beside it the scale, and how many shards have each figure.
+/// Takes up to 100 MB of memory per core for any size. --plot draws all 65,536 shards: rows are the
+/// first
+/// byte of the keys, columns the second; beside it the scale and a histogram.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct InspectArgs {
     #[command(flatten)]
     target: Target,
-    /// Not the live generation but this one
+    /// Another generation than the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Draw the shards as a picture, SVG
+    /// Draw the shards as SVG
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(svg_path))]
     plot: Option<PathBuf>,
-    /// What to draw of each shard
+    /// Figure to draw per shard
     #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
     plot_of: Figure,
 }
@@ -54,10 +57,10 @@ struct InspectReport {
     expected_fpr: f64,
     fill_ratio: FillRatio,
     build: BuildReport,
-    /// The deltas that it has taken up.
+    /// Included deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<Folded>,
-    /// As read from the chunks, over the shards that have keys.
+    /// Read from the chunks, over shards with keys.
     survey: FillSurvey,
     chunks: Vec<ChunkEntry>,
 }
@@ -71,7 +74,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         let manifest = args.target.manifest(&store, args.generation).await?;
         let (mut survey, spec) = (FillSurvey::default(), manifest.filter());
         progress.expect(manifest.chunks().len() as u64);
-        // In their order, so that sums of fractions are the same each time.
+        // In order, so that sums of fractions are reproducible.
         let read = |entry| {
             let file = store.chunk_file(&manifest, entry);
             async move { Ok::<_, StoreError>((entry, file.await?)) }
@@ -97,7 +100,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
 }
 
-/// Refuses the names of other formats: an SVG by the name of `.png` opens nowhere.
+/// Refuses other file endings: an SVG named `.png` opens nowhere.
 fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
     match path.extension() {
         Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
@@ -148,7 +151,7 @@ impl InspectReport {
         if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
             writeln!(
                 out,
-                "  took up     deltas up to sequence {through}, {inserted_keys} keys besides those above"
+                "  includes    deltas up to sequence {through}, {inserted_keys} keys besides those above"
             )?;
         }
         writeln!(

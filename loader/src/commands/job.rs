@@ -27,7 +27,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Current, Digest, ManifestError};
 use rtad_store::write::Base;
 
-use super::UsageError;
+use super::error::UsageError;
 use crate::frames::BUCKETS;
 
 pub(super) use begin::{BeginArgs, run as begin};

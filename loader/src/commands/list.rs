@@ -1,4 +1,4 @@
-//! `list`: which generations there are, and which is live.
+//! `list`: generations, and the live one.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,13 +10,16 @@ use serde::Serialize;
 use rtad_core::snapshot::{AudienceName, Manifest};
 use rtad_store::{Store, StoreError};
 
-use super::{CommandError, DeltaReport, Output, TrustArgs, now_unix_seconds, runtime};
+use super::context::{DeltaReport, Output, now_unix_seconds, runtime};
+use super::error::CommandError;
+use super::trust_args::TrustArgs;
 
-/// List the generations of audiences: which is live, its age, keys, size and false-positive rate.
+/// List the generations of audiences: the live one, age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Where snapshots are published: a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix or
-    /// az://container/prefix
+    /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
+    /// gs://bucket/prefix
+    /// or az://container/prefix
     #[arg(long, value_name = "URL")]
     store: String,
     /// Only this audience
@@ -36,7 +39,7 @@ struct Audience {
     audience: AudienceName,
     live_generation: Option<u64>,
     rolled_back_from: Option<u64>,
-    /// What is said over the live generation.
+    /// Deltas and state of the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
 }
@@ -45,7 +48,7 @@ struct Audience {
 struct Generation {
     generation: u64,
     live: bool,
-    /// Why the rest cannot be said of it.
+    /// Reason why its other fields are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<&'static str>,
     #[serde(flatten)]
@@ -93,7 +96,7 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
     let mut generations = Vec::new();
     for generation in store.generations(&audience).await? {
         let live = live_generation == Some(generation);
-        // A broken manifest is told, and does not hide the others.
+        // A broken manifest is listed, and does not hide the others.
         let (fault, facts) = match store.manifest_of(&audience, generation).await {
             Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
             Err(error) => (Some(error.cause()), None),
@@ -126,7 +129,7 @@ impl Facts {
 }
 
 impl Facts {
-    /// What there is to say of its expiry.
+    /// Its expiry in words.
     fn expiry(&self) -> String {
         match self.expires_unix_seconds {
             None => String::new(),

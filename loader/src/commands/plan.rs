@@ -1,8 +1,8 @@
-//! `plan`: what an audience will cost, computed before anything is built.
+//! `plan`: cost of an audience, computed before a build.
 //!
-//! A shard's size is a step function of its key count, and key counts are Poisson distributed: the sizes here
-//! are means over that distribution, so that small audiences, whose shards are mostly rounding, come out
-//! right too.
+//! A shard's size is a step function of its key count, and key counts are Poisson distributed.
+//! Sizes are means over that distribution, so that they hold for small audiences too, whose shards
+//! are mostly rounding.
 
 mod table;
 
@@ -16,13 +16,14 @@ use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
 
-use super::{CommandError, Output, UsageError};
+use super::context::Output;
+use super::error::{CommandError, UsageError};
 
-/// What one core decides per second, at least; the figure that the service is built for.
+/// Decisions per second and core, the service's minimum.
 const DECISIONS_PER_CORE: u64 = 100_000;
 const PEAK_QPS: u64 = 300_000;
 
-/// Compute what an audience will cost: memory, disk, pods. Reads and writes nothing.
+/// Compute the cost of an audience: memory, disk, pods. Reads and writes nothing.
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
     /// Distinct keys
@@ -35,10 +36,12 @@ pub(super) struct PlanArgs {
     /// Only this kind of filter: block512, classic [default: both]
     #[arg(long, value_name = "KIND")]
     filter: Option<FilterKind>,
-    /// How often one classic filter errs: for 1,000 million and 7 million keys, m/n of 30 and 50, k of 8 and 16
+    /// Errors of one classic filter: for 1,000 million and 7 million keys, m/n of 30 and 50, k of 8
+    /// and 16
     #[arg(long, conflicts_with_all = ["keys", "fpr", "filter"])]
     table: bool,
-    /// Fill the filters of 7 million keys and ask each for 200 million strangers: some seconds, 50 MB
+    /// Fill the filters of 7 million keys and query each with 200 million non-members: some
+    /// seconds, 50 MB
     #[arg(long, requires = "table")]
     measure: bool,
 }

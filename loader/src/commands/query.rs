@@ -1,7 +1,7 @@
-//! `query`: whether given devices are members, asked of the store itself.
+//! `query`: membership of given devices, read from the store.
 //!
-//! Reads the deltas, and the few chunks that hold the other ids' shards. The answers are numbered and do not repeat the ids: what
-//! is written may end in a log.
+//! Reads the deltas, and the few chunks of the other ids' shards. Answers are numbered and do not
+//! repeat the ids, as output may end in a log.
 
 use std::io::{self, Write};
 
@@ -11,17 +11,19 @@ use serde::Serialize;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 
-use super::{CommandError, Output, Target, default_threads, runtime};
+use super::context::{Output, Target, default_threads, runtime};
+use super::error::CommandError;
 
-/// Ask whether devices are members. One line per id: its place on the command line, and the answer.
+/// Query whether devices are members. One line per id: its number on the command line, and the
+/// answer.
 #[derive(Debug, Args)]
 pub(super) struct QueryArgs {
     #[command(flatten)]
     target: Target,
-    /// What the ids are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
-    /// Not the live generation but this one, without deltas
+    /// Another generation than the live one, without deltas
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Ids; the first is number 1 of the answers
@@ -43,7 +45,7 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
-        // What a delta speaks of, no filter is asked for.
+        // A key in a delta needs no filter.
         let says: Vec<_> = keys.iter().map(|key| overlay.membership(key.as_ref().ok()?)).collect();
         let open = keys.iter().zip(&says).filter(|(_, says)| says.is_none());
         let usable: Vec<_> = open.filter_map(|(key, _)| key.ok()).collect();

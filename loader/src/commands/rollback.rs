@@ -1,21 +1,24 @@
-//! `rollback`: makes an older generation live again.
+//! `rollback`: an older generation live again.
 
 use clap::Args;
 use serde::Serialize;
 
 use rtad_store::StoreError;
 
-use super::{CommandError, Output, SignArgs, Target, UsageError, now_unix_seconds, runtime};
+use super::context::{Output, Target, now_unix_seconds, runtime};
+use super::error::{CommandError, UsageError};
+use super::trust_args::SignArgs;
 
-/// Make an older generation live again: by default the newest that is older than the live one.
+/// Make an older generation live again: by default the newest one below the live one.
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
     sign: SignArgs,
-    /// Go back even if it cannot be found out which deltas later generations have taken up, as when a manifest of theirs is
-    /// damaged: those deltas are then lost, removals among them. Tombstones stay
+    /// Roll back even if the deltas in later generations are unknown, as with a damaged manifest:
+    /// those
+    /// deltas are lost, removals included. Tombstones stay
     #[arg(long)]
     lose_deltas: bool,
     /// The generation to make live; also a newer one, to undo a rollback
@@ -30,7 +33,7 @@ struct RollbackReport {
     previous_generation: u64,
 }
 
-/// The manifest that is gone back to has been read: one that cannot be is a later one's.
+/// Error of a later generation's manifest: the target's was read before.
 fn explained(error: StoreError) -> CommandError {
     match &error {
         StoreError::NotFound { path }
@@ -46,7 +49,7 @@ fn explained(error: StoreError) -> CommandError {
 
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
-    // Needed only if deltas must be merged; what is gone back to was signed when it was built.
+    // Needed only to merge deltas: the target was signed by its build.
     let writer = args.sign.open_or_plain(&args.target)?;
     let store = writer.store();
     let report = runtime()?.block_on(async {

@@ -1,4 +1,4 @@
-//! `serve`: writes over HTTP, acknowledged when they are durable in the store.
+//! `serve`: writes over HTTP, acknowledged when durable in the store.
 //!
 //! | module | job |
 //! |---|---|
@@ -56,7 +56,8 @@ use rtad_http::signals::{Signal, Signals};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
-use super::{CommandError, SignArgs, TrustArgs, UsageError};
+use super::error::{CommandError, UsageError};
+use super::trust_args::{SignArgs, TrustArgs};
 use app::App;
 use telemetry::Telemetry;
 pub(crate) use tokens::TokenError;
@@ -64,21 +65,23 @@ use tokens::Tokens;
 use writer::Pace;
 use writers::Writers;
 
-/// A connection without a request for so long is closed.
+/// Idle connections are closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
 const LIMITS: PortLimits =
     PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
-/// Probes, a scraper and a few people.
+/// Connections for probes, a scraper and a few people.
 const ADMIN_LIMITS: PortLimits = PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT };
 
-/// Take writes over HTTP: devices added and removed, audiences created, disabled, expired and deleted.
+/// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences.
 ///
-/// A write is answered with 200 when it is durable in the store and live for pods. Requests that come while one write is
-/// under way are written together. Several processes may serve the same audience; one is enough.
+/// A write is answered with 200 once it is durable in the store and live for pods. Requests during
+/// a write
+/// are combined into the next one. Several processes may serve one audience; one is enough.
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Where snapshots are published: a directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix,
+    /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
+    /// gs://bucket/prefix,
     /// az://container/prefix
     #[arg(long, value_name = "URL", env = "RTAD_LOADER_STORE")]
     store: String,
@@ -86,10 +89,10 @@ pub(super) struct ServeArgs {
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Where writers connect
+    /// Address for writers
     #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
-    /// Where /livez, /readyz and /metrics are, for whoever can connect
+    /// Address of /livez, /readyz and /metrics, without a token
     #[arg(
         long,
         value_name = "ADDR",
@@ -97,7 +100,7 @@ pub(super) struct ServeArgs {
         default_value = "127.0.0.1:9070"
     )]
     admin_listen: SocketAddr,
-    /// Tokens of which a request must show one, one per line; read again on SIGHUP
+    /// File with tokens, one per line; a request needs one of them. Reloaded on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -105,22 +108,22 @@ pub(super) struct ServeArgs {
         required_unless_present = "no_token"
     )]
     token_file: Option<PathBuf>,
-    /// Take writes from whoever can connect; only with a loopback address
+    /// Accept writes without a token; only with a loopback address
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
-    /// An audience is written at most this often; what comes in between is written together
+    /// Shortest interval between writes of an audience; requests in between are combined
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = humantime::parse_duration)]
     every: Duration,
-    /// Keys written together at most
+    /// Most keys written together
     #[arg(long, value_name = "N", default_value = "1000000")]
     max_batch: NonZeroUsize,
-    /// Another id that stands for "no id", besides those built in; may be given several times
+    /// Another id that means "no id", besides the built-in ones; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// What SIGTERM leaves to requests that are under way
+    /// Time after SIGTERM for requests in progress
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     drain_timeout: Duration,
-    /// How much is logged: error, warn, info, debug
+    /// Log level: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", env = "RTAD_LOG", default_value = "info", value_parser = LogLevel::from_str)]
     log: LogLevel,
 }
@@ -141,7 +144,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
 }
 
 async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<(), CommandError> {
-    // Before any client can connect: a SIGHUP would end the process otherwise.
+    // Before clients can connect: without a handler a SIGHUP ends the process.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
@@ -162,7 +165,7 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
         "listening for writes"
     );
     let (phase, phases) = watch::channel(Phase::Serving);
-    // The admin port outlives the other: it reports the drain.
+    // The admin port closes last: it reports the drain.
     let admin = Untimed(routes::admin_router(Arc::clone(&app)));
     tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
     tokio::spawn(async move { telemetry.upkeep().await });
@@ -173,7 +176,7 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
         reload_tokens(&app.tokens);
     }
     app.draining.store(true, Ordering::Relaxed);
-    tracing::info!("told to stop; accepted writes are finished first");
+    tracing::info!("stopping; accepted writes are finished first");
     let _ = phase.send(Phase::Closing);
     let drained = async {
         let _ = port.await;
@@ -196,10 +199,10 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, Comman
 
 fn reload_tokens(tokens: &Tokens) {
     match tokens.reload() {
-        Ok(()) => tracing::info!("tokens read again"),
+        Ok(()) => tracing::info!("tokens reloaded"),
         Err(error) => {
             let error = error_chain(&error);
-            tracing::warn!(error, "tokens not read again; the old ones stay");
+            tracing::warn!(error, "tokens not reloaded; the old ones stay");
         }
     }
 }

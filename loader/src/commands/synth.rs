@@ -1,7 +1,6 @@
-//! `synth`: synthetic device ids on stdout, the same ones each time.
+//! `synth`: reproducible synthetic device ids on stdout.
 //!
-//! Threads make batches in turn, and they are written in that order: what comes out does not depend on their
-//! number.
+//! Threads make batches that are written in order, so the output does not depend on their number.
 
 use std::io::{self, Write};
 use std::sync::mpsc;
@@ -11,22 +10,25 @@ use clap::Args;
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 
-use super::{CommandError, default_threads};
+use super::context::default_threads;
+use super::error::CommandError;
 
 const BATCH_IDS: u64 = 16 << 10;
 const MAX_THREADS: usize = 4;
 /// Batches that a thread may be ahead.
 const WAITING_BATCHES: usize = 2;
 
-/// Write synthetic device ids, one per line: for demos, tests and load. The same arguments give the same ids.
+/// Write synthetic device ids, one per line: for demos, tests and load. Equal arguments give equal
+/// ids.
 ///
-/// Kind md5 gives the md5s of the IDFAs of the same seed. --json changes nothing here: the ids are the data.
+/// Kind md5 gives the md5s of the IDFAs of the same seed. --json has no effect: the ids are the
+/// data.
 #[derive(Debug, Args)]
 pub(super) struct SynthArgs {
-    /// How many
+    /// Number of ids
     #[arg(long, value_name = "N")]
     count: u64,
-    /// What they are: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
     /// Another seed gives other ids
@@ -55,7 +57,7 @@ pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
                 receiver
             })
             .collect();
-        // Unbuffered: a batch is larger than any buffer that would be put in front of it.
+        // Unbuffered: a batch is larger than a usual buffer.
         let mut out = io::stdout().lock();
         for batch in 0..batches {
             let ids =

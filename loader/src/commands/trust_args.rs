@@ -1,4 +1,4 @@
-//! Whose signatures count, for a command that reads a store; and whose is given, for one that writes.
+//! Signature flags: trusted public keys for reading, the secret key for writing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,19 +8,21 @@ use clap::Args;
 use rtad_store::write::{Sign, StoreWriter, check_signer};
 use rtad_store::{PublicKey, Store};
 
-use super::{CommandError, Target, UsageError};
+use super::context::Target;
+use super::error::{CommandError, UsageError};
 use crate::sign::Signer;
 
-/// `--public-key`, as often as there are keys.
+/// `--public-key`, repeatable.
 #[derive(Debug, Args)]
 pub(super) struct TrustArgs {
-    /// Believe only what is signed by this minisign key, or a key of this file, as a pod does whose config names it; may be
-    /// given several times, any one is enough
+    /// Accept only files signed by this minisign key, or by a key of this file, as pods with that
+    /// key do;
+    /// repeatable, any one is enough
     #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
     public_keys: Vec<Keys>,
 }
 
-/// Of one `--public-key`.
+/// Keys of one `--public-key`.
 #[derive(Debug, Clone)]
 struct Keys(Vec<PublicKey>);
 
@@ -30,14 +32,14 @@ impl TrustArgs {
         !self.public_keys.is_empty()
     }
 
-    /// The store, with these keys.
+    /// The store with these keys.
     pub(super) fn applied_to(&self, store: Store) -> Store {
         let keys = self.public_keys.iter().flat_map(|Keys(keys)| keys);
         store.with_public_keys(keys.cloned().collect::<Vec<_>>())
     }
 }
 
-/// What is no key is taken for a path.
+/// Parses a key; any other text is a path.
 fn keys(text: &str) -> Result<Keys, String> {
     if let Ok(key) = text.parse() {
         return Ok(Keys(vec![key]));
@@ -50,7 +52,8 @@ fn keys(text: &str) -> Result<Keys, String> {
 /// `--sign-key`.
 #[derive(Debug, Args)]
 pub(super) struct SignArgs {
-    /// Sign what is published with this secret key of minisign; its password, if it has one, is read from the environment
+    /// Sign published files with this minisign secret key; its password, if any, comes from the
+    /// environment
     /// variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
@@ -62,14 +65,14 @@ impl SignArgs {
         self.writer(target.open()?, &target.trust)
     }
 
-    /// The same for a command that rarely signs a file.
+    /// The same for commands that rarely sign.
     pub(super) fn open_or_plain(&self, target: &Target) -> Result<StoreWriter, CommandError> {
         let store = target.open()?;
         let signer = self.optional_signer(&store)?;
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// The write side of a store, with the signer if there is one.
+    /// Write side of a store, with the signer if there is one.
     pub(super) fn writer(
         &self,
         store: Store,
@@ -79,8 +82,8 @@ impl SignArgs {
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// The signer, if there is one, accepted by the store's public keys: a key that does not fit is
-    /// an error here, not after an hour of reading.
+    /// The signer, checked against the store's public keys, so that a wrong key is an error before
+    /// hours of reading.
     pub(super) fn signer(
         &self,
         store: &Store,

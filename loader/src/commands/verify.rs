@@ -1,7 +1,7 @@
-//! `verify`: whether a generation is what it says it is.
+//! `verify`: check of a generation against its own statements.
 //!
-//! Three questions, of the files as they lie in the store: is every file whole (digests, fields, totals,
-//! fill); is every id that should be a member one; are no more strangers members than promised.
+//! Three checks of the files in the store: every file is whole (digests, fields, totals, fill);
+//! every id that should be a member is one; the false-positive rate is within its promise.
 
 mod fill;
 mod probe;
@@ -19,46 +19,47 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
+use super::context::{Output, Target, runtime};
+use super::error::CommandError;
 use super::input_args::InputArgs;
-use super::{CommandError, Output, Target, runtime};
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
 pub(super) use fill::FillSurvey;
 use probe::MeasuredFpr;
 pub(super) use probe::{random_key, wilson};
 
-/// A measured rate is refused when its whole interval lies above the expected one by more than this factor.
+/// Largest accepted ratio of the measured rate's lower bound to the expected rate.
 const MAX_EXCESS: f64 = 1.1;
-/// Fewer false positives prove nothing: of a small audience, whose rate is far below the target, a single one
-/// may be chance.
+/// Fewer false positives prove nothing: in a small audience a single one may be chance.
 const MIN_POSITIVES: u64 = 100;
-/// Sums of floating-point numbers in another order differ in the last places only.
+/// Tolerance for sums of floating-point numbers in another order.
 const TOLERANCE: f64 = 1e-6;
 
-/// Verify a generation: every digest and field of all its files, no false negative, the false-positive rate
-/// measured.
+/// Verify a generation: digests and fields of all files, no false negatives, measured
+/// false-positive rate.
 ///
-/// Holds the generation in memory, as a pod does (`rtad-loader plan` computes it: 4.2 GB for 1.5 billion keys), and some MB
-/// per thread; the inputs pass by, however many ids they have.
+/// Holds the generation in memory, as a pod does (`rtad-loader plan` computes it: 4.2 GB for 1.5
+/// billion
+/// keys), and some MB per thread; inputs are streamed.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     target: Target,
-    /// Not the live generation but this one, without deltas
+    /// Another generation than the live one, without deltas
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Inputs whose every usable id must be a member: paths, globs, `-` for stdin, or URLs
+    /// Inputs whose usable ids must all be members: paths, globs, `-` for stdin, or URLs
     #[arg(long, value_name = "INPUT", num_args = 1..)]
     against: Vec<OsString>,
     #[command(flatten)]
     input: InputArgs,
-    /// Random keys to measure the false-positive rate with
+    /// Random keys for measuring the false-positive rate
     /// [default: enough for 10,000 false positives, at most 200 million]
     #[arg(long, value_name = "N")]
     probes: Option<u64>,
 }
 
-/// A generation that is not what it says it is.
+/// A generation that contradicts its own statements.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum VerifyError {
@@ -101,7 +102,7 @@ struct Against {
     rows: u64,
     checked: u64,
     blank_or_malformed: u64,
-    /// No members, as a delta or a tombstone says.
+    /// Non-members by a delta or a tombstone.
     removed: u64,
     false_negatives: u64,
 }
@@ -137,7 +138,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
         None => None,
     };
 
-    progress.phase("asking for random keys");
+    progress.phase("querying random keys");
     let expected = manifest.expected_fpr();
     let probes = args.probes.unwrap_or_else(|| probe::default_probes(expected));
     progress.expect(probes);
@@ -149,7 +150,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
 }
 
-/// Reads all files of the generation; a fault in one is a verification that failed, a store that fails is
+/// Reads all files of the generation. A faulty file is a failed verification; a failing store is
 /// not.
 async fn load(
     args: &VerifyArgs,
@@ -202,7 +203,7 @@ fn check_statistics(manifest: &Manifest, survey: &FillSurvey) -> Result<(), Veri
     Ok(())
 }
 
-/// Counts keys that are not members.
+/// Counter of keys that are not members.
 struct Lookup<'a> {
     snapshot: &'a Snapshot,
     members: Vec<bool>,

@@ -1,11 +1,11 @@
-//! `--follow`: ids from stdin for as long as it lasts, published every so often.
+//! `--follow`: ids from stdin until its end, published at intervals.
 //!
 //! ```text
-//! stdin ── a thread: lines to keys ──▶ a short channel ──▶ what waits to be published ──▶ the store
+//! stdin ── a thread: lines to keys ──▶ a short channel ──▶ keys to publish ──▶ the store
 //! ```
 //!
-//! While the store fails, what was read waits, the channel fills, and the pipe stops: nothing is dropped, and whoever writes
-//! into it notices. After each publish one line says how many rows are durable, so that a client may commit its offset.
+//! While the store fails, keys wait, the channel fills, and the pipe blocks: nothing is dropped. A
+//! line after each publish has the number of durable rows, so that a client can commit its offset.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -18,22 +18,23 @@ use tokio::time::{Instant, MissedTickBehavior};
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 use rtad_store::StoreError;
 
-use super::super::{CommandError, Output};
+use super::super::context::Output;
+use super::super::error::CommandError;
 use super::writer::Writer;
 use crate::exit;
 use crate::input::{Input, Layout};
 
-/// Batches that were read and not yet taken; each is what one read of stdin gave.
+/// Capacity of the channel, in batches; a batch is one read of stdin.
 const WAITING_BATCHES: usize = 16;
-/// A longer line is no id.
+/// Longest line that can be an id.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Between two tries while the store fails, at most; the first comes after a second.
+/// Longest delay between tries while the store fails; the first is a second.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// Once stdin has ended the store is tried for so long.
+/// Time for the last publish after the end of stdin.
 const LAST_TRIES: Duration = Duration::from_secs(60);
 
-/// Some lines' keys.
+/// Keys of some lines.
 #[derive(Debug, Default)]
 struct Batch {
     keys: Vec<DeviceKey>,
@@ -47,7 +48,7 @@ struct Batch {
 #[derive(Debug, Serialize)]
 struct Published {
     sequence: u64,
-    /// Rows of stdin that are durable, from the first.
+    /// Durable rows of stdin, from its beginning.
     rows: u64,
     keys: u64,
     blank: u64,
@@ -56,13 +57,13 @@ struct Published {
     delta_keys: u64,
 }
 
-/// Counts since the start.
+/// Totals since the start.
 #[derive(Debug, Default)]
 struct Totals {
     rows: u64,
     blank: u64,
     malformed: u64,
-    /// Rows that were said to be durable.
+    /// Rows reported as durable.
     said: u64,
 }
 
@@ -78,7 +79,7 @@ pub(super) async fn run(
     };
     let (case, keys) = (input.case.unwrap_or(kind.canonical_case()), input.keys.clone());
     let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
-    // Not joined: a read of stdin ends when its writer likes.
+    // Not joined: a read of stdin may block for any time.
     std::thread::spawn(move || {
         let parse = |line: &[u8], batch: &mut Batch| {
             let key: &KeyMaker = &keys;
@@ -113,7 +114,7 @@ pub(super) async fn run(
             _ = ends.recv() => true,
             _ = interrupts.recv() => true,
         };
-        // Of a signal: what was read by then too.
+        // After a signal: includes rows read so far.
         while is_last && let Ok(batch) = batches.try_recv() {
             totals.add(&batch);
             waiting.extend(batch.keys);
@@ -128,7 +129,7 @@ pub(super) async fn run(
         let was_last = is_last;
         publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         if is_last && !was_last {
-            // Ended while the store failed: what was read meanwhile.
+            // The end came while the store failed: includes rows read meanwhile.
             while let Ok(batch) = batches.try_recv() {
                 totals.add(&batch);
                 waiting.extend(batch.keys);
@@ -160,7 +161,8 @@ impl Totals {
     }
 }
 
-/// Publishes what waits, however long it takes; of the last, or once `end` comes, not longer than a minute.
+/// Publishes the waiting keys. Retries without limit; after `end`, and for the last publish, for at
+/// most a minute.
 async fn publish(
     writer: &mut Writer,
     waiting: &mut Vec<DeviceKey>,
@@ -169,7 +171,7 @@ async fn publish(
     end: impl Future<Output = ()>,
     output: &Output,
 ) -> Result<(), CommandError> {
-    // Of rows without a single id the store learns nothing, but whoever commits an offset does.
+    // Rows without ids write nothing to the store, but advance the client's offset.
     if waiting.is_empty() && totals.rows == totals.said {
         return Ok(());
     }
@@ -214,22 +216,24 @@ async fn publish(
         )
     });
     match said {
-        // Not an end like any other: more ids would have come.
-        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(
-            CommandError::Output(io::Error::other("nobody reads any more which rows are durable")),
-        ),
+        // An error, because stdin has not ended.
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(CommandError::Output(io::Error::other(
+                "stdout is closed: durable rows cannot be reported",
+            )))
+        }
         said => said,
     }
 }
 
-/// Hands over keys as they come: what one read gave, without waiting for more. Ends when nobody takes them.
+/// Sends keys after each read, without waiting for more. Ends when the receiver is dropped.
 fn read_lines(
     input: impl io::Read,
     parse: impl Fn(&[u8], &mut Batch),
     mut hand_over: impl FnMut(Batch) -> bool,
 ) {
     let mut reader = io::BufReader::with_capacity(BUFFER_BYTES, input);
-    // Of a line that the last read cut.
+    // Beginning of a line that the last read split.
     let (mut begun, mut is_too_long) = (Vec::new(), false);
     loop {
         let mut batch = Batch::default();
@@ -277,7 +281,7 @@ fn read_lines(
 mod tests {
     use super::*;
 
-    /// Gives out its pieces one by one, as a pipe does.
+    /// Returns its pieces one by one, as a pipe does.
     struct Pieces(Vec<&'static [u8]>);
 
     impl io::Read for Pieces {

@@ -1,4 +1,4 @@
-//! Publishes keys under one operation, again for as long as others are faster.
+//! Publishing of keys under one operation, with retries after conflicts.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
@@ -8,24 +8,24 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
-use super::super::CommandError;
+use super::super::error::CommandError;
 
 /// So often the store is asked again because somebody else wrote just then.
 const MAX_TRIES: u32 = 50;
-/// Between two of these, at most; a random part of it, so that two writers do not go on meeting.
+/// Longest delay between tries; a random part of it, so that two writers do not stay in step.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What is done to every key.
+/// Operation on every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
-    /// Takes the tombstone away, and adds.
+    /// Removes the tombstone, and adds.
     Restore,
     Remove,
     Entomb,
 }
 
-/// A ledger and what to write into it.
+/// A ledger and the operation.
 #[derive(Debug)]
 pub(super) struct Writer {
     ledger: Ledger,
@@ -69,7 +69,7 @@ impl Writer {
                         RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
                     tokio::time::sleep(PAUSE.mul_f64(random)).await;
                 }
-                // Deltas that this ledger knew were merged by another writer, and have been removed since.
+                // Another writer has merged and removed deltas of this ledger.
                 Err(StoreError::NotFound { .. }) if self.ledger.refresh().await? => {}
                 done => return done,
             }

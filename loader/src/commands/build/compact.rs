@@ -18,7 +18,8 @@ use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, sh
 use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::super::{CommandError, now_unix_seconds};
+use super::super::context::now_unix_seconds;
+use super::super::error::CommandError;
 use super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use rtad_core::snapshot::ChunkRecord;
 use rtad_store::write::Base;
 
-use super::super::CommandError;
+use super::super::error::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{Distinct, SpillDir, SpillError};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::super::error::{CommandError, UsageError};
 use super::super::input_args::InputArgs;
-use super::super::{CommandError, UsageError};
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 

@@ -15,7 +15,8 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
 use rtad_store::write::Publication;
 
-use super::super::{CommandError, UsageError, now_unix_seconds};
+use super::super::context::now_unix_seconds;
+use super::super::error::{CommandError, UsageError};
 use super::chunks::{Made, Making, Room};
 use super::gate::Gate;
 use super::journal::{Group, Journal, JournalLocation};

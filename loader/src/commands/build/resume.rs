@@ -20,7 +20,7 @@ use rtad_core::device::DeviceKey;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
-use super::super::{CommandError, UsageError};
+use super::super::error::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::super::{CommandError, runtime};
+use super::super::context::runtime;
+use super::super::error::CommandError;
 use super::resume::STATE;
 use crate::exit;
 use crate::keys::SpillDir;

@@ -1,4 +1,4 @@
-//! Lines with their keys: unlike the parsers of `input`, which pass on keys alone, these keep the text, which is to be written.
+//! Lines with their keys: the parsers of `input` return keys only, and `dedup` writes the text.
 
 use std::io::{BufRead, BufReader};
 
@@ -8,13 +8,13 @@ use super::{CommandError, First, count};
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
 use crate::progress::Progress;
 
-/// A longer line is no id, and no text that anybody compares.
+/// Longest line, as an id and as text.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Rows between two looks at progress and failure.
+/// Rows between checks of progress and failure.
 const TURN_ROWS: u64 = 1 << 16;
 
-/// How a line becomes keys.
+/// Conversion of lines to keys.
 pub(super) struct LineKeys<'a> {
     input: &'a Input,
     /// `None` for any text.
@@ -54,7 +54,7 @@ impl<'a> LineKeys<'a> {
     ) -> Result<(), CommandError> {
         let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            // Of any text each byte counts.
+            // In text every byte counts.
             let is_id = self.kind.is_some();
             let text = line.strip_suffix(b"\r").filter(|_| is_id).unwrap_or(&line);
             let is_marked = std::mem::replace(&mut is_first, false) && is_id;
@@ -62,7 +62,7 @@ impl<'a> LineKeys<'a> {
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
-                    // In several spellings it is new if any of them is, and all of them are seen.
+                    // With several spellings: new if any of them is new; all of them become seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();
                     if new > 0 {
                         first.pass(text);
@@ -97,7 +97,8 @@ impl<'a> LineKeys<'a> {
     }
 }
 
-/// Reads a line without its end into `line`. `false`: it is too long, and `line` is its beginning. `None`: there is none.
+/// Reads a line without its end into `line`. `false`: too long, `line` has its beginning. `None`:
+/// end of the input.
 fn next_line(
     reader: &mut BufReader<Opened>,
     line: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! What `dedup` says it saw.
+//! Report of `dedup`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,21 +7,22 @@ use std::time::Duration;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use super::super::{CommandError, Output};
+use super::super::context::Output;
+use super::super::error::CommandError;
 use crate::input::{Counts, Reason};
 use crate::seen::Seen;
 
-/// The JSON object of `dedup`.
+/// JSON object of `dedup`.
 #[derive(Debug, Serialize)]
 pub(super) struct DedupReport {
     rows: u64,
-    /// Ids that were seen for the first time, or taken for such.
+    /// Ids at their first occurrence, including false ones.
     first_seen: u64,
     duplicates: u64,
     blank: u64,
     malformed: u64,
     exact: bool,
-    /// New ids that were taken for seen ones, on average.
+    /// Expected number of new ids counted as seen.
     expected_false_positives: f64,
     memory_bytes: u64,
     seconds: f64,
@@ -30,7 +31,7 @@ pub(super) struct DedupReport {
 impl DedupReport {
     pub(super) fn new(counts: &Counts, seen: &Seen, first_seen: u64, took: Duration) -> Self {
         let unusable: u64 = counts.rejected.iter().sum();
-        // A key that one row has in several spellings is one id; a row of several columns may have several.
+        // Several spellings in one row are one id; a row of several columns may have several ids.
         let usable = (counts.values - unusable).min(counts.keys);
         Self {
             rows: counts.rows,
@@ -48,7 +49,7 @@ impl DedupReport {
         }
     }
 
-    /// Writes it where it is wanted.
+    /// Writes the report to its destination.
     pub(super) fn give(
         &self,
         file: Option<&Path>,
@@ -95,7 +96,7 @@ impl DedupReport {
             )?,
             false => writeln!(
                 out,
-                "judged      by a filter of {}: {:.3} new ids taken for seen ones are expected",
+                "judged      by a filter of {}: {:.3} new ids are expected to count as seen",
                 HumanBytes(self.memory_bytes),
                 self.expected_false_positives
             )?,

@@ -8,7 +8,8 @@ use clap::Args;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 
-use super::super::{CommandError, Output, Target, UsageError, runtime};
+use super::super::context::{Output, Target, runtime};
+use super::super::error::{CommandError, UsageError};
 use super::{ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 

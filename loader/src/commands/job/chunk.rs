@@ -12,7 +12,8 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
 use rtad_store::write::StoreWriter;
 
-use super::super::{CommandError, Output, runtime};
+use super::super::context::{Output, runtime};
+use super::super::error::CommandError;
 use super::lines::{ChunkLine, Line};
 use super::{Job, JobError};
 use crate::frames::{self, Content};

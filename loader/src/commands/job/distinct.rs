@@ -8,7 +8,8 @@ use clap::Args;
 
 use rtad_core::device::DeviceKey;
 
-use super::super::{CommandError, Output};
+use super::super::context::Output;
+use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, Line};
 use crate::frames::{self, BUCKETS, Content};
 

@@ -9,8 +9,9 @@ use clap::Args;
 
 use rtad_core::device::DeviceKey;
 
+use super::super::context::Output;
+use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
-use super::super::{CommandError, Output};
 use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};

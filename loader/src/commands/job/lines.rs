@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
 
-use super::super::CommandError;
+use super::super::error::CommandError;
 use super::JobError;
 use crate::input::{Counts, Reason};
 

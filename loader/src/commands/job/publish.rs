@@ -14,8 +14,9 @@ use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
 use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
+use super::super::context::{Output, now_unix_seconds, runtime};
+use super::super::error::CommandError;
 use super::super::trust_args::{SignArgs, TrustArgs};
-use super::super::{CommandError, Output, now_unix_seconds, runtime};
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
 use super::{ChangedKeys, Job, JobError};
 use crate::frames::BUCKETS;

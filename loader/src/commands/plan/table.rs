@@ -1,4 +1,5 @@
-//! `plan --table`: how often a classic Bloom filter errs, by its size and its hashes; and, if asked, what it comes to.
+//! `plan --table`: false positives of a classic Bloom filter by size and hashes, computed and
+//! measured.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,23 +9,24 @@ use serde::Serialize;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 
+use super::super::context::{Output, default_threads};
+use super::super::error::CommandError;
 use super::super::verify::{random_key, wilson};
-use super::super::{CommandError, Output, default_threads};
 use crate::progress::Progress;
 use crate::seen::{fpr, summed_fpr};
 
 const KEYS: [u32; 2] = [1_000_000_000, 7_000_000];
 const BITS_PER_KEY: [u32; 2] = [30, 50];
 const HASHES: [u32; 2] = [8, 16];
-/// What can be measured within seconds on any machine.
+/// Largest filter that is measured: seconds on any machine.
 const MEASURED_KEYS: u32 = 7_000_000;
-/// Strangers asked for: enough for 2,000 false positives at 1e-5, and for none to be seen at 1e-9.
+/// Non-members queried: 2,000 false positives at 1e-5, none at 1e-9.
 const PROBES: u64 = 200_000_000;
 const BATCH: u64 = 1 << 20;
-/// Numbers of members; those of strangers begin at 0.
+/// First number of the members; non-members start at 0.
 const FIRST_MEMBER: u64 = 1 << 60;
 
-/// The JSON object of `plan --table`.
+/// JSON object of `plan --table`.
 #[derive(Debug, Serialize)]
 struct Table {
     rows: Vec<Row>,
@@ -37,9 +39,9 @@ struct Row {
     bits_per_key: u32,
     hashes: u32,
     memory_bytes: u64,
-    /// Of a filter that holds all keys: (1 − e^(−kn/m))^k.
+    /// Of a filter with all keys: (1 − e^(−kn/m))^k.
     fpr: f64,
-    /// Among all keys, while they are added one after the other, as `dedup` does.
+    /// Among all keys, while they are added one by one, as in `dedup`.
     false_positives: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
@@ -50,14 +52,14 @@ struct Measured {
     probes: u64,
     false_positives: u64,
     fpr: f64,
-    /// 95 %, by Wilson.
+    /// 95 % interval (Wilson).
     low: f64,
     high: f64,
 }
 
 pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
-    progress.phase("asking filters for strangers");
+    progress.phase("querying filters with non-members");
     let mut rows = Vec::new();
     for keys in KEYS {
         for bits_per_key in BITS_PER_KEY {
@@ -91,7 +93,7 @@ impl Row {
 }
 
 impl Measured {
-    /// Fills a filter, and asks it for strangers on all cores.
+    /// Fills a filter, and queries it with non-members on all cores.
     fn of(spec: &FilterSpec, keys: u32, progress: &Progress) -> Self {
         let mut filter = vec![0; spec.filter_bytes(keys) as usize];
         for index in 0..u64::from(keys) {
@@ -106,9 +108,9 @@ impl Measured {
                         if first >= PROBES {
                             return;
                         }
-                        let strangers = (first..PROBES.min(first + BATCH)).map(random_key);
+                        let non_members = (first..PROBES.min(first + BATCH)).map(random_key);
                         let wrong =
-                            strangers.filter(|key| spec.contains(&filter, key)).count() as u64;
+                            non_members.filter(|key| spec.contains(&filter, key)).count() as u64;
                         found.fetch_add(wrong, Ordering::Relaxed);
                         progress.add(BATCH);
                     }

@@ -1,4 +1,4 @@
-//! State that handlers share, and what every request goes through: credentials, a time-out, metrics.
+//! Shared state of the handlers, and the steps of every request: credentials, timeout, metrics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::telemetry::Telemetry;
 use super::tokens::Tokens;
 use super::writers::Writers;
 
-/// Time for an answer: a slow store, or large filters, take their time; clients give up at some point.
+/// Time for an answer: a slow store or large filters may need most of it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// State that the handlers share.
+/// Shared state of the handlers.
 pub(super) struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,
@@ -36,8 +36,8 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Answers a request that shows a token, and counts it. A panic becomes a 500 and costs no other
-    /// request anything.
+    /// Answers an authorized request and counts it. A panic becomes a 500 and affects no other
+    /// request.
     pub(super) async fn observe(
         &self,
         route: &'static str,
@@ -67,12 +67,12 @@ pub(super) async fn observe(
     request: Request,
     next: Next,
 ) -> Response {
-    // A request's body may not be used from two threads at a time, nor borrowed over an await.
+    // A request body is not `Sync`, so it cannot be borrowed across an await.
     let headers = request.headers().clone();
     app.observe(route, &headers, async { Ok(next.run(request).await) }).await
 }
 
-/// The audience that a path names.
+/// The audience in a path.
 pub(super) struct NamedAudience(pub(super) AudienceName);
 
 impl<S: Send + Sync> FromRequestParts<S> for NamedAudience {

@@ -14,17 +14,17 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
 use rtad_store::{Store, StoreError};
 
-use super::super::now_unix_seconds;
+use super::super::context::now_unix_seconds;
 use super::app::{App, NamedAudience};
 use super::commands::AudienceChange;
 use super::error::ApiError;
 
 /// Audiences read at a time for a list.
 const PARALLEL_READS: usize = 8;
-/// False-positive rate of an audience that is created without one.
+/// Default false-positive rate of a created audience.
 const DEFAULT_FPR: f64 = 0.0001;
 
-/// An audience as it is in the store.
+/// State of an audience in the store.
 #[derive(Debug, Serialize)]
 struct Info {
     audience: AudienceName,
@@ -39,7 +39,7 @@ struct Info {
     appended_unix_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
-    /// Of the generation; a deleted audience has none.
+    /// Facts of the generation; a deleted audience has none.
     #[serde(flatten)]
     built: Option<Built>,
 }
@@ -55,7 +55,7 @@ struct Built {
     age_seconds: u64,
 }
 
-/// An audience of a list, or why it cannot be read.
+/// An audience of a list, or the reason why it cannot be read.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Listed {
@@ -68,7 +68,7 @@ struct List {
     audiences: Vec<Listed>,
 }
 
-/// The answer to a change.
+/// Answer to a change.
 #[derive(Debug, Serialize)]
 struct Done {
     audience: AudienceName,
@@ -99,7 +99,7 @@ pub(super) async fn info(
     Ok(json_of(StatusCode::OK, &info))
 }
 
-/// Asks the store, not the writer: what others have written counts too.
+/// Reads the store rather than the writer's view, to include other processes' writes.
 async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
     let Some(mut live) = store.live(audience).await? else { return Ok(None) };
     loop {
@@ -112,7 +112,7 @@ async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>,
                 return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest)))));
             }
             Err(error) => match store.live(audience).await? {
-                // Built anew and collected, or deleted, just then.
+                // Concurrently replaced and collected, or deleted.
                 Some(now)
                     if now.current.manifest_sha256 != current.manifest_sha256
                         || now.current.state != current.state =>
@@ -222,7 +222,7 @@ async fn change(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expiry {
-    /// `null` for never; but it must be said.
+    /// `null` for never; required.
     #[serde(deserialize_with = "Option::deserialize")]
     at_unix_seconds: Option<u64>,
 }
@@ -237,7 +237,7 @@ pub(super) async fn expire(
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 
-/// An object's fields; none of them, if there is no body at all.
+/// Fields of an object; none for an empty body.
 fn of_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     if body.trim_ascii_start().first() != Some(&b'{') {

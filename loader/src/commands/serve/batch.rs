@@ -1,8 +1,8 @@
-//! What several requests make of an audience when they are written together: each is answered as if it had come alone, in the
-//! order in which they came.
+//! Combination of requests into one change: each gets the answer it would get alone, in order of
+//! arrival.
 //!
-//! Pure: no clock, no store. What is known of the audience before comes as a snapshot and its tombstones; if it turns out to be
-//! no longer so, the same requests are coalesced again.
+//! Pure: no clock, no store. The audience's current state comes as a snapshot and its tombstones.
+//! If that state is outdated, the same requests are combined again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +10,18 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
 use rtad_store::write::Change;
 
-/// What is to be done with some devices.
+/// Operation on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
-    /// They are members from now on.
+    /// Members from now on.
     Add,
-    /// They are members no longer.
+    /// No longer members.
     Remove,
-    /// As `Add`, for those that are none; and which were none is told.
+    /// As `Add` for non-members; the answer reports which were added.
     AddIfAbsent,
-    /// They are no members, whatever is added or built.
+    /// Not members, whatever is added or built.
     Tombstone,
-    /// Their tombstones are taken away.
+    /// Removes tombstones.
     Lift,
 }
 
@@ -56,25 +56,26 @@ pub(super) struct Asked {
     pub(super) keys: Vec<DeviceKey>,
 }
 
-/// What it is answered.
+/// Answer to a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Keys that were to be added and have a tombstone.
+    /// Keys to add that have a tombstone.
     pub(super) entombed: u64,
-    /// Of each key whether it was no member; only of `AddIfAbsent`.
+    /// For each key whether it was not a member; only for `AddIfAbsent`.
     pub(super) new: Vec<bool>,
 }
 
-/// What the first so many requests come to.
+/// Change of the first requests of a queue.
 #[derive(Debug)]
 pub(super) struct Coalesced {
     pub(super) change: Change,
-    /// Of each request that is in the change. The others are for the next.
+    /// Answers of the requests in the change. The others wait for the next one.
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// Coalesces requests up to one that cannot go with those before: a change does not tell whether a key was added before it got a
-/// tombstone or after, and the two differ. `members` must be there if any is `AddIfAbsent`.
+/// Combines requests up to the first that must not join those before: a change does not record
+/// whether a key was added before or after its tombstone, and the results differ. `members` is
+/// required for `AddIfAbsent`.
 pub(super) fn coalesce<'a>(
     requests: impl IntoIterator<Item = &'a Asked>,
     members: Option<&Snapshot>,
@@ -119,7 +120,7 @@ pub(super) fn coalesce<'a>(
                     said.insert(*key, true);
                 }
                 Op::AddIfAbsent => {
-                    let before = || members.expect("known to who asks for them").contains(key);
+                    let before = || members.expect("loaded for AddIfAbsent").contains(key);
                     let is_member = said.get(key).copied().unwrap_or_else(before);
                     outcome.new.push(!is_member);
                     if !is_member {

@@ -1,11 +1,11 @@
-//! Changes of an audience as a whole: created, disabled, enabled, expired, deleted. They wait in the
-//! same queue as its writes.
+//! Changes of a whole audience: created, disabled, enabled, expired, deleted. They share the queue
+//! of its writes.
 
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
 use rtad_store::StoreError;
 
-use super::super::now_unix_seconds;
+use super::super::context::now_unix_seconds;
 use super::commands::AudienceChange;
 use super::error::ApiError;
 use super::session::Session;
@@ -14,7 +14,7 @@ use super::session::Session;
 const MAX_TRIES: u32 = 20;
 
 impl Session {
-    /// Makes a change; returns the sequence of the `CURRENT` that says so.
+    /// Makes a change; returns the sequence of its `CURRENT`.
     pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
@@ -57,7 +57,7 @@ impl Session {
         match self.publish_empty(filter, fpr).await {
             Ok(Some(sequence)) => Ok(sequence),
             Ok(None) => Err(ApiError::Exists),
-            // Created by another just then, or a build of it is under way.
+            // Concurrently created, or being built.
             Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await
             {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Returns the sequence; `None` if it is there already.
+    /// Returns the sequence; `None` if it exists.
     async fn publish_empty(
         &mut self,
         filter: FilterSpec,
@@ -99,7 +99,7 @@ impl Session {
 
     async fn delete(&mut self) -> Result<u64, ApiError> {
         let deleted = self.store.delete(&self.audience).await;
-        // Also after an error: it may be deleted and have files still.
+        // Also after an error: a deleted audience may still have files.
         self.ledger = None;
         match deleted {
             Ok(deletion) => Ok(deletion.sequence),

@@ -1,4 +1,4 @@
-//! Commands to the task that writes an audience, and their replies.
+//! Commands to the task of an audience, and their replies.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -15,7 +15,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 /// A command to the task.
 pub(super) enum Command {
     Write(Write),
-    /// About the audience as a whole. The reply is the sequence of the `CURRENT` that says so.
+    /// A change of the whole audience. The reply is the sequence of its `CURRENT`.
     Change(AudienceChange, Reply<u64>),
 }
 
@@ -24,28 +24,28 @@ pub(super) struct Write {
     pub(super) asked: Asked,
     pub(super) reply: Reply<Written>,
     pub(super) waiting: Waiting,
-    /// Its share of the keys that may wait in this process.
+    /// Its share of the process's limit of waiting keys.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A finished write.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Sequence of the `CURRENT` that names it.
+    /// Sequence of its `CURRENT`.
     pub(super) sequence: u64,
     pub(super) generation: u64,
     pub(super) entombed: u64,
     pub(super) new: Vec<bool>,
 }
 
-/// A change of an audience as a whole.
+/// A change of the whole audience.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AudienceChange {
     /// A first generation without devices.
     Create(FilterSpec, f64),
     /// Live or disabled.
     State(State),
-    /// Time from which it may not be served, in seconds since 1970.
+    /// End of serving, in seconds since 1970.
     Expires(Option<u64>),
     /// Deletion.
     Delete,

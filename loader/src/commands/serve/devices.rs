@@ -1,4 +1,4 @@
-//! `POST /v1/audiences/{audience}/devices`: these are members from now on, or no longer.
+//! `POST /v1/audiences/{audience}/devices`: adds, removes and erases devices.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,11 +22,11 @@ use super::error::ApiError;
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;
 
-/// A request's ids as keys, and what became of the others.
+/// A request's ids as keys, and its rejected ids.
 #[derive(Debug)]
 struct Parsed {
     asked: Asked,
-    /// How many ids there were.
+    /// Number of ids in the request.
     ids: usize,
     rejected: Vec<Rejected>,
 }
@@ -70,7 +70,7 @@ pub(super) async fn write(
     Ok(json_of(StatusCode::OK, &answer))
 }
 
-/// What is told of keys, told of ids: a rejected one is not new.
+/// Expands per-key answers to per-id answers: a rejected id is not new.
 fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
     let (mut keys, mut rejected) = (keys.iter(), rejected.iter().peekable());
     let is_new = |index| match rejected.next_if(|rejected| rejected.index == index) {
@@ -80,7 +80,7 @@ fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
     (0..ids).map(is_new).collect()
 }
 
-/// The `op` of a query. Other parameters are somebody else's.
+/// `op` of a query string; other parameters are ignored.
 fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
     let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs
@@ -111,12 +111,12 @@ struct Fields<'a> {
     ids: Ids<'a>,
 }
 
-/// A string, borrowed from the body where it holds no escapes.
+/// A string, borrowed from the body if it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Ids, counted on but not kept beyond what is accepted.
+/// Ids, counted beyond the limit but not kept.
 struct Ids<'a> {
     kept: Vec<Option<Text<'a>>>,
     count: usize,
@@ -154,7 +154,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ids<'a> {
 }
 
 fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
-    // A derived reader would take a bare list of the fields' values too.
+    // A derived deserializer would also accept a list of the fields' values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
     }

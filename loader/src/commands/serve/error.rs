@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problem documents with a stable `code`, as the service has them.
+//! Errors as RFC 9457 problem documents with a stable `code`.
 
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
@@ -12,15 +12,16 @@ use rtad_store::StoreError;
 
 use super::batch::Op;
 
-/// Why a request was not done. Nothing of it was acknowledged. The details name what is accepted; none quotes an id.
+/// A refused request; nothing of it was acknowledged. Details name the accepted values and quote no
+/// id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
-    /// The body is not what the route takes.
+    /// A body that the route does not accept.
     BadBody(String),
-    /// The path names what cannot be an audience.
+    /// An invalid audience name in the path.
     BadAudience,
     /// No such operation.
     UnknownOp,
@@ -30,38 +31,38 @@ pub(super) enum ApiError {
     UnknownAudience,
     /// No such route.
     NotFound,
-    /// The route exists, but not for this method.
+    /// Another method than those of the route.
     MethodNotAllowed,
     /// The body did not arrive in time.
     BodyTimeout,
-    /// It is to be created and is there.
+    /// The audience to create exists.
     Exists,
-    /// It takes no writes until it is enabled.
+    /// The audience is disabled.
     Disabled,
-    /// It was deleted.
+    /// The audience was deleted.
     Deleted,
     /// A build or a gc has the audience.
     Busy,
     /// The body, or a list in it, is too large.
     TooLarge(String),
-    /// More requests than may wait.
+    /// The queue is full.
     Overloaded,
-    /// Others wrote each time before it could be written.
+    /// Other processes replaced `CURRENT` at every try.
     Contended,
     /// The store failed.
     Store,
-    /// No more fits before a build.
+    /// A build is due before further deltas.
     DeltasFull,
-    /// It took too long to wait for.
+    /// The answer took too long.
     NoAnswer,
-    /// The process is on its way out.
+    /// The process is draining.
     Draining,
-    /// An error in rtad itself.
+    /// An internal error.
     Internal,
 }
 
 impl ApiError {
-    /// The problem's `code`, and the label of what is counted.
+    /// The problem's `code`, and the label in metrics.
     pub(super) const fn code(&self) -> &'static str {
         self.words().1
     }
@@ -147,7 +148,7 @@ impl ApiError {
         }
     }
 
-    /// What a state that is not live means to a write.
+    /// Error of a write to an audience that is not live.
     pub(super) const fn of_state(state: State) -> Self {
         match state {
             State::Deleted => Self::Deleted,

@@ -1,8 +1,9 @@
-//! Who is a member now: for `add_if_absent`, which must know.
+//! Members of an audience, for `add_if_absent`.
 //!
-//! The filters of the live generation are read when they are first needed, beside the other writes, and kept; of the next
-//! generation only the chunks that are new. What is not needed any more is let go before that, so that an audience takes its
-//! size once. Deltas are laid over them anew for each batch: those that are held are shared.
+//! The filters of the live generation are loaded at the first need, beside other writes, and kept.
+//! Of the next generation only new chunks are loaded, after unused ones are freed, so that an
+//! audience takes its size once. Each batch gets the current deltas over them; loaded deltas are
+//! shared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use rtad_store::{Store, StoreError};
 /// Chunks read at a time.
 const PARALLEL_CHUNKS: usize = 2;
 
-/// A generation in memory, and the digest of its manifest.
+/// A loaded generation, and the digest of its manifest.
 struct Held {
     manifest: Digest,
     snapshot: Arc<Snapshot>,
 }
 
-/// The filters of one audience.
+/// Filters of one audience.
 #[derive(Default)]
 pub(super) struct Members {
     held: Option<Held>,
@@ -31,7 +32,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Whether the generation that `current` names is held.
+    /// Whether the generation of `current` is loaded.
     pub(super) fn are_of(&self, current: &Current) -> bool {
         self.held.as_ref().is_some_and(|held| held.manifest == current.manifest_sha256)
     }
@@ -40,10 +41,10 @@ impl Members {
         self.loading.is_some()
     }
 
-    /// The held generation, which must be the one that the ledger is at, with all that is said over it.
+    /// The loaded generation, which must be the ledger's, with the ledger's deltas.
     pub(super) async fn over(&mut self, ledger: &mut Ledger) -> Result<Arc<Snapshot>, StoreError> {
         let current = ledger.current().clone();
-        let held = self.held.as_mut().expect("it was looked that they are held");
+        let held = self.held.as_mut().expect("checked by has");
         if held.snapshot.overlay().sequence() != current.sequence {
             let mut deltas = Vec::with_capacity(current.deltas.len());
             for entry in &current.deltas {
@@ -59,7 +60,7 @@ impl Members {
         Ok(Arc::clone(&held.snapshot))
     }
 
-    /// Begins to read the generation that `current` names, unless one is being read.
+    /// Starts to load the generation of `current`, unless a load is in progress.
     pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
         if self.loading.is_none() {
             let old = self.held.take();
@@ -68,7 +69,7 @@ impl Members {
         }
     }
 
-    /// Waits until what is being read is there, or failed; for ever, if nothing is. May be dropped and called again.
+    /// Waits for the load in progress; forever without one. Cancel-safe.
     pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
         let Some(loading) = &mut self.loading else { return std::future::pending().await };
         let loaded = loading.await;

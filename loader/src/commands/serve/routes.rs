@@ -1,4 +1,4 @@
-//! Routes of both ports: the whole list.
+//! Routes of both ports.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

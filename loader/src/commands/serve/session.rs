@@ -27,7 +27,7 @@ impl Session {
         Self { store, audience, telemetry, ledger: None }
     }
 
-    /// Opens the ledger unless it is open. Returns whether it was opened just now.
+    /// Opens the ledger unless it is open. Returns whether it was opened now.
     pub(super) async fn open(&mut self) -> Result<bool, ApiError> {
         if self.ledger.is_some() {
             return Ok(false);
@@ -46,7 +46,7 @@ impl Session {
         self.ledger = Some(ledger);
     }
 
-    /// Reads `CURRENT` again; returns whether others have written.
+    /// Reads `CURRENT` again; returns whether another process has written.
     pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
         let Some(ledger) = &mut self.ledger else { return Ok(false) };
         ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))

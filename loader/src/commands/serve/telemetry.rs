@@ -1,5 +1,5 @@
-//! What the writer tells of itself, in Prometheus' text format. Labels are closed sets and names of audiences that there are;
-//! never an id.
+//! Metrics of the write service in Prometheus' text format. Labels are closed sets and names of
+//! existing audiences; never an id.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use rtad_core::snapshot::AudienceName;
 use super::batch::Op;
 use super::error::ApiError;
 
-/// From a directory on a fast disk to a bucket that is slow today, in seconds.
+/// Buckets in seconds: from a directory on a fast disk to a slow bucket.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
-/// The exporter keeps every sample until somebody drains it.
+/// Interval of draining the exporter's samples.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All metrics of one process.
@@ -25,7 +25,7 @@ pub(super) struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
-    /// Audiences that there are, or were: a client may name any.
+    /// Audiences that exist or existed: clients may send any name.
     known: Mutex<HashSet<AudienceName>>,
 }
 
@@ -76,15 +76,15 @@ impl Telemetry {
         self.counter("rtad_loader_requests_total", labels).increment(1);
     }
 
-    /// Counts a write by what became of it, to an audience that was ever opened.
+    /// Counts a write by its result, for an audience that was ever opened.
     pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
         if self.known().contains(audience) {
             self.writes(audience, op, result).increment(1);
         }
     }
 
-    /// From now on writes to the audience are counted. There is a 0 for every first failure to rise from: a counter that appears
-    /// with its first burst already in it has not risen, as Prometheus sees it.
+    /// Starts counting writes to the audience at 0: Prometheus sees no increase in a counter that
+    /// appears with its first value.
     pub(super) fn opened(&self, audience: &AudienceName) {
         if !self.known().insert(audience.clone()) {
             return;
@@ -116,7 +116,7 @@ impl Telemetry {
         self.counter("rtad_loader_writes_total", labels)
     }
 
-    /// Counts an append that has to be made again.
+    /// Counts a repeated append.
     pub(super) fn conflict(&self, audience: &AudienceName) {
         self.conflicts(audience).increment(1);
     }
@@ -126,9 +126,9 @@ impl Telemetry {
         self.counter("rtad_loader_conflicts_total", labels)
     }
 
-    /// States how long an append took.
+    /// Records the duration of an append.
     pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
-        // From now on there is a 0 for the first conflict to rise from.
+        // Starts the counter of conflicts at 0.
         let _ = self.conflicts(audience);
         metrics::with_local_recorder(&self.recorder, || {
             let audience = audience.as_str().to_owned();
@@ -137,7 +137,7 @@ impl Telemetry {
         });
     }
 
-    /// Counts one more that waits, for as long as what is returned lives.
+    /// Counts a waiting request for the lifetime of the returned guard.
     pub(super) fn waiting(&self) -> Waiting {
         self.queue.increment(1);
         Waiting(self.queue.clone())
@@ -152,7 +152,7 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Drains the histograms for ever, so that memory stays flat when nobody scrapes.
+    /// Drains the histograms forever, so that memory stays constant without scrapes.
     pub(super) async fn upkeep(&self) {
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
@@ -161,7 +161,7 @@ impl Telemetry {
     }
 }
 
-/// A place in the queue.
+/// A request in the queue.
 pub(super) struct Waiting(Gauge);
 
 impl Drop for Waiting {

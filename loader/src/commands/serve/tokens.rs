@@ -1,4 +1,4 @@
-//! The tokens that a writer must show one of: lines of a file, read again when told to.
+//! Tokens of writers: lines of a file, reloaded on demand.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,10 +7,10 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq as _;
 
-/// A shorter one can be guessed.
+/// Shortest accepted token; a shorter one can be guessed.
 const MIN_BYTES: usize = 16;
 
-/// A token file that is refused. Nothing of it is quoted.
+/// A refused token file. Its content is not quoted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TokenError {
@@ -30,25 +30,25 @@ pub(crate) enum TokenError {
     Line { path: String, line: usize },
 }
 
-/// Who may write. May be asked from many threads.
+/// Authorization of writers, shared by threads.
 pub(super) struct Tokens {
-    /// `None`: anybody.
+    /// `None`: no token needed.
     file: Option<PathBuf>,
     tokens: RwLock<Arc<[Vec<u8>]>>,
 }
 
 impl Tokens {
-    /// Those of a file.
+    /// The tokens of a file.
     pub(super) fn of_file(path: &Path) -> Result<Self, TokenError> {
         Ok(Self { file: Some(path.to_owned()), tokens: RwLock::new(read(path)?) })
     }
 
-    /// None are asked for.
+    /// No token needed.
     pub(super) fn of_nobody() -> Self {
         Self { file: None, tokens: RwLock::new(Arc::new([])) }
     }
 
-    /// Reads the file again. If it is refused the old ones stay.
+    /// Reloads the file. If it is refused, the old tokens stay.
     pub(super) fn reload(&self) -> Result<(), TokenError> {
         if let Some(path) = &self.file {
             let tokens = read(path)?;
@@ -57,7 +57,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whether a request shows one. Takes as long for any token of the same length.
+    /// Whether a request has a valid token. Takes the same time for tokens of one length.
     pub(super) fn admit(&self, headers: &HeaderMap) -> bool {
         if self.file.is_none() {
             return true;
@@ -68,7 +68,7 @@ impl Tokens {
             return false;
         };
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
-        // Each is compared to its end, also after one that matches.
+        // All tokens are compared to their ends, also after a match.
         let matches = tokens
             .iter()
             .fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());

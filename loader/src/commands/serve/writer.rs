@@ -1,12 +1,13 @@
-//! The one task of this process that writes an audience.
+//! The only task of this process that writes an audience.
 //!
-//! Requests wait in a queue. What waits when the task comes to it is written together: one delta and one `CURRENT`, whatever the
-//! number of requests, and not more often than every so long. A request is answered when `CURRENT` names what it asked for; if
-//! the store fails before that, with the failure.
+//! Requests wait in a queue. All waiting requests are written together: one delta and one
+//! `CURRENT`, at most once per interval. A request is answered when `CURRENT` names its change, or
+//! with the store's failure.
 //!
-//! Other processes may write the same audience. The store decides (`rtad_store`, `write/append.rs`): who was slower looks again, weighs
-//! its requests anew over what the other wrote, and tries again, so that an answer is always that of what was there when it was
-//! written. A batch that writes nothing is answered only after a look that nobody else has written.
+//! Other processes may write the same audience. After a conflict (`rtad_store`, `write/append.rs`)
+//! the task reads `CURRENT` again, combines the requests again over the new state, and retries. So
+//! an answer always describes the state at its write. A batch that writes nothing is answered only
+//! after a read of `CURRENT` without a foreign write.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -26,18 +27,18 @@ use super::error::ApiError;
 use super::members::Members;
 use super::session::Session;
 
-/// So often a batch is tried when others write the same audience.
+/// Tries of a batch while others write the same audience.
 const MAX_TRIES: u32 = 12;
-/// Before the second try, at most; doubled for each further one.
+/// Longest delay before the second try; doubled for each further one.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// After a conflict so many batches begin with a look, as the other writer will write again.
+/// After a conflict, so many batches begin with a refresh: the other writer will write again.
 const CAREFUL_BATCHES: u32 = 64;
 
-/// How an audience is written.
+/// Parameters of writing an audience.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// From the begin of one append to the begin of the next.
+    /// Time between the starts of two appends.
     pub(super) every: Duration,
     /// Keys in one append.
     pub(super) max_batch: usize,
@@ -49,18 +50,18 @@ pub(super) struct Writer {
     pace: Pace,
     queue: mpsc::Receiver<Command>,
     pending: VecDeque<Command>,
-    /// Wait for the filters.
+    /// Requests that wait for the filters.
     waiting: Vec<Write>,
     members: Members,
     /// Batches that begin with a refresh.
     careful: u32,
 }
 
-/// How a try ended.
+/// Result of a try.
 enum Tried {
-    /// All that was in it is answered.
+    /// All requests are answered.
     Done,
-    /// Somebody else wrote meanwhile.
+    /// Another process wrote meanwhile.
     Again(Vec<Write>),
     Failed(Vec<Write>, ApiError),
 }
@@ -71,7 +72,7 @@ impl Writer {
         Self { session, pace, queue, pending, waiting, members, careful: 0 }
     }
 
-    /// Writes until nobody can ask any more, or until there is no such audience.
+    /// Runs until all senders are gone, or until the audience is found not to exist.
     pub(super) async fn run(mut self) {
         let mut next = Instant::now();
         while self.has_work().await {
@@ -86,13 +87,13 @@ impl Writer {
                     self.write(batch).await;
                 }
                 Some(Command::Change(change, reply)) => {
-                    // Its client may be gone.
+                    // The client may be gone.
                     let _ = reply.send(self.change(change).await);
                 }
                 None => {}
             }
             if self.session.ledger.is_none() && self.pending.is_empty() && self.waiting.is_empty() {
-                // Whoever asks next opens it anew: names that are no audience's must not each keep a task.
+                // The next request starts a task again: names without an audience must not keep one.
                 self.queue.close();
             }
         }
@@ -101,14 +102,14 @@ impl Writer {
     async fn change(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         let changed = self.session.apply(change).await;
         if matches!(change, AudienceChange::Delete) {
-            // Writes that waited for the filters find out that the audience is deleted.
+            // Writes that waited for the filters fail, as the audience is deleted.
             self.members = Members::default();
             self.wake();
         }
         changed
     }
 
-    /// Waits for something to do; `false` if nothing can come.
+    /// Waits for a command; `false` if none can come.
     async fn has_work(&mut self) -> bool {
         while self.pending.is_empty() {
             tokio::select! {
@@ -134,7 +135,7 @@ impl Writer {
             Ok(()) => self.wake(),
             Err(error) => {
                 let refusal = self.session.failed("could not read the filters", &error);
-                // They may be those of a generation that is gone.
+                // They may belong to a removed generation.
                 self.careful = self.careful.max(1);
                 let waiting = std::mem::take(&mut self.waiting);
                 Self::refuse(waiting, &refusal);
@@ -142,7 +143,8 @@ impl Writer {
         }
     }
 
-    /// A request and those after it that go with it. Whose client is gone is left out: nobody was told that it would be done.
+    /// Takes a request and those after it that can join it. Requests of closed connections are
+    /// dropped, as nothing was promised to them.
     fn batch(&mut self, first: Write) -> Vec<Write> {
         let mut keys = first.asked.keys.len();
         let mut batch = vec![first];
@@ -185,11 +187,11 @@ impl Writer {
         match self.append(batch).await {
             Ok(tried) => tried,
             Err((batch, error)) => {
-                // Whatever it was, what is known may be old.
+                // After any error the known state may be outdated.
                 self.careful = CAREFUL_BATCHES;
                 match error {
                     StoreError::Conflict { .. } => Tried::Again(batch),
-                    // Disabled since, or what was merged is gone since another writer has merged it: a look tells.
+                    // Disabled meanwhile, or merged deltas were removed: refresh to find out.
                     StoreError::NotFound { .. } | StoreError::NotLive { .. }
                         if self.is_behind().await =>
                     {
@@ -201,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// The ledger, at an audience that takes writes.
+    /// The ledger, of an audience that accepts writes.
     async fn open(&mut self) -> Result<&mut Ledger, ApiError> {
         let is_new = self.session.open().await?;
         if !is_new && (self.careful > 0 || !self.session.is_live()) {
@@ -219,7 +221,7 @@ impl Writer {
         self.session.refresh().await.unwrap_or(false)
     }
 
-    /// One try, at what the ledger knows. The requests come back with an error.
+    /// One try over the ledger's state. On an error the requests are returned.
     async fn append(&mut self, mut batch: Vec<Write>) -> Result<Tried, (Vec<Write>, StoreError)> {
         let mut ledger = self.session.ledger.take().expect("it was opened");
         let appended = self.append_to(&mut ledger, &mut batch).await;
@@ -231,7 +233,7 @@ impl Writer {
         }
     }
 
-    /// Returns whether what is left of the batch is answered; if not, it is to be coalesced again.
+    /// Returns whether the rest of the batch is answered; otherwise it is combined again.
     async fn append_to(
         &mut self,
         ledger: &mut Ledger,
@@ -248,7 +250,7 @@ impl Writer {
                     &self.session.audience,
                     ledger.current(),
                 );
-                // The others need not wait for that.
+                // The other requests do not wait for it.
                 self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
             }
         }
@@ -285,7 +287,7 @@ impl Writer {
 
     fn answer(write: Write, answer: Result<Written, ApiError>) {
         drop((write.waiting, write.permit));
-        // Its client may be gone.
+        // The client may be gone.
         let _ = write.reply.send(answer);
     }
 
@@ -293,14 +295,14 @@ impl Writer {
         batch.into_iter().for_each(|write| Self::answer(write, Err(refusal.clone())));
     }
 
-    /// Lets what waits for filters have another turn.
+    /// Returns requests that waited for filters to the queue.
     fn wake(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
     }
 }
 
-/// On the blocking pool: a batch may hold a million keys, each of which costs a look into memory.
+/// Runs on the blocking pool: a batch may have a million keys, with a lookup each.
 async fn coalesce_blocking(
     batch: &mut Vec<Write>,
     members: Option<Arc<Snapshot>>,
@@ -321,7 +323,7 @@ async fn coalesce_blocking(
     }
 }
 
-/// Up to twice as long as before, anything down to nothing: two writers must not stay in step.
+/// A random delay of up to twice the previous one, so that two writers do not stay in step.
 fn delay(tries: u32) -> Duration {
     let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
     let random = RandomState::new().build_hasher().finish();

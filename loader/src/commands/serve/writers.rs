@@ -1,4 +1,4 @@
-//! The writers of this process: one task for each audience that is written, begun when it is first asked for.
+//! Writers of this process: one task per written audience, started at its first request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +19,16 @@ use super::writer::{Pace, Writer};
 
 /// Requests that may wait for one audience.
 const QUEUE: usize = 1024;
-/// Keys that may wait in the whole process: 64 MiB of them.
+/// Keys that may wait in the whole process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
 
-/// Where requests find the task that writes their audience.
+/// Queues of the audiences' tasks.
 pub(super) struct Writers {
     pub(super) store: StoreWriter,
     pace: Pace,
     telemetry: Arc<Telemetry>,
     permits: Arc<Semaphore>,
-    /// `None` once nothing more is taken.
+    /// `None` while draining.
     queues: Mutex<Option<HashMap<AudienceName, mpsc::Sender<Command>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -46,7 +46,7 @@ impl Writers {
         }
     }
 
-    /// Has devices written; returns when they are, durably. Counts what became of it.
+    /// Writes devices; returns when they are durable. Counts the result.
     pub(super) async fn write(
         &self,
         audience: &AudienceName,
@@ -69,11 +69,11 @@ impl Writers {
         let permit = self.permit_for(asked.keys.len())?;
         let waiting = self.telemetry.waiting();
         self.send(audience, Command::Write(Write { asked, reply, waiting, permit }))?;
-        // Dropped without an answer: the task has panicked.
+        // Dropped without an answer: the task panicked.
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
 
-    /// Changes an audience as a whole. Returns the sequence of the `CURRENT` that says so.
+    /// Changes a whole audience. Returns the sequence of its `CURRENT`.
     pub(super) async fn change(
         &self,
         audience: &AudienceName,
@@ -102,13 +102,13 @@ impl Writers {
             command = match queue.try_send(command) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Full(_)) => return Err(ApiError::Overloaded),
-                // It had found no such audience, or panicked.
+                // The task found no such audience, or panicked.
                 Err(TrySendError::Closed(command)) => command,
             };
         }
         queues.retain(|_, queue| !queue.is_closed());
         let (sender, receiver) = mpsc::channel(QUEUE);
-        // It has room for the first.
+        // The new queue has capacity for it.
         let _ = sender.try_send(command);
         let telemetry = Arc::clone(&self.telemetry);
         let session = Session::new(self.store.clone(), audience.clone(), telemetry);
@@ -120,7 +120,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Takes nothing more, and waits until all that was taken is written.
+    /// Accepts nothing more, and waits until all accepted requests are written.
     pub(super) async fn finish(&self) {
         *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut tasks =
@@ -129,7 +129,7 @@ impl Writers {
     }
 }
 
-/// Counts a write in the end, or when nobody waits for its answer any longer.
+/// Counts a write when it ends or its client stops waiting.
 struct Counted<'a> {
     telemetry: &'a Telemetry,
     audience: &'a AudienceName,

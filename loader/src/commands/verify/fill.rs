@@ -1,4 +1,4 @@
-//! How full the filters are, read from the chunks themselves.
+//! Fill of the filters, read from the chunks.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterSpec, fill_ratio};
 use rtad_core::snapshot::Chunk;
 
-/// Minimum, mean and maximum of a figure over the shards that have keys; all 0 if none has.
+/// Minimum, mean and maximum of a figure over shards with keys; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// With one figure more, the `count`th.
+    /// Adds a figure, the `count`th.
     fn add(&mut self, figure: f64, count: u32) {
         self.min = if count == 1 { figure } else { self.min.min(figure) };
         self.max = self.max.max(figure);
@@ -23,14 +23,14 @@ impl Spread {
     }
 }
 
-/// What chunks say of themselves.
+/// Statistics of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct FillSurvey {
-    /// Shards that have keys.
+    /// Shards with keys.
     pub(crate) shards: u32,
-    /// The fraction of bits set.
+    /// Fraction of set bits.
     pub(crate) fill: Spread,
-    /// The false-positive rate that follows from it.
+    /// False-positive rate by fill.
     pub(crate) expected_fpr: Spread,
 }
 
@@ -54,7 +54,7 @@ impl FillSurvey {
         Some((fill, fpr))
     }
 
-    /// The false-positive rate of a random key: shards without keys have none.
+    /// False-positive rate of a random key: shards without keys have none.
     pub(crate) fn overall_fpr(&self) -> f64 {
         self.expected_fpr.mean * f64::from(self.shards) / SHARDS as f64
     }

@@ -1,6 +1,6 @@
-//! Measures the false-positive rate: random keys, none of which is a member but by an accident of 2⁻¹²⁸.
+//! Measurement of the false-positive rate with random keys, members only by an accident of 2⁻¹²⁸.
 //!
-//! The keys depend on nothing but their number, so a measurement can be repeated, on any number of threads.
+//! The keys depend on their number only, so a measurement is reproducible on any number of threads.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use rtad_core::snapshot::Snapshot;
 use crate::keys::next;
 use crate::progress::Progress;
 
-/// False positives that a default measurement expects: enough for an interval of 2 % either way.
+/// Target number of false positives by default: an interval of 2 % either way.
 const WANTED_POSITIVES: f64 = 10_000.0;
 const MAX_DEFAULT_PROBES: u64 = 200_000_000;
 const BATCH_KEYS: usize = 4096;
@@ -21,7 +21,7 @@ const BATCHES_PER_TURN: u64 = 256;
 /// The normal distribution's 97.5th percentile: two-sided 95 %.
 const Z: f64 = 1.959_963_985;
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MeasuredFpr {
     pub(super) probes: u64,
@@ -32,16 +32,16 @@ pub(crate) struct MeasuredFpr {
     pub(super) high: f64,
 }
 
-/// How many keys to ask for when nothing is said.
+/// Default number of keys to query.
 pub(super) fn default_probes(expected_fpr: f64) -> u64 {
-    // A snapshot without keys expects none, however many are asked for.
+    // A snapshot without keys has no false positives.
     if expected_fpr <= 0.0 {
         return 1_000_000;
     }
     ((WANTED_POSITIVES / expected_fpr).ceil() as u64).min(MAX_DEFAULT_PROBES)
 }
 
-/// Asks `snapshot` for `probes` keys that it should not have.
+/// Queries `snapshot` with `probes` keys that are not members.
 pub(super) fn measure(
     snapshot: &Snapshot,
     probes: u64,
