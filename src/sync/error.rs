@@ -28,7 +28,7 @@ pub enum SyncError {
     },
     /// `CURRENT` is older than the one that was read before.
     #[error(
-        "CURRENT is stale: it names generation {found}, generation {served} is served, \
+        "CURRENT is stale: it names generation {found}, generation {served} is served \
          and no rollback is recorded"
     )]
     Stale {

@@ -243,7 +243,8 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served: HashMap<&Digest, &Arc<Chunk>> =
         served.map(|chunk| (chunk.digest(), chunk)).collect();
     let same = |entry: &ChunkEntry| {
-        let chunk = served.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))?;
+        let chunk =
+            served.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))?;
         Some((entry.digest, Arc::clone(chunk)))
     };
     manifest.chunks().iter().filter_map(same).collect()

@@ -111,7 +111,8 @@ impl Sync {
             // Erasures and a disabled audience apply to the old generation too, even if loading
             // the new one fails.
             self.loader().check_memory(delta_bytes(&audience, current))?;
-            let overlay = self.loader().overlay(&audience, current).await?.layered_over(held.overlay());
+            let overlay =
+                self.loader().overlay(&audience, current).await?.layered_over(held.overlay());
             audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
             self.serve_overlay(&audience);
         }

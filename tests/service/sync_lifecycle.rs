@@ -224,7 +224,7 @@ fn what_has_expired_is_not_loaded_and_something_fresh_is() {
     let mut client = server.connect();
     assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false));
     let (result, error) = server.last_sync(AUDIENCE);
-    let words = "s ago: publish a new one with `rtad-loader build`, or see to the clock";
+    let words = "s ago: publish a new one with `rtad-loader build`, or correct the clock";
     assert!(
         result == "expired" && error.starts_with("generation 1 expired ") && error.ends_with(words),
         "{error}"

@@ -89,6 +89,7 @@ fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {
     manifest.chunks().iter().map(|entry| entry.digest.to_string())
 }
 
+/// Whether a file is older than [`ABANDONED`].
 fn is_abandoned(path: &Path) -> bool {
     let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
     modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))

@@ -38,7 +38,7 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
 
     store.config_file("max_in_flight = 0", &format!("{only_one}\ninclude = [\"x\"]"));
     rtad.signal("HUP");
-    let message = "config not reloaded; the old one goes on";
+    let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
     assert!(
         reason.contains("server.max_in_flight") && reason.contains("include has \"x\""),

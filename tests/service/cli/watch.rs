@@ -60,7 +60,7 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
 
     // `T1` names a strategy that is not there any more.
     map.change("..3", "rtad.toml", &config(RULES));
-    let told = rtad.log("config not reloaded; the old one goes on", 1);
+    let told = rtad.log("config not reloaded; the old one stays", 1);
     assert!(told["reason"].as_str().unwrap().contains("no-vip"), "{told}");
     assert_eq!(metrics("rtad_config_last_reload_successful"), 0.0);
     assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
@@ -86,7 +86,7 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
 
     // A file that is gone for a while is a mistake too, and its return a change.
     std::fs::remove_file(secret.file("..data")).unwrap();
-    rtad.log("config not reloaded; the old one goes on", 2);
+    rtad.log("config not reloaded; the old one stays", 2);
     symlink("..2", secret.file("..data")).unwrap();
     rtad.log("config reloaded", 4);
     rtad.signal("TERM");
@@ -111,7 +111,7 @@ fn a_config_that_waits_for_its_audience_is_taken_once_that_is_there() {
         "{one}\n[[audience]]\nname = \"late\"\n[[strategy]]\nname = \"no-late\"\nexclude = [\"late\"]"
     );
     map.change("..2", "rtad.toml", &config(&more));
-    let told = rtad.log("config not reloaded; the old one goes on", 1);
+    let told = rtad.log("config not reloaded; the old one stays", 1);
     assert!(told["reason"].as_str().unwrap().contains("late"), "{told}");
     store.publish("late", &[key("oaid", STRANGER)]);
     rtad.log("config reloaded", 1);

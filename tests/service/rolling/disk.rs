@@ -124,7 +124,7 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     assert!(two_chunks < new, "{two_chunks} {new}");
     let [(whole, words), rolling] = look(two_chunks);
     assert_eq!((whole, rolling), ("too_large", ok()));
-    assert!(words.contains("replace chunk by chunk with store.swap = \"rolling\""), "{words}");
+    assert!(words.contains("set store.swap = \"rolling\""), "{words}");
 
     site.publish();
     let [_, (result, words)] = look(1000);

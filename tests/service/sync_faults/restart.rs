@@ -275,7 +275,7 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
     put("sys/fs/cgroup/memory.current", "999999000\n");
     let last = look();
     assert_eq!((last.result, generation()), ("too_large", 1));
-    let words = "bytes beside what is served, the container has 1000 left: raise its memory limit";
+    let words = "bytes beside the served one, the container has 1000 left: raise its memory limit";
     assert!(last.error.as_ref().unwrap().contains(words), "{last:?}");
     assert!(shared.telemetry.render().contains("result=\"too_large\"} 1"));
 
