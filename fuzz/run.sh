@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every target for a while, with stable Rust: coverage by LLVM's own pass, libFuzzer from its crate, no sanitizer, since there
-# is no unsafe code here to sanitize. Seeds are only read; what is found stays in target/fuzz/found from one run to the next.
+# Fuzzes every target with stable Rust: LLVM coverage, libFuzzer, no sanitizer, as there is no
+# unsafe code. Seeds are only read. New inputs stay in target/fuzz/found for later runs.
 #
 #   bash fuzz/run.sh [SECONDS] [TARGET...]
 set -euo pipefail
@@ -27,7 +27,7 @@ for target in "${targets[@]}"; do
         custom_json) seeds=api ;;
         *) seeds=$target ;;
     esac
-    # What fails is written to fuzz/artifacts/TARGET, and its path printed.
+    # Failures are written to fuzz/artifacts/TARGET, and their path is printed.
     cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$seeds" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 2>&1 |
         grep -v -e '^#[0-9]*.*\(NEW\|REDUCE\|pulse\|RELOAD\)' -e '# Uses:'

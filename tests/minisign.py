@@ -1,9 +1,10 @@
-"""A second implementation of the signatures of docs/reference/snapshot-format.md, by RFC 8032 and Python's own library.
+"""Independent verifier of snapshot signatures: RFC 8032 in plain Python.
 
-    python3 tests/minisign.py KEY FILE PLACE
+    python3 tests/minisign.py KEY FILE PATH
 
-KEY is a public key in base64, FILE is signed by FILE.minisig, PLACE is where it lies in the store. Exits 1, with a reason on
-stderr, if the signature is not right. It is written to be read, not to be fast or safe against timing.
+KEY is a public key in base64, FILE is signed by FILE.minisig, PATH is its path in the store. Exits
+1 with a reason on stderr if the signature is invalid. Not fast, and not safe against timing
+attacks.
 """
 
 import base64
@@ -18,7 +19,7 @@ SQRT_MINUS_1 = pow(2, (P - 1) // 4, P)
 
 
 def add(a, b):
-    """Two points in extended coordinates."""
+    """Adds two points in extended coordinates."""
     (x1, y1, z1, t1), (x2, y2, z2, t2) = a, b
     m, n = (y1 - x1) * (y2 - x2) % P, (y1 + x1) * (y2 + x2) % P
     c, d = 2 * t1 * t2 * D % P, 2 * z1 * z2 % P
@@ -64,8 +65,8 @@ def is_signed(key, message, signature):
     return same(times(s, BASE), add(decoded(r), times(h, decoded(key))))
 
 
-def check(key_text, data, signature_text, place):
-    """Why the signature is not right; None if it is."""
+def check(key_text, data, signature_text, path):
+    """The reason why the signature is invalid, or None."""
     key = base64.b64decode(key_text, validate=True)
     untrusted, signature, trusted, overall = signature_text.splitlines()
     signature, overall = (base64.b64decode(line, validate=True) for line in (signature, overall))
@@ -73,16 +74,18 @@ def check(key_text, data, signature_text, place):
         return "not a key and a prehashed signature"
     if signature[2:10] != key[2:10]:
         return "signed by another key"
-    if trusted != f"trusted comment: rtad {place}":
-        return f"signed for another place: {trusted}"
+    if trusted != f"trusted comment: rtad {path}":
+        return f"signed for another path: {trusted}"
     if not is_signed(key[10:], hashlib.blake2b(data).digest(), signature[10:]):
         return "the signature is wrong"
-    if not is_signed(key[10:], signature[10:] + trusted.removeprefix("trusted comment: ").encode(), overall):
+    if not is_signed(
+        key[10:], signature[10:] + trusted.removeprefix("trusted comment: ").encode(), overall
+    ):
         return "the signature over the trusted comment is wrong"
     return None
 
 
 if __name__ == "__main__":
-    key_text, path, place = sys.argv[1:]
-    fault = check(key_text, Path(path).read_bytes(), Path(path + ".minisig").read_text(), place)
+    key_text, file, path = sys.argv[1:]
+    fault = check(key_text, Path(file).read_bytes(), Path(file + ".minisig").read_text(), path)
     sys.exit(fault and f"{path}: {fault}")

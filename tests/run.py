@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The tests of `make test`: a line for each suite, and the totals in the last one.
+"""Test runner of `make test`: a line for each suite, and the totals in the last one.
 
-    python3 tests/run.py              # Rust's tests and the suites of tests/suites, on dev builds
+    python3 tests/run.py              # Rust tests and tests/suites, on dev builds
     python3 tests/run.py --long       # the long tests too, on release builds: `make test-all`
 
-All suites run, whatever fails; a failed suite's output is printed. The exit code is 1 if anything
-has failed.
+All suites run, even after failures. The output of a failed suite is printed. The exit code is 1
+after any failure.
 """
 
 import os
@@ -20,11 +20,11 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv/bin/python3"
-# Of the dev profile, with the features that `cargo test` needs: no suite builds anything again.
+# With the profile and features of `cargo test`, so that no suite rebuilds.
 BUILD = ["cargo", "build", "--workspace", "--bins", "--tests", "--quiet"]
 BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
-# Suites wait more than they compute, so two run at a time; those that take longest come first.
+# Suites mostly wait, so two run at a time, the longest first.
 AT_ONCE = 2
 FIRST = ["fleet", "console", "monitoring"]
 NO_TESTS = 5
@@ -37,29 +37,29 @@ RESULT = re.compile(
 totals = {"passed": 0, "failed": 0, "skipped": 0}
 
 
-def tell(suite, seconds, passed=0, failed=0, skipped=0, output=""):
-    """Adds to the totals, and prints the line of a suite."""
+def report(suite, seconds, passed=0, failed=0, skipped=0, output=""):
+    """Adds to the totals and prints the line of a suite."""
     counts = {"passed": passed, "failed": failed, "skipped": skipped}
     for name, count in counts.items():
         totals[name] += count
     if failed:
         print(output, flush=True)
-    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    print(f"{suite}: {said or 'done'} in {seconds:.0f} s", flush=True)
+    results = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    print(f"{suite}: {results or 'done'} in {seconds:.0f} s", flush=True)
 
 
 def step(name, *command):
-    """Runs what tests need; whether it succeeded."""
+    """Runs a preparation step; returns whether it succeeded."""
     began = time.monotonic()
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    tell(name, time.monotonic() - began, failed=int(done.returncode != 0), output=done.stdout)
+    report(name, time.monotonic() - began, failed=int(done.returncode != 0), output=done.stdout)
     return done.returncode == 0
 
 
 def rust():
-    """A line for each of cargo's targets that has tests."""
+    """Runs the Rust tests; prints a line for each target with tests."""
     began, name, output, failed_before = time.monotonic(), "cargo", [], totals["failed"]
     cargo = subprocess.Popen(
         RUST, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -73,22 +73,21 @@ def rust():
         elif found := RESULT.match(line):
             passed, failed, ignored = (int(count) for count in found.groups()[:3])
             if passed or failed or ignored:
-                tell(f"rust: {name}", float(found[4]), passed, failed, ignored, "".join(output))
+                report(f"rust: {name}", float(found[4]), passed, failed, ignored, "".join(output))
             output = []
-    # A test program that was killed has no result.
+    # A killed test program prints no result.
     silent = cargo.wait() != 0 and totals["failed"] == failed_before
-    tell("rust", time.monotonic() - began, failed=int(silent), output="".join(output))
+    report("rust", time.monotonic() - began, failed=int(silent), output="".join(output))
 
 
 def suites():
-    """Every folder of tests."""
+    """Names of all suites."""
     names = {path.parent.name for path in ROOT.glob("tests/suites/*/test_*.py")}
     return sorted(names, key=lambda name: (name not in FIRST, name))
 
 
 def suite(name, *flags):
-    """A suite of tests/suites, in a process of its own; nothing if none of its tests are asked
-    for."""
+    """Runs a suite in its own process; returns None if no test was selected."""
     began = time.monotonic()
     programs = ROOT / "target" / ("release" if "long" in flags else "debug")
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
@@ -122,14 +121,14 @@ def main():
         rust()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for done in as_completed([pool.submit(suite, name) for name in suites()]):
-                if told := done.result():
-                    tell(*told)
+                if result := done.result():
+                    report(*result)
     if is_long and step("release build", *BUILD_RELEASE):
         for name in suites():
-            # Long tests print what they have measured.
-            if told := suite(name, "-m", "long", "-rP"):
-                print(told[-1])
-                tell(f"{name}, long", *told[1:-1])
+            # Long tests print their measurements.
+            if result := suite(name, "-m", "long", "-rP"):
+                print(result[-1])
+                report(f"{name}, long", *result[1:-1])
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     print(f"{totals['passed']} passed, {totals['failed']} failed{skipped}")
     sys.exit(bool(totals["failed"]))

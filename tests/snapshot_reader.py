@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""An independent reader of rtad snapshots, written from docs/reference/snapshot-format.md alone.
+"""Independent reader of rtad snapshots, written only from docs/reference/snapshot-format.md.
 
-It shares no code with rtad, so when both give the same answers the page is right and enough. It is a
-reference, not a tool for speed: plain integers, one file at a time, every check in the order of the page.
+It shares no code with rtad, so equal answers verify the page. It favors clarity over speed: plain
+integers, one file at a time, checks in the order of the page.
 
     python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 for each to stdout
-    python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print the totals
+    python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print totals
 
-A key is 32 hex digits on a line of its own.
+A key is a line of 32 hex digits.
 
-Exit code 0: the snapshot is sound. 1: it is not, or a key is malformed; the reason is on stderr.
+Exit code 0: the snapshot is valid. 1: the snapshot or a key is invalid; the reason is on stderr.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DELTAS_MAX = 12
 DELTA_KEYS_MAX = 1 << 25
 DELTA_HEADER = struct.Struct("<8s2I4Q16s")
 HEADER = struct.Struct("<8s6I2Q16s")
-KINDS = {"classic": (1, 30), "block512": (2, 10)}  # name -> (number in the header, greatest k)
+KINDS = {"classic": (1, 30), "block512": (2, 10)}  # name -> (number in the header, maximum k)
 U64_MAX = (1 << 64) - 1
 AUDIENCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class SnapshotError(Exception):
-    """One thing that is wrong: in which file, in which field, what stands there and what should."""
+    """Invalid field: file, field, found and expected value."""
 
     def __init__(self, file: str, field: str, found: object, expected: object) -> None:
         super().__init__(f"{file}: {field} is {str(found)[:100]}, expected {expected}")
@@ -48,7 +48,7 @@ class SnapshotError(Exception):
 
 
 def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
-    """The size of a shard's filter; 0 for a shard without keys."""
+    """Bytes of a shard's filter; 0 for a shard without keys."""
     need = keys * millibits_per_key
     if kind == "classic":
         return -(-need // 64_000) * 8
@@ -58,12 +58,12 @@ def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
 
 
 def body_start(shard_count: int) -> int:
-    """Where a chunk's body starts: after the header, the key counts, and zeros up to a multiple of 64."""
+    """Offset of a chunk's body: after header, key counts, and zeros up to a multiple of 64."""
     return -(-(HEADER.size + 4 * shard_count) // 64) * 64
 
 
 def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[int]:
-    """The bits of a filter of `size_bytes` (> 0) that `key` sets; a bit may come twice."""
+    """Bits that `key` sets in a filter of `size_bytes` (> 0); bits may repeat."""
     h1, h2 = struct.unpack("<Q", key[2:10])[0], struct.unpack("<Q", key[8:16])[0]
     if kind == "classic":
         return [((h1 + i * (h2 | 1)) % 2**64) * size_bytes * 8 >> 64 for i in range(hashes)]
@@ -73,15 +73,15 @@ def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[i
 
 
 class Fields:
-    """A JSON object whose fields are taken one by one, each with its check; what is left over is an error."""
+    """A JSON object; its fields are taken and checked one by one, leftover fields are errors."""
 
-    def __init__(self, file: str, place: str, value: Any) -> None:
+    def __init__(self, file: str, prefix: str, value: Any) -> None:
         if not isinstance(value, dict):
-            raise SnapshotError(file, place or "content", type(value).__name__, "an object")
-        self.file, self.place, self.rest = file, f"{place}." if place else "", dict(value)
+            raise SnapshotError(file, prefix or "content", type(value).__name__, "an object")
+        self.file, self.prefix, self.rest = file, f"{prefix}." if prefix else "", dict(value)
 
     def fail(self, field: str, found: object, expected: object) -> SnapshotError:
-        return SnapshotError(self.file, self.place + field, found, expected)
+        return SnapshotError(self.file, self.prefix + field, found, expected)
 
     def take(self, field: str) -> Any:
         if field not in self.rest:
@@ -112,7 +112,7 @@ class Fields:
             raise self.fail(field, value, expected)
 
     def object(self, field: str) -> Fields:
-        return Fields(self.file, self.place + field, self.take(field))
+        return Fields(self.file, self.prefix + field, self.take(field))
 
     def end(self) -> None:
         for field in self.rest:
@@ -120,7 +120,7 @@ class Fields:
 
 
 def read_capped(path: Path, file: str, max_bytes: int) -> bytes:
-    """The file's bytes, of which there may be at most `max_bytes`: its size is asked for first."""
+    """The file's bytes, at most `max_bytes`; checks the size before reading."""
     try:
         with path.open("rb") as stream:
             size_bytes = os.fstat(stream.fileno()).st_size
@@ -132,7 +132,7 @@ def read_capped(path: Path, file: str, max_bytes: int) -> bytes:
 
 
 def read_json(file: str, data: bytes, file_format: str) -> Fields:
-    """The top object of a JSON file, with `format` and `version` already looked at."""
+    """The top object of a JSON file, after checking `format` and `version`."""
 
     def constant(name: str) -> float:
         raise ValueError(f"{name} is not JSON")
@@ -154,7 +154,7 @@ def read_json(file: str, data: bytes, file_format: str) -> Fields:
 
 @dataclass(frozen=True)
 class DeltaEntry:
-    """What CURRENT or a manifest says of one delta."""
+    """Entry of one delta in CURRENT or a manifest."""
 
     first: int
     last: int
@@ -178,14 +178,16 @@ class DeltaEntry:
 
     @staticmethod
     def all(fields: Fields, name: str, newest: int) -> List[DeltaEntry]:
-        """An optional array, in order of its ends."""
+        """An optional array, ordered by `last`."""
         if name not in fields.rest:
             return []
         values = fields.take(name)
         if not isinstance(values, list) or len(values) > DELTAS_MAX:
             raise fields.fail(name, type(values).__name__, f"an array of at most {DELTAS_MAX}")
-        places = (f"{fields.place}{name}[{index}]" for index in range(len(values)))
-        entries = [DeltaEntry.parse(Fields(fields.file, *both), newest) for both in zip(places, values)]
+        paths = (f"{fields.prefix}{name}[{index}]" for index in range(len(values)))
+        entries = [
+            DeltaEntry.parse(Fields(fields.file, *both), newest) for both in zip(paths, values)
+        ]
         ends = [entry.last for entry in entries]
         if ends != sorted(set(ends)):
             raise fields.fail(name, ends, "ascending ends")
@@ -207,7 +209,16 @@ class Delta:
 
         same("size", len(data), DELTA_HEADER.size + 16 * (entry.added + entry.removed))
         same("digest", hashlib.sha256(data).hexdigest(), entry.sha256)
-        expected = (b"RTADDLTA", 1, 0, entry.first, entry.last, entry.added, entry.removed, bytes(16))
+        expected = (
+            b"RTADDLTA",
+            1,
+            0,
+            entry.first,
+            entry.last,
+            entry.added,
+            entry.removed,
+            bytes(16),
+        )
         same("header", DELTA_HEADER.unpack_from(data), expected)
         keys = [data[at : at + 16] for at in range(DELTA_HEADER.size, len(data), 16)]
         lists = keys[: entry.added], keys[entry.added :]
@@ -220,7 +231,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Current:
-    """What CURRENT says."""
+    """Content of CURRENT."""
 
     sequence: int
     generation: int
@@ -235,7 +246,10 @@ class Current:
     def parse(data: bytes) -> Current:
         fields = read_json("CURRENT", data, "rtad-current")
         sequence, generation = fields.integer("sequence", 1), fields.integer("generation", 1)
-        size_bytes, sha256 = fields.integer("manifest_size_bytes"), fields.text("manifest_sha256", DIGEST)
+        size_bytes, sha256 = (
+            fields.integer("manifest_size_bytes"),
+            fields.text("manifest_sha256", DIGEST),
+        )
         rolled_back_from = None
         if "rolled_back_from" in fields.rest:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
@@ -249,7 +263,11 @@ class Current:
         ):
             if name in fields.rest:
                 fields.integer(name, low, high)
-        state = fields.text("state", re.compile("live|disabled|deleted")) if "state" in fields.rest else "live"
+        state = (
+            fields.text("state", re.compile("live|disabled|deleted"))
+            if "state" in fields.rest
+            else "live"
+        )
         deltas = DeltaEntry.all(fields, "deltas", sequence)
         tombstones = DeltaEntry.optional(fields, "tombstones", sequence)
         if tombstones and tombstones.added:
@@ -262,7 +280,7 @@ class Current:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a manifest says of one chunk."""
+    """Entry of one chunk in a manifest."""
 
     digest: str
     first_shard: int
@@ -273,7 +291,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a generation consists of; the fields that are for people are checked and dropped."""
+    """Content of a manifest; informational fields are checked and dropped."""
 
     kind: str
     hashes: int
@@ -289,7 +307,7 @@ class Manifest:
         top.exactly("generation", generation)
         created = top.integer("created_unix_seconds")
         if "expires_unix_seconds" in top.rest:
-            # Whether it has expired is for whoever serves it: this reads what is there.
+            # The reader ignores expiry.
             top.integer("expires_unix_seconds", created + 1)
         keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
 
@@ -311,7 +329,7 @@ class Manifest:
             build.integer(name)
 
         if "folded" in top.rest:
-            # What went into the generation is for writers.
+            # Only writers use the inputs of the generation.
             folded = top.object("folded")
             folded.integer("through")
             DeltaEntry.all(folded, "deltas", U64_MAX)
@@ -342,7 +360,10 @@ class Manifest:
             digest = fields.text("digest", DIGEST)
             first = fields.integer("first_shard", next_shard, SHARDS - 1)
             count = fields.integer("shard_count", 1, SHARDS - first)
-            keys, size_bytes = fields.integer("keys", 1), fields.integer("size_bytes", body_start(count) + 8)
+            keys, size_bytes = (
+                fields.integer("keys", 1),
+                fields.integer("size_bytes", body_start(count) + 8),
+            )
             yield Entry(digest, first, count, keys, size_bytes)
             fields.end()
             next_shard = first + count
@@ -350,7 +371,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The filters of a run of neighbouring shards, in order; b"" for a shard without keys."""
+    """The filters of a run of neighboring shards, in order; b"" for a shard without keys."""
 
     first_shard: int
     filters: List[bytes]
@@ -391,18 +412,23 @@ class Chunk:
 
 
 class Snapshot:
-    """One generation of one audience, read whole and verified whole."""
+    """One generation of one audience, completely read and verified."""
 
     def __init__(
         self, generation: int, manifest: Manifest, chunks: List[Chunk], layers: List[Delta]
     ) -> None:
-        """`layers` are asked in order, before the filters."""
-        self.generation, self.manifest, self.chunks, self.layers = generation, manifest, chunks, layers
+        """`layers` take precedence over the filters, in order."""
+        self.generation, self.manifest, self.chunks, self.layers = (
+            generation,
+            manifest,
+            chunks,
+            layers,
+        )
         self._firsts = [chunk.first_shard for chunk in chunks]
 
     @staticmethod
     def open(store_dir: str | Path, audience: str, generation: Optional[int] = None) -> Snapshot:
-        """The live generation; or the one that is named, whose manifest then nothing vouches for."""
+        """Reads the live generation, or a given one, whose manifest no digest verifies."""
         if not AUDIENCE.fullmatch(audience):
             raise SnapshotError("", "audience", audience, AUDIENCE.pattern)
         root = Path(store_dir) / audience
@@ -438,7 +464,7 @@ class Snapshot:
         return Snapshot(generation, manifest, chunks, layers)
 
     def contains(self, key: bytes) -> bool:
-        """Whether the 16-byte key is in the snapshot, give or take the filter's false positives."""
+        """Whether the 16-byte key is in the snapshot, or a false positive."""
         for delta in self.layers:
             if key in delta.added or key in delta.removed:
                 return key in delta.added
@@ -454,10 +480,14 @@ class Snapshot:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="read an rtad snapshot by docs/reference/snapshot-format.md")
+    parser = argparse.ArgumentParser(
+        description="read an rtad snapshot by docs/reference/snapshot-format.md"
+    )
     parser.add_argument("store", metavar="STORE")
     parser.add_argument("audience", metavar="AUDIENCE")
-    parser.add_argument("--check", action="store_true", help="verify everything, print the totals and stop")
+    parser.add_argument(
+        "--check", action="store_true", help="verify everything, print totals and exit"
+    )
     arguments = parser.parse_args()
     try:
         snapshot = Snapshot.open(arguments.store, arguments.audience)
@@ -465,10 +495,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     if arguments.check:
-        held = snapshot.manifest
+        manifest = snapshot.manifest
         print(
-            f"{arguments.audience}: generation {snapshot.generation}, {held.kind}, {held.keys} keys, "
-            f"{len(held.chunks)} chunks, {held.size_bytes} bytes"
+            f"{arguments.audience}: generation {snapshot.generation}, {manifest.kind}, {manifest.keys} keys, "
+            f"{len(manifest.chunks)} chunks, {manifest.size_bytes} bytes"
         )
         return 0
     for number, line in enumerate(sys.stdin, 1):

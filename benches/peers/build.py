@@ -1,7 +1,7 @@
-"""Puts the same md5 ids into a snapshot and into what is used instead; see build.sh.
+"""Build benchmark: the same md5 ids in a snapshot, and in Redis and Python filters; see build.sh.
 
-CPU time is that of all processes that do the work. What the peers' clients would have to do first is left out, in their favour: the
-commands for Redis, positions of bits included, are written into a file beforehand, and `redis-cli --pipe` sends them as fast as it can.
+CPU time covers all working processes. Preparation by clients of Redis is excluded, in their favor:
+commands with bit offsets are written to a file first, which `redis-cli --pipe` sends.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from suites.testkit.ports import accepts, free_port
 from suites.testkit.process import Process
 
 FPR = 1e-4
-# Of a classic Bloom filter for that rate: ln(p) / ln(2)^2 bits an id, and ln(2) times as many hashes.
+# Classic Bloom filter for that rate: -ln(p) / ln(2)^2 bits per id, ln(2) times as many hashes.
 BITS_PER_ID = -math.log(FPR) / math.log(2) ** 2
 HASHES = round(BITS_PER_ID * math.log(2))
 
@@ -37,16 +37,30 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def row(name: str, count: int, cpu: float, wall: float, size_bytes: float) -> None:
-    print(f"| {name} | {count / cpu / 1e6:.2f} | {count / wall / 1e6:.2f} | {size_bytes / count:.1f} |", flush=True)
+    print(
+        f"| {name} | {count / cpu / 1e6:.2f} | {count / wall / 1e6:.2f} | {size_bytes / count:.1f} |",
+        flush=True,
+    )
 
 
 def snapshot(loader: str, ids: pathlib.Path, count: int, work: pathlib.Path) -> None:
-    command = [loader, "build", "--store", str(work / "store"), "--audience", "ids", "--json", str(ids)]
+    command = [
+        loader,
+        "build",
+        "--store",
+        str(work / "store"),
+        "--audience",
+        "ids",
+        "--json",
+        str(ids),
+    ]
     begun, cpu = time.monotonic(), cpu_seconds(resource.RUSAGE_CHILDREN)
     built = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     wall, cpu = time.monotonic() - begun, cpu_seconds(resource.RUSAGE_CHILDREN) - cpu
     assert built["keys"] == count, built
-    size_bytes = sum(chunk.stat().st_size for chunk in (work / "store" / "ids" / "chunks").iterdir())
+    size_bytes = sum(
+        chunk.stat().st_size for chunk in (work / "store" / "ids" / "chunks").iterdir()
+    )
     row("rtad-loader build, 1e-4", count, cpu, wall, size_bytes)
 
 
@@ -55,11 +69,19 @@ def in_process(name: str, ids: pathlib.Path, count: int, filter, size_bytes) -> 
     with ids.open() as lines:
         for line in lines:
             filter.add(line.rstrip("\n"))
-    row(name, count, cpu_seconds(resource.RUSAGE_SELF) - cpu, time.monotonic() - begun, size_bytes(filter))
+    row(
+        name,
+        count,
+        cpu_seconds(resource.RUSAGE_SELF) - cpu,
+        time.monotonic() - begun,
+        size_bytes(filter),
+    )
 
 
 def command(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+    return b"*%d\r\n" % len(words) + b"".join(
+        b"$%d\r\n%b\r\n" % (len(word), word) for word in words
+    )
 
 
 def add_to_set(line: bytes, _: int) -> bytes:
@@ -67,11 +89,15 @@ def add_to_set(line: bytes, _: int) -> bytes:
 
 
 def set_bits(line: bytes, bits: int) -> bytes:
-    # One command for all of an id's bits; double hashing from its md5, which it is already.
+    # One command for all bits of an id, by double hashing of its md5.
     digest = bytes.fromhex(line.decode())
     first, step = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1
-    places = ((first + index * step) % 2**64 % bits for index in range(HASHES))
-    return command(b"BITFIELD", b"bits", *(word for place in places for word in (b"SET", b"u1", b"%d" % place, b"1")))
+    offsets = ((first + index * step) % 2**64 % bits for index in range(HASHES))
+    return command(
+        b"BITFIELD",
+        b"bits",
+        *(word for offset in offsets for word in (b"SET", b"u1", b"%d" % offset, b"1")),
+    )
 
 
 @contextlib.contextmanager
@@ -88,7 +114,9 @@ def redis():
         yield server.pid, ask
 
 
-def into_redis(name: str, ids: pathlib.Path, count: int, work: pathlib.Path, write, key: str) -> None:
+def into_redis(
+    name: str, ids: pathlib.Path, count: int, work: pathlib.Path, write, key: str
+) -> None:
     commands, bits = work / "commands", math.ceil(count * BITS_PER_ID)
     with ids.open("rb") as lines, commands.open("wb") as file:
         file.writelines(write(line.rstrip(b"\n"), bits) for line in lines)
@@ -109,15 +137,32 @@ def main() -> None:
     ids = work / "ids"
     with ids.open("wb") as file:
         subprocess.run([loader, "synth", "--count", str(count)], check=True, stdout=file)
-    version = subprocess.run(["redis-server", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    print(f"{count} md5 ids; Redis {version.split('v=')[1].split()[0]}, Python {sys.version.split()[0]}\n")
+    version = subprocess.run(
+        ["redis-server", "--version"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    print(
+        f"{count} md5 ids; Redis {version.split('v=')[1].split()[0]}, Python {sys.version.split()[0]}\n"
+    )
     print("| into | million ids per second of CPU | per second | bytes an id |\n|---|---|---|---|")
     snapshot(loader, ids, count, work)
     into_redis("a Redis set", ids, count, work, add_to_set, "ids")
-    into_redis(f"a Bloom filter in a Redis bitmap, 1e-4, {HASHES} bits an id", ids, count, work, set_bits, "bits")
-    in_process("rbloom, 1e-4", ids, count, rbloom.Bloom(count, FPR), lambda made: made.size_in_bits / 8)
+    into_redis(
+        f"a Bloom filter in a Redis bitmap, 1e-4, {HASHES} bits an id",
+        ids,
+        count,
+        work,
+        set_bits,
+        "bits",
+    )
     in_process(
-        "pybloom-live, 1e-4", ids, count, pybloom_live.BloomFilter(count, FPR), lambda made: made.num_bits / 8
+        "rbloom, 1e-4", ids, count, rbloom.Bloom(count, FPR), lambda made: made.size_in_bits / 8
+    )
+    in_process(
+        "pybloom-live, 1e-4",
+        ids,
+        count,
+        pybloom_live.BloomFilter(count, FPR),
+        lambda made: made.num_bits / 8,
     )
 
 

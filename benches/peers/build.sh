@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The same ids into a snapshot, and into what is used instead: Redis sets, Bloom filters in Redis bitmaps, Bloom libraries of Python.
-# Prints a table of ids per second of CPU time and bytes per id. Installs redis-server if it is not there and it may; starts one on a
-# free port, without a disk, and stops it.
+# Build benchmark: the same ids in a snapshot, in Redis sets, in Bloom filters in Redis bitmaps, and
+# in Bloom libraries of Python. Prints ids per second of CPU time and bytes per id. Installs
+# redis-server if missing; starts one on a free port without persistence.
 #
 #   bash benches/peers/build.sh            # a million ids
 #   bash benches/peers/build.sh 5000000

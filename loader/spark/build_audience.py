@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Builds an audience on Spark, and publishes it: the same chunks, byte for byte, as `rtad-loader build` of the same ids.
+"""Distributed build on Spark: publishes the same chunks as `rtad-loader build`, byte for byte.
 
     spark-submit --files /path/to/rtad-loader loader/spark/build_audience.py \
-        --store s3://ads/rtad --audience old_users --format parquet --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
+        --store s3://ads/rtad --audience old_users --format parquet \
+        --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
 
-Every id is read, every key compared and every filter built by rtad-loader, in the executors; Spark deals blocks of some hundred keys out
-to them and looks at two bytes of each. Tasks may fail, be tried again or run twice: only the last step, in the driver, makes
-anything live. docs/guides/distributed-build.md says what it needs and how it fails. Ends with rtad-loader's exit codes.
+rtad-loader parses ids, deduplicates keys and builds filters in the executors. Spark only shuffles
+frames of hundreds of keys by two bytes of each. Tasks may fail, be retried or run twice: only the
+last step, in the driver, changes the live generation. Requirements and failures:
+docs/guides/distributed-build.md. Exit codes are those of rtad-loader.
 """
 
 import argparse
@@ -26,19 +28,20 @@ from pyspark import SparkFiles, StorageLevel
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-HEADER = "<HHI"  # bucket, what its keys are, how many
+HEADER = "<HHI"  # bucket, content, count
 HEADER_BYTES = 8
 KEY_BYTES = 16
-BUCKETS = 4096  # of 16 shards each: a chunk is always a run of whole ones
-REPORT = -1  # in place of a bucket: what a step has to say
-PART_KEYS = 4 << 20  # that one `distinct` holds: some 130 MB
+BUCKETS = 4096  # of 16 shards each; a chunk is a run of whole buckets
+REPORT = -1  # instead of a bucket: the report of a step
+PART_KEYS = 4 << 20  # per `distinct` step, about 130 MB
 LINES_AT_ONCE = 4096
 FAILED = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 FOR_PUBLISH = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_key", "expires")
 
 
 class Loader:
-    """A step of rtad-loader under way: `feed` goes in from a thread of its own, so that neither waits for the other."""
+    """A running step of rtad-loader. A thread writes `feed`, so that reading and writing cannot
+    block each other."""
 
     def __init__(self, command, feed):
         self.step = command[1]
@@ -47,8 +50,11 @@ class Loader:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self.stdout = self.process.stdout
-        self.said = b""
-        self.threads = [threading.Thread(target=work, daemon=True) for work in (lambda: self._write(feed), self._listen)]
+        self.message = b""
+        self.threads = [
+            threading.Thread(target=work, daemon=True)
+            for work in (lambda: self._write(feed), self._read_stderr)
+        ]
         for thread in self.threads:
             thread.start()
 
@@ -58,29 +64,31 @@ class Loader:
                 self.process.stdin.write(block)
             self.process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended; its exit code says why
+            pass  # it has ended; see its exit code
         except BaseException as error:  # noqa: B902
-            # What it has is not all: it must not take the end of its input for the end of the ids.
+            # Kill it: the input is incomplete, and its end must not look like the end of the ids.
             self.feed_error = error
             self.process.kill()
 
-    def _listen(self):
+    def _read_stderr(self):
         for line in self.process.stderr:
-            # A report, or an error; more than one line only if a flag is wrong.
-            if not self.said.startswith(b"error:"):
-                self.said = line
+            # A report, or an error; only usage errors have several lines.
+            if not self.message.startswith(b"error:"):
+                self.message = line
 
     def finish(self):
-        """Waits for its end, and returns what it reported."""
+        """Waits for its end; returns its report."""
         code = self.process.wait()
         for thread in self.threads:
             thread.join()
         if self.feed_error:
             raise self.feed_error
-        said = self.said.decode("utf-8", "replace").strip()
+        message = self.message.decode("utf-8", "replace").strip()
         if code:
-            raise RuntimeError(f"rtad-loader {self.step} ended with {code}: {said or 'without a word'}")
-        return said
+            raise RuntimeError(
+                f"rtad-loader {self.step} ended with {code}: {message or 'no message'}"
+            )
+        return message
 
     def __enter__(self):
         return self
@@ -92,7 +100,7 @@ class Loader:
 
 
 def resolved(loader):
-    """A path as it is; a bare name among the files that were shipped with the job, or else on PATH."""
+    """Resolves a bare name to a file shipped with the job, otherwise leaves it to PATH."""
     if os.sep in loader:
         return loader
     shipped = SparkFiles.get(loader)
@@ -100,7 +108,7 @@ def resolved(loader):
 
 
 def frames(stream):
-    """The frames of a stream, whole, each with its bucket."""
+    """The frames of a stream, each with its bucket."""
     while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
         bucket, _, count = struct.unpack(HEADER, header)
         yield bucket, header + stream.read(count * KEY_BYTES)
@@ -131,7 +139,7 @@ def as_csv(rows, columns):
 
 
 def make_keys(rows, loader, flags, columns):
-    """A partition of ids: its keys as frames, and its counts."""
+    """Keys of a partition as frames, and its report."""
     feed = as_csv(rows, columns) if columns else as_lines(rows)
     with Loader([resolved(loader), "keys", "--frames", *flags, "-"], feed) as step:
         yield from frames(step.stdout)
@@ -139,21 +147,25 @@ def make_keys(rows, loader, flags, columns):
 
 
 def make_distinct(part, records, loader, parts):
-    """The frames of a run of buckets: each key once, and how many there are."""
-    with Loader([resolved(loader), "distinct", "--part", f"{part}/{parts}"], (frame for _, frame in records)) as step:
+    """Distinct keys of a run of buckets as frames, and their report."""
+    with Loader(
+        [resolved(loader), "distinct", "--part", f"{part}/{parts}"], (frame for _, frame in records)
+    ) as step:
         yield from frames(step.stdout)
         yield REPORT, step.finish()
 
 
 def make_chunk(records, loader, flags):
-    """The keys of one chunk: its line for the manifest, once it is in the store."""
+    """Writes one chunk to the store; yields its manifest line."""
     first = next(iter(records), None)
     if first is None:
-        return  # no shard of it has keys, and so there is no such chunk
+        return  # no keys, no chunk
+
     def keys():
         yield first[1][HEADER_BYTES:]
         for _, frame in records:
             yield frame[HEADER_BYTES:]
+
     with Loader([resolved(loader), "chunk", *flags], keys()) as step:
         line = step.stdout.read().decode()
         step.finish()
@@ -169,7 +181,7 @@ def frames_of(records):
 
 
 def read(spark, args):
-    """The ids, as an RDD of lines or of rows, and how `keys` is to read them."""
+    """The ids as an RDD of lines or rows, the flags of `keys`, and the column names."""
     flags = ["--id-kind", args.id_kind, "--threads", str(args.threads)]
     if args.case:
         flags += ["--case", args.case]
@@ -192,7 +204,7 @@ def read(spark, args):
         name, kind = (name, kind) if equals else (column, args.id_kind)
         cell = F.col(name)
         if kind == "md5" and dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
-            # 16 bytes are a digest; anything else, as all of other kinds, is text.
+            # 16 bytes are a digest; other values are text.
             cell = F.when(F.length(cell) == 16, F.lower(F.hex(cell))).otherwise(cell.cast("string"))
         names.append(f"c{number}")
         columns.append(cell.cast("string").alias(names[-1]))
@@ -201,7 +213,7 @@ def read(spark, args):
 
 
 def in_driver(command, text=None):
-    """Runs a step here; what it says on stderr is said by it."""
+    """Runs a step in the driver, with its stderr."""
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
@@ -221,7 +233,9 @@ def build(spark, args, changes):
     job = in_driver([here, "begin", *target, *sizing, "--changes", changes]).strip()
 
     rows, flags, names = read(spark, args)
-    keys = rows.mapPartitions(functools.partial(make_keys, loader=loader, flags=flags, columns=names))
+    keys = rows.mapPartitions(
+        functools.partial(make_keys, loader=loader, flags=flags, columns=names)
+    )
     keys.persist(StorageLevel.DISK_ONLY)
     lines = reports(keys)
     found = sum(json.loads(line)["keys"] for line in lines)
@@ -230,8 +244,12 @@ def build(spark, args, changes):
         changed = context.parallelize(list(frames(file)))
     parts = power_of_two(max(-(-found // PART_KEYS), context.defaultParallelism))
     parts = min(args.parts or parts, BUCKETS)
-    dealt = frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
-    distinct = dealt.mapPartitionsWithIndex(functools.partial(make_distinct, loader=loader, parts=parts))
+    shuffled = (
+        frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
+    )
+    distinct = shuffled.mapPartitionsWithIndex(
+        functools.partial(make_distinct, loader=loader, parts=parts)
+    )
     distinct.persist(StorageLevel.DISK_ONLY)
     counted = reports(distinct)
     keys.unpersist()
@@ -240,51 +258,96 @@ def build(spark, args, changes):
     cut = json.loads(in_driver([here, "chunk", "--job", job, "--keys", str(total), "--cut"]))
     buckets = cut["shards_per_chunk"] * BUCKETS // 65536
     flags = ["--store", args.store, "--job", job, "--keys", str(total)]
-    dealt = frames_of(distinct).partitionBy(cut["chunks"], lambda bucket: bucket // buckets)
-    chunks = dealt.mapPartitions(functools.partial(make_chunk, loader=loader, flags=flags)).collect()
+    shuffled = frames_of(distinct).partitionBy(cut["chunks"], lambda bucket: bucket // buckets)
+    chunks = shuffled.mapPartitions(
+        functools.partial(make_chunk, loader=loader, flags=flags)
+    ).collect()
     distinct.unpersist()
 
     publish = [here, "publish", "--store", args.store, "--job", job, *trust]
     for name in FOR_PUBLISH:
         if (value := getattr(args, name)) is not None:
             publish += ["--" + name.replace("_", "-"), value]
-    publish += [flag for flag, given in (("--allow-empty", args.allow_empty), ("--json", args.json)) if given]
+    publish += [
+        flag
+        for flag, given in (("--allow-empty", args.allow_empty), ("--json", args.json))
+        if given
+    ]
     print(in_driver([*publish, "-"], "\n".join([*lines, *counted, *chunks])), end="")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--store", required=True, metavar="URL", help="where snapshots are published; every executor must reach it")
+    parser.add_argument(
+        "--store", required=True, metavar="URL", help="snapshot store; every executor must reach it"
+    )
     parser.add_argument("--audience", required=True, metavar="NAME")
-    parser.add_argument("--loader", default="rtad-loader", metavar="PATH", help="on every machine; a bare name: shipped with --files, or on PATH")
-    parser.add_argument("--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"])
-    parser.add_argument("--column", action="append", default=[], metavar="NAME[=KIND]", help="a column that holds ids; may be given several times")
-    parser.add_argument("--delimiter", default=",", help="csv: what separates cells")
+    parser.add_argument(
+        "--loader",
+        default="rtad-loader",
+        metavar="PATH",
+        help="path on every machine; a bare name is shipped with --files, or on PATH",
+    )
+    parser.add_argument(
+        "--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"]
+    )
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="NAME[=KIND]",
+        help="column with ids; repeatable",
+    )
+    parser.add_argument("--delimiter", default=",", help="csv: cell separator")
     parser.add_argument("--id-kind", default="md5", metavar="KIND")
-    parser.add_argument("--case", metavar="CASE", help="as of rtad-loader build")
-    parser.add_argument("--blank", action="append", default=[], metavar="ID", help="as of rtad-loader build")
+    parser.add_argument("--case", metavar="CASE", help="as in rtad-loader build")
+    parser.add_argument(
+        "--blank", action="append", default=[], metavar="ID", help="as in rtad-loader build"
+    )
     parser.add_argument("--fpr", default="0.0001", metavar="P")
     parser.add_argument("--filter", default="block512", metavar="KIND")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="that parse, in each task: spark.task.cpus")
-    parser.add_argument("--parts", type=int, metavar="N", help="power of two: that keys are made distinct in [default: one per 4 million, at least one per core]")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="parser threads per task: spark.task.cpus",
+    )
+    parser.add_argument(
+        "--parts",
+        type=int,
+        metavar="N",
+        help="parts for deduplication, a power of two [default: one per 4 million keys, at least one per core]",
+    )
     for name in FOR_PUBLISH:
-        parser.add_argument("--" + name.replace("_", "-"), help="as of rtad-loader build")
-    parser.add_argument("--public-key", action="append", default=[], metavar="KEY|FILE", help="as of rtad-loader build")
+        parser.add_argument("--" + name.replace("_", "-"), help="as in rtad-loader build")
+    parser.add_argument(
+        "--public-key",
+        action="append",
+        default=[],
+        metavar="KEY|FILE",
+        help="as in rtad-loader build",
+    )
     parser.add_argument("--allow-empty", action="store_true")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="paths that Spark reads, or with --format table names of tables")
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="INPUT",
+        help="paths for Spark, or table names with --format table",
+    )
     args = parser.parse_args()
     if (args.format == "lines") == bool(args.column):
-        parser.error("--column NAME[=KIND] goes with every --format but lines")
+        parser.error("--column NAME[=KIND] is required with every --format except lines")
     if args.parts and (args.parts & (args.parts - 1) or not 0 < args.parts <= BUCKETS):
-        parser.error("--parts: accepted are powers of two up to 4096")
+        parser.error("--parts: expected a power of two up to 4096")
     return args
 
 
 def main():
     args = parse()
     spark = SparkSession.builder.appName(f"rtad {args.audience}").getOrCreate()
-    # The keys that deltas changed: readable by their owner only, gone in the end.
+    # The keys of deltas: private, removed at the end.
     try:
         with tempfile.TemporaryDirectory() as folder:
             build(spark, args, os.path.join(folder, "changes"))
@@ -292,8 +355,8 @@ def main():
         failed = FAILED.search(str(error))
         if not failed:
             raise
-        step, code, said = failed.groups()
-        print(f"{said} (rtad-loader {step}, in an executor)", file=sys.stderr)
+        step, code, message = failed.groups()
+        print(f"{message} (rtad-loader {step}, in an executor)", file=sys.stderr)
         sys.exit(int(code) if 0 < int(code) < 7 else 1)
     finally:
         spark.stop()

@@ -1,9 +1,11 @@
-// A platform's acceptance test: it warms up, sends the agreed rate, then half as much again. Requests are Tencent's and Ocean Engine's
-// in turn, and leave when they are due, whether earlier ones were answered or not.
+// Acceptance test of a platform: warm-up, the agreed rate, then 1.5 times that rate. Requests
+// alternate between Tencent and Ocean Engine and are sent when due (open loop).
 //
 //   k6 run -e URL=http://127.0.0.1:8080 -e RATE=1000 -e SECONDS=30 loadtest/k6/acceptance.js
 
-import { ask, openLoop, requestsOf, summaryTrendStats, thresholds, took, tookFromIntendedStart } from './asking.js';
+import {
+    openLoop, recordAnswerTime, recordFromIntendedStart, requestsOf, send, summaryTrendStats, thresholds,
+} from './requests.js';
 
 const url = __ENV.URL || 'http://127.0.0.1:8080';
 const rate = Number(__ENV.RATE || 1000);
@@ -32,15 +34,15 @@ export const options = {
 };
 
 export default function () {
-    took(ask(url, requests));
+    recordAnswerTime(send(url, requests));
 }
 
 export function agreed() {
-    took(ask(url, requests));
-    tookFromIntendedStart(rate);
+    recordAnswerTime(send(url, requests));
+    recordFromIntendedStart(rate);
 }
 
 export function halfAsMuchAgain() {
-    took(ask(url, requests));
-    tookFromIntendedStart(higher);
+    recordAnswerTime(send(url, requests));
+    recordFromIntendedStart(higher);
 }

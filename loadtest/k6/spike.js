@@ -1,14 +1,15 @@
-// A spike of new connections, as a platform makes it when answers slow down: while RATE requests a second come on connections that are
-// kept, AT_ONCE VUs connect in one moment, and NEW requests a second come on a new connection each.
+// Spike of new connections, as platforms cause when answers slow down: beside RATE requests per
+// second on kept connections, AT_ONCE VUs connect at once, and NEW requests per second use a new
+// connection each.
 //
 //   k6 run -e URL=http://127.0.0.1:8080 -e RATE=200 -e NEW=1000 -e AT_ONCE=100 -e SECONDS=10 loadtest/k6/spike.js
 
-import { ask, openLoop, requestsOf, summaryTrendStats, thresholds, took } from './asking.js';
+import { openLoop, recordAnswerTime, requestsOf, send, summaryTrendStats, thresholds } from './requests.js';
 
 const url = __ENV.URL || 'http://127.0.0.1:8080';
 const seconds = Number(__ENV.SECONDS || 10);
 const requests = requestsOf('tencent');
-// The middle half.
+// The spike is the middle half.
 const from = `${seconds / 4}s`;
 
 export const options = {
@@ -26,10 +27,10 @@ export const options = {
 };
 
 export default function () {
-    took(ask(url, requests));
+    recordAnswerTime(send(url, requests));
 }
 
-// k6's option noConnectionReuse does the same, but for all scenarios.
+// k6's option noConnectionReuse would apply to all scenarios.
 export function newConnection() {
-    took(ask(url, requests, { Connection: 'close' }));
+    recordAnswerTime(send(url, requests, { Connection: 'close' }));
 }

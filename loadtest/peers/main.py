@@ -1,10 +1,10 @@
-"""Measures rtad and what it is compared with, in turn, and writes the table and the chart; see run.sh.
+"""Peer measurement: CPU time per request of rtad and its peers, as a table and a chart; see run.sh.
 
     main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE_FILE CHART_FILE
 
-All that answers is on one core, and one server is asked at a time: the others wait. wrk asks from another core. The figure is the CPU
-time that the kernel charges to the server, and to the Redis behind it, for each request that wrk had answered: a rate also says how
-fast the client is, and more of what else the machine does.
+All servers share one core and are measured one at a time. wrk runs on another core. The figure is
+the CPU time of the server, and of its Redis, per answered request. A rate would also depend on the
+client and on other work of the machine.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import asking
+import request_files
 import report
 import servers
-from asking import Asked
+from request_files import RequestKind
 from report import Figure, Row
 from servers import Running
 
@@ -33,44 +33,70 @@ LUA = pathlib.Path(__file__).with_name("requests.lua")
 
 @dataclasses.dataclass
 class Lane:
-    """One row: a kind of request to a server, and whether its answers tell anything."""
+    """One row: a kind of request to a server. `checked`: whether its answers can be verified."""
 
     row: Row
-    asked: Asked
+    kind: RequestKind
     checked: bool = True
     figures: list[Figure] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class Server:
-    """How to start it, and what it is asked while it runs."""
+    """How to start it, and its rows."""
 
     start: Callable[[], contextlib.AbstractContextManager[Running]]
     lanes: list[Lane]
 
 
-def round_of(running: Running, asked: Asked, seconds: int) -> Figure:
-    command = ["taskset", "-c", servers.CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(LUA)]
-    command += [f"http://{running.address}", "--", str(asked.file)]
+def round_of(running: Running, kind: RequestKind, seconds: int) -> Figure:
+    command = [
+        "taskset",
+        "-c",
+        servers.CLIENT_CORE,
+        "wrk",
+        "-t1",
+        f"-c{CONNECTIONS}",
+        f"-d{seconds}s",
+        "-s",
+        str(LUA),
+    ]
+    command += [f"http://{running.address}", "--", str(kind.file)]
     before = running.cpu_seconds()
-    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     after = running.cpu_seconds()
-    answered, microseconds, failed = map(int, re.search(r"answered (\d+) in (\d+) us, failed (\d+)", said).groups())
-    if failed or not answered or "Non-2xx" in said:
-        raise SystemExit(f"{command}: {said}")
+    answered, microseconds, failed = map(
+        int, re.search(r"answered (\d+) in (\d+) us, failed (\d+)", output).groups()
+    )
+    if failed or not answered or "Non-2xx" in output:
+        raise SystemExit(f"{command}: {output}")
     return figure(before, after, answered, answered / microseconds * 1e6)
 
 
 def figure(before: list[float], after: list[float], answered: int, rate: float) -> Figure:
-    return Figure(*((late - early) * 1e6 / answered for early, late in zip(before, after, strict=True)), rate)
+    return Figure(
+        *((late - early) * 1e6 / answered for early, late in zip(before, after, strict=True)), rate
+    )
 
 
-def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: servers.Redis, ids: int, kinds: dict) -> list[Server]:
-    """In the order of the table. How long answers are, and of what type, is asked of rtad."""
-    # What is asked here waits for one core by design, and for a machine that stands still now and then: nothing is to be shed.
+def every_server(
+    rtad: str,
+    peers: str,
+    store: str,
+    work: pathlib.Path,
+    redis: servers.Redis,
+    ids: int,
+    kinds: dict,
+) -> list[Server]:
+    """All servers, in the order of the table. Constant answers copy length and type from rtad."""
+    # A saturated core queues requests by design: disable shedding.
     ours_alone = functools.partial(servers.rtad, rtad, store, work, "10s")
     with ours_alone() as running:
-        answers = {name: asked.ask(running.address, 0) for name, asked in kinds.items() if name != "one-path"}
+        answers = {
+            name: kind.send(running.address, 0)
+            for name, kind in kinds.items()
+            if name != "one-path"
+        }
     answers["one-path"] = answers["get"]
 
     def constant(command: str, kind: str, *more: str) -> Callable:
@@ -82,7 +108,9 @@ def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: s
 
     def bare(kind: str, route: str, name: str, ids: int = 1) -> Server:
         row = Row("floor", f"bare-{kind}", name, None, ids)
-        return Server(constant("axum", kind, "--route", route), [Lane(row, kinds[kind], checked=False)])
+        return Server(
+            constant("axum", kind, "--route", route), [Lane(row, kinds[kind], checked=False)]
+        )
 
     def blind(key: str, name: str) -> Lane:
         return Lane(Row("floor", key, name, "bare-one-path"), kinds["get"], checked=False)
@@ -95,8 +123,8 @@ def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: s
     def ours(kind: str, name: str, floor: str, ids: int = 1) -> Lane:
         return Lane(Row("rtad", kind, name, floor, ids), kinds[kind])
 
-    batch, route = f"/v1/check/{asking.AUDIENCE}", "/v1/check/{audience}/{id}"
-    of = f"of {asking.BATCH}"
+    batch, route = f"/v1/check/{request_files.AUDIENCE}", "/v1/check/{audience}/{id}"
+    of = f"of {request_files.BATCH}"
     return [
         Server(constant("epoll", "get"), [blind("epoll", "bare epoll loop")]),
         Server(lambda: servers.nginx(work), [blind("nginx", "nginx `return 200`")]),
@@ -104,43 +132,48 @@ def every_server(rtad: str, peers: str, store: str, work: pathlib.Path, redis: s
         bare("get", route, f"bare axum, GET `{route}`"),
         bare("tencent", "/rta/tencent", "bare axum, POST as long as Tencent's"),
         bare("ocean", "/rta/ocean", "bare axum, POST as long as Ocean's"),
-        bare("binary", batch, f"bare axum, POST as long as a binary batch {of}", asking.BATCH),
-        bare("json", batch, f"bare axum, POST as long as a JSON batch {of}", asking.BATCH),
+        bare(
+            "binary", batch, f"bare axum, POST as long as a binary batch {of}", request_files.BATCH
+        ),
+        bare("json", batch, f"bare axum, POST as long as a JSON batch {of}", request_files.BATCH),
         Server(
             ours_alone,
             [
                 ours("get", "rtad `GET /v1/check`", "bare-one-path"),
                 ours("tencent", "rtad POST Tencent, 3 ids", "bare-tencent"),
                 ours("ocean", "rtad POST Ocean, 3 ids, one raw", "bare-ocean"),
-                ours("binary", f"rtad binary batch {of}", "bare-binary", asking.BATCH),
-                ours("json", f"rtad JSON batch {of}", "bare-json", asking.BATCH),
+                ours("binary", f"rtad binary batch {of}", "bare-binary", request_files.BATCH),
+                ours("json", f"rtad JSON batch {of}", "bare-json", request_files.BATCH),
             ],
         ),
         behind("axum-redis-exists", "axum + Redis `EXISTS`"),
-        behind("axum-redis-bloom", "axum + Redis Bloom, 13 `GETBIT` in a pipeline", "--ids", str(ids)),
+        behind(
+            "axum-redis-bloom", "axum + Redis Bloom, 13 `GETBIT` in a pipeline", "--ids", str(ids)
+        ),
     ]
 
 
 def one_round(measured: list[Server], number: int, seconds: int) -> float:
-    """Asks each server once; returns how busy other work keeps the machine."""
+    """Measures each server once; returns the CPU share of other work on the machine."""
     with contextlib.ExitStack() as started:
-        turns = []
+        measurements = []
         for server in measured:
             running = started.enter_context(server.start())
-            turns += [(running, lane) for lane in server.lanes]
+            measurements += [(running, lane) for lane in server.lanes]
         others = servers.busy_share()
-        # Those that are sent the same come one after the other, and every second round backwards: a machine's pace drifts.
-        turns.sort(key=lambda turn: turn[1].asked.number)
-        for running, lane in turns if number % 2 == 0 else reversed(turns):
+        # Rows of the same requests in sequence, and every second round reversed: machine speed
+        # drifts.
+        measurements.sort(key=lambda pair: pair[1].kind.number)
+        for running, lane in measurements if number % 2 == 0 else reversed(measurements):
             if lane.checked and number == 0:
-                lane.asked.check(running.address)
-            lane.figures.append(round_of(running, lane.asked, seconds))
+                lane.kind.check(running.address)
+            lane.figures.append(round_of(running, lane.kind, seconds))
             print(f"round {number + 1}: {lane.row.name}: {lane.figures[-1]}", file=sys.stderr)
     return others
 
 
 def alone(redis: servers.Redis, seconds: int, lanes: list[tuple[Row, int, list[Figure]]]) -> None:
-    """redis-benchmark takes no time but a count: of about as many commands as the seconds allow."""
+    """Runs redis-benchmark with about as many commands as fit the seconds; it has no time limit."""
     for row, pipeline, figures in lanes:
         count = seconds * (100_000 if pipeline == 1 else 1_000_000)
         before = servers.cpu_seconds_of(redis.pid)
@@ -153,10 +186,15 @@ def machine() -> str:
     model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     version = {
         "nginx": subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr,
-        "Redis": subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout,
+        "Redis": subprocess.run(
+            ["redis-server", "--version"], capture_output=True, text=True
+        ).stdout,
         "wrk": subprocess.run(["wrk", "-v"], capture_output=True, text=True).stdout,
     }
-    named = ", ".join(f"{name} {re.search(r'[0-9]+[.][0-9]+[.]?[0-9]*', said)[0]}" for name, said in version.items())
+    named = ", ".join(
+        f"{name} {re.search(r'[0-9]+[.][0-9]+[.]?[0-9]*', text)[0]}"
+        for name, text in version.items()
+    )
     return f"{model[1] if model else platform.machine()}, Linux {platform.release().split('-')[0]}, {named}"
 
 
@@ -164,14 +202,14 @@ def main() -> None:
     rtad, loader, peers, store, work, *numbers, table, chart = sys.argv[1:]
     devices, ids, rounds, seconds = map(int, numbers)
     work = pathlib.Path(work)
-    command = [loader, "list", "--store", store, "--audience", asking.AUDIENCE, "--json"]
+    command = [loader, "list", "--store", store, "--audience", request_files.AUDIENCE, "--json"]
     listed = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     keys = next(made["keys"] for made in listed["audiences"][0]["generations"] if made["live"])
     if keys != devices:
         raise SystemExit(f"{store} has {keys} devices, not {devices}: give another STORE")
-    # So that servers are stopped then, too.
+    # Stops the servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    kinds = asking.every_kind(asking.Pool(loader, devices, ids), work)
+    kinds = request_files.every_kind(request_files.Pool(loader, devices, ids), work)
     with servers.redis() as redis:
         print(f"{ids} ids into Redis", file=sys.stderr)
         redis.hold(loader, peers, ids)
@@ -194,8 +232,8 @@ def main() -> None:
     text = report.table(found, about)
     print(text)
     if statistics.median(others) > 0.1:
-        print("the machine was not idle: do not believe these figures, nor keep them", file=sys.stderr)
-    picture = f"![CPU time per request of rtad and of what it is compared with]({pathlib.Path(chart).name})"
+        print("the machine was not idle: discard these figures", file=sys.stderr)
+    picture = f"![CPU time per request of rtad and its peers]({pathlib.Path(chart).name})"
     report.replace(pathlib.Path(table), f"{picture}\n\n{text}", "peers")
     pathlib.Path(chart).write_text(report.chart(found, about))
 

@@ -1,16 +1,16 @@
-"""The table between its marks in docs/explanation/performance.md, and the chart beside it."""
+"""Report: the table in docs/explanation/performance.md, and the chart peers.svg."""
 
 import dataclasses
 import html
 import pathlib
 import statistics
 
-GROUPS = {"floor": "The floor", "rtad": "rtad", "instead": "What is used instead"}
+GROUPS = {"floor": "The floor", "rtad": "rtad", "instead": "Alternatives"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What was measured: its group, a short key, its name, the key of the bare route to compare with, ids in a request."""
+    """Table row: group, short key, name, key of the bare route to compare with, ids per request."""
 
     group: str
     key: str
@@ -21,7 +21,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """CPU time in microseconds per request, of the server and of the Redis behind it; requests per second."""
+    """CPU time in microseconds per request, of the server and of its Redis; requests per second."""
 
     user: float
     system: float
@@ -37,38 +37,38 @@ class Figure:
         return f"{self.total:.2f} us, {self.rate:,.0f}/s"
 
 
-# Of each row, what each round found.
-Found = dict[Row, list[Figure]]
+# Figures of all rounds, by row.
+Figures = dict[Row, list[Figure]]
 
 
-def middle(figures: list[Figure]) -> Figure:
-    """The round in the middle by its CPU time; its rate, too, so that the two say how busy the core was."""
+def median_round(figures: list[Figure]) -> Figure:
+    """The round of median CPU time, with its own rate: together they give the load of the core."""
     return sorted(figures, key=lambda figure: figure.total)[(len(figures) - 1) // 2]
 
 
 def ratios(figures: list[Figure], floor: list[Figure]) -> list[float]:
-    """Of each round by itself: what slows a machine for a minute slows both."""
+    """Ratios per round: a temporary slowdown of the machine affects both."""
     return [figure.total / below.total for figure, below in zip(figures, floor, strict=True)]
 
 
-def table(found: Found, about: str) -> str:
+def table(figures_of: Figures, about: str) -> str:
     lines = [
         f"{about[0].upper()}{about[1:]}",
         "",
-        "| one core | CPU µs a request | user + system | of it Redis | requests a second | core busy | to bare axum |",
+        "| one core | CPU µs/request | user + system | of it Redis | requests/s | core busy | to bare axum |",
         "|---|---|---|---|---|---|---|",
     ]
-    keys = {row.key: figures for row, figures in found.items()}
+    keys = {row.key: figures for row, figures in figures_of.items()}
     for group, title in GROUPS.items():
         lines.append(f"| **{title}** | | | | | | |")
-        for row, figures in found.items():
+        for row, figures in figures_of.items():
             if row.group == group:
                 lines.append(line(row, figures, keys))
     return "\n".join([*lines, "", *bounds(keys)])
 
 
 def line(row: Row, figures: list[Figure], keys: dict[str, list[Figure]]) -> str:
-    figure = middle(figures)
+    figure = median_round(figures)
     each = f" ({figure.total / row.ids:.3f} an id)" if row.ids > 1 else ""
     redis = figure.redis_user + figure.redis_system
     cells = [
@@ -83,7 +83,7 @@ def line(row: Row, figures: list[Figure], keys: dict[str, list[Figure]]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-# What is held against what, and how much dearer it may be.
+# Comparisons, with the maximum ratio of CPU times.
 BOUNDS = [
     ("`GET /v1/check` to bare axum with one path", "get", "bare-one-path", 1.10),
     ("`GET /v1/check` to bare axum with the same route", "get", "bare-get", 1.10),
@@ -98,12 +98,14 @@ def bounds(keys: dict[str, list[Figure]]) -> list[str]:
         found = ratios(keys[key], keys[floor])
         measured = statistics.median(found)
         verdict = "holds" if round(measured, 2) <= most else "does not hold"
-        lines.append(f"| {name} | {most:.2f} | {measured:.2f} | {min(found):.2f} to {max(found):.2f} | {verdict} |")
+        lines.append(
+            f"| {name} | {most:.2f} | {measured:.2f} | {min(found):.2f} to {max(found):.2f} | {verdict} |"
+        )
     return lines
 
 
 def replace(file: pathlib.Path, text: str, name: str) -> None:
-    """Puts the text where the file says that it belongs."""
+    """Replaces the text between the markers of the file."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = file.read_text().partition(begin)
     _, found, after = rest.partition(end)
@@ -112,7 +114,7 @@ def replace(file: pathlib.Path, text: str, name: str) -> None:
     file.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
-# Its own background, as a page that shows it may be light or dark whatever the system's setting says.
+# Own background: the page may be light or dark, independent of the system setting.
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 } .small { font-size: 11px; fill: #59636e }
@@ -124,13 +126,18 @@ text { fill: #f0f6fc } .small { fill: #9198a1 }
 .user { fill: #58a6ff } .system { fill: #1f4f8f } .redis-user { fill: #f0883e } .redis-system { fill: #8a4513 }
 }
 """
-PARTS = {"user": "user", "system": "system", "redis_user": "Redis, user", "redis_system": "Redis, system"}
+PARTS = {
+    "user": "user",
+    "system": "system",
+    "redis_user": "Redis, user",
+    "redis_system": "Redis, system",
+}
 WIDTH, LEFT, RIGHT, BAR, STEP = 920, 330, 60, 16, 24
 
 
-def chart(found: Found, about: str) -> str:
-    """Without batches: beside them the others would be too short to compare."""
-    shown = {row: middle(figures) for row, figures in found.items() if row.ids == 1}
+def chart(figures_of: Figures, about: str) -> str:
+    """The SVG chart, without batches, whose bars would dwarf the others."""
+    shown = {row: median_round(figures) for row, figures in figures_of.items() if row.ids == 1}
     scale = (WIDTH - LEFT - RIGHT) / max(figure.total for figure in shown.values())
     shapes, y = [], 46
 
@@ -140,7 +147,9 @@ def chart(found: Found, about: str) -> str:
     text(16, 26, "CPU time per request, µs", 'class="title"')
     x = LEFT
     for part, name in PARTS.items():
-        shapes.append(f'<rect class="{part.replace("_", "-")}" x="{x}" y="16" width="12" height="12"/>')
+        shapes.append(
+            f'<rect class="{part.replace("_", "-")}" x="{x}" y="16" width="12" height="12"/>'
+        )
         text(x + 18, 27, name, 'class="small"')
         x += 100
     for group, title in GROUPS.items():
@@ -166,6 +175,6 @@ def chart(found: Found, about: str) -> str:
     text(16, y + 40, "; ".join(words[1:]), 'class="small"')
     height = y + 54
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
-    title = "<title>CPU time per request of rtad and of what it is compared with</title>"
+    title = "<title>CPU time per request of rtad and its peers</title>"
     back = '<rect class="back" width="100%" height="100%"/>'
     return "\n".join([head, title, f"<style>{STYLE}</style>", back, *shapes, "</svg>", ""])

@@ -1,4 +1,4 @@
--- wrk asks what a file says, request after request, to its end and over again; see asking.py, which writes it.
+-- Sends the requests of a file of request_files.py in order, repeatedly.
 local requests, last, at = {}, 0, 0
 
 function init(args)

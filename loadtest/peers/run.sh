@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# rtad beside what it stands on and what it stands in for, on one core each, in one run: a bare epoll loop, nginx, bare axum routes;
-# axum with Redis behind it, Redis alone. Writes the table of docs/explanation/performance.md and the chart docs/explanation/peers.svg: CPU time per request.
-# Installs nginx, redis-server and wrk if they are not there and it may; starts what it measures on free ports, and stops it.
+# Peer benchmark: CPU time per request of rtad, a bare epoll loop, nginx, bare axum routes, axum
+# with Redis, and Redis, on one core each. Writes the table of docs/explanation/performance.md and
+# the chart docs/explanation/peers.svg. Installs nginx, redis-server and wrk if missing. Uses free
+# ports.
 #
-#   bash loadtest/peers/run.sh               # 10 million devices: some 8 minutes, 2 GB of memory
-#   bash loadtest/peers/run.sh 1500000000    # the pool that rtad is for; building it takes 19 bytes of disk a device in TMPDIR
-#   bash loadtest/peers/run.sh 1500000000 pace    # rtad alone: at a fixed rate, through a swap, and overloaded: see pace.py
+#   bash loadtest/peers/run.sh                  # 10 million devices: about 8 minutes, 2 GB of memory
+#   bash loadtest/peers/run.sh 1500000000       # full size; the build needs 19 bytes per device in TMPDIR
+#   bash loadtest/peers/run.sh 1500000000 pace  # only rtad: fixed rate, swap and overload: see pace.py
 #
-# Redis gets the first 10 million devices at most, which is what makes its rows comparable on machines of any size. In the environment:
-#   ROUNDS=5 ROUND_SECONDS=4    # each server is measured so often, in turn, for so long
-#   PACE_SECONDS=60             # of each of the runs at a fixed rate
-#   PACE_HOURS=1                # as many requests as come in so many hours: is memory flat after them? Takes a quarter as long
-#   STORE=DIR                   # keeps the audience there, and takes it from there if it is: of as many devices
-#   MEMORY=1GiB                 # of the build
+# Redis holds at most the first 10 million devices, for comparable rows on any machine. Environment:
+#   ROUNDS=5 ROUND_SECONDS=4    # number and length of the rounds per server
+#   PACE_SECONDS=60             # length of each run at a fixed rate
+#   PACE_HOURS=1                # memory test: sends the requests of this many hours in a quarter of it
+#   STORE=DIR                   # keeps the audience there, or uses an existing one of as many devices
+#   MEMORY=1GiB                 # memory of the build
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 devices=${1:-10000000}
-[ "$(nproc)" -ge 2 ] || { echo "needs two cores: one to answer, one to ask" >&2; exit 1; }
+[ "$(nproc)" -ge 2 ] || { echo "needs two cores: one for the server, one for the client" >&2; exit 1; }
 
-# Where nginx is, on Debian.
+# Debian installs nginx there.
 PATH=$PATH:/usr/sbin
 bash tests/setup.sh peers
 python=.venv/bin/python3

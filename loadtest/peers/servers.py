@@ -1,4 +1,4 @@
-"""Servers under measurement: started on a free port, pinned to one core, accounted for by the kernel, and killed."""
+"""Servers under measurement: started on free ports, pinned to one core, measured and killed."""
 
 import contextlib
 import dataclasses
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from suites.testkit.ports import accepts, free_port
 from suites.testkit.process import Process
 
-# What answers has the first core for itself, what asks the last one: on machines with hyper-threads those are no siblings.
+# Servers run on the first core, clients on the last: these are not hyper-thread siblings.
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, CLIENT_CORE = str(CORES[0]), str(CORES[-1])
-# Of 1.5 billion devices.
+# Enough for 1.5 billion devices.
 START_SECONDS = 600
-# Keys for redis-benchmark, which asks for numbers of twelve digits.
+# Keys for redis-benchmark, which queries numbers of twelve digits.
 NUMBERS = 1_000_000
 
 CONFIG = """
@@ -52,7 +52,7 @@ bid_cache = "1h"
 no_bid_cache = "24h"
 """
 
-# One process: what a master process does has no part in a request. Connections are not closed after their thousandth request.
+# One process: a master process does not handle requests. Connections have no request limit.
 NGINX = """
 daemon off;
 master_process off;
@@ -78,16 +78,16 @@ http {{
 
 @dataclasses.dataclass
 class Running:
-    """A server that answers, and the Redis behind it if there is one."""
+    """A running server, and its Redis if it has one."""
 
     address: str
     pid: int
     redis_pid: int | None = None
-    # Where the admin port of rtad is.
+    # Address of the admin port of rtad.
     admin: str = ""
 
     def cpu_seconds(self) -> list[float]:
-        """User and system time of the server so far, all its threads, and of its Redis."""
+        """User and system time so far of the server, with all threads, and of its Redis."""
         redis = [0.0, 0.0] if self.redis_pid is None else cpu_seconds_of(self.redis_pid)
         return cpu_seconds_of(self.pid) + redis
 
@@ -98,27 +98,34 @@ def cpu_seconds_of(pid: int) -> list[float]:
 
 
 def busy_share() -> float:
-    """How busy all cores are for a second in which nothing is asked: with what is no part of the measurement."""
+    """CPU share of other work: busy share of all cores for a second without requests."""
 
     def times() -> tuple[int, int]:
-        fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        fields = [
+            int(field)
+            for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+        ]
         return fields[3] + fields[4], sum(fields)
 
-    (idle, all_of_it), _ = times(), time.sleep(1)
+    (idle, total), _ = times(), time.sleep(1)
     later_idle, later_all = times()
-    return 1 - (later_idle - idle) / (later_all - all_of_it)
+    return 1 - (later_idle - idle) / (later_all - total)
 
 
 def stolen_seconds() -> float:
-    """Time so far for which the host of a virtual machine gave the two cores to somebody else though they had work; their mean."""
+    """Steal time so far, mean of the two cores."""
     cores = {f"cpu{SERVER_CORE}", f"cpu{CLIENT_CORE}"}
     counted = [line.split() for line in pathlib.Path("/proc/stat").read_text().splitlines()]
-    return sum(int(fields[8]) for fields in counted if fields[0] in cores) / 2 / os.sysconf("SC_CLK_TCK")
+    return (
+        sum(int(fields[8]) for fields in counted if fields[0] in cores)
+        / 2
+        / os.sysconf("SC_CLK_TCK")
+    )
 
 
 @contextlib.contextmanager
 def pinned(command: list[str], log=os.devnull, **more) -> Iterator[Process]:
-    """A process on the server's core; killed at the end with its children, as nothing that it would still do is of use."""
+    """A process on the server's core, killed at the end with its children."""
     words = ["taskset", "-c", SERVER_CORE, *command]
     process = Process(*words, log=log, start_new_session=True, **more)
     try:
@@ -134,23 +141,27 @@ def rtad(program: str, store: str, work: pathlib.Path, max_wait: str) -> Iterato
     config.write_text(CONFIG.format(store=store, max_wait=max_wait))
     log.unlink(missing_ok=True)
     with pinned([program, "serve", "--config", str(config)], log) as process:
-        # The decision port opens once the snapshot is there.
+        # The decision port opens after the snapshot is loaded.
         process.wait_for('"decision_address"', START_SECONDS)
-        yield Running(process.field("decision_address"), process.pid, admin=process.field("admin_address"))
+        yield Running(
+            process.field("decision_address"), process.pid, admin=process.field("admin_address")
+        )
 
 
 @contextlib.contextmanager
 def nginx(work: pathlib.Path) -> Iterator[Running]:
     config, port = work / "nginx.conf", free_port()
     config.write_text(NGINX.format(work=work, port=port))
-    with pinned(["nginx", "-e", "stderr", "-p", str(work), "-c", str(config)], work / "nginx.log") as process:
+    with pinned(
+        ["nginx", "-e", "stderr", "-p", str(work), "-c", str(config)], work / "nginx.log"
+    ) as process:
         process.until("its port", lambda: accepts(port))
         yield Running(f"127.0.0.1:{port}", process.pid)
 
 
 @contextlib.contextmanager
 def peer(program: str, *arguments: str, redis_pid: int | None = None) -> Iterator[Running]:
-    """One of the servers of src/."""
+    """One of the peer servers of src/."""
     with pinned([program, *arguments], stdout=subprocess.PIPE, stderr=None, text=True) as process:
         address = process.process.stdout.readline().strip()
         if not address:
@@ -159,41 +170,72 @@ def peer(program: str, *arguments: str, redis_pid: int | None = None) -> Iterato
 
 
 class Redis:
-    """Redis on the same core as what asks it, so that a rate is that of one core. Without a disk."""
+    """Redis without persistence, on the same core as its client, so that a rate is per core."""
 
     def __init__(self, pid: int, port: int):
         self.pid, self.port = pid, port
 
-    def ask(self, *words: str, **more) -> str:
+    def command(self, *words: str, **more) -> str:
         command = ["redis-cli", "-p", str(self.port), *words]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **more).stdout
 
     def hold(self, loader: str, peers: str, ids: int) -> None:
-        """The first of the devices, as keys and as the bits of a Bloom filter; and a million numbers for redis-benchmark."""
-        command = f"{loader} synth --count {ids} | {peers} set-commands | redis-cli -p {self.port} --pipe"
-        sent = subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.PIPE, text=True).stdout
+        """Loads the first devices, as keys and as a Bloom filter, and numbers for
+        redis-benchmark."""
+        command = (
+            f"{loader} synth --count {ids} | {peers} set-commands | redis-cli -p {self.port} --pipe"
+        )
+        sent = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
         assert f"errors: 0, replies: {ids}" in sent, sent
         command = f"{loader} synth --count {ids} | {peers} bitmap --ids {ids} | redis-cli -p {self.port} -x SET bloom"
-        subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.DEVNULL)
-        self.ask("EVAL", f"for i = 0, {NUMBERS - 1} do redis.call('SET', string.format('%012d', i), 1) end", "0")
-        assert int(self.ask("DBSIZE")) == ids + NUMBERS + 1
-        # A table that still moves to a larger one makes look-ups dearer than they are.
-        while "rehashing target" in self.ask("DEBUG", "HTSTATS", "0"):
+        subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command], check=True, stdout=subprocess.DEVNULL
+        )
+        self.command(
+            "EVAL",
+            f"for i = 0, {NUMBERS - 1} do redis.call('SET', string.format('%012d', i), 1) end",
+            "0",
+        )
+        assert int(self.command("DBSIZE")) == ids + NUMBERS + 1
+        # Wait for the end of rehashing, which makes look-ups slower.
+        while "rehashing target" in self.command("DEBUG", "HTSTATS", "0"):
             self.benchmark(1_000_000, 64)
 
     def benchmark(self, count: int, pipeline: int) -> float:
-        """Asks for random numbers of which half are there; returns commands per second."""
-        command = ["taskset", "-c", CLIENT_CORE, "redis-benchmark", "-p", str(self.port), "-c", "64", "-n", str(count)]
+        """Queries random numbers, half of them present; returns commands per second."""
+        command = [
+            "taskset",
+            "-c",
+            CLIENT_CORE,
+            "redis-benchmark",
+            "-p",
+            str(self.port),
+            "-c",
+            "64",
+            "-n",
+            str(count),
+        ]
         command += ["-P", str(pipeline), "-r", str(2 * NUMBERS), "--csv", "EXISTS", "__rand_int__"]
-        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        return float(said.splitlines()[-1].split(",")[1].strip('"'))
-
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return float(output.splitlines()[-1].split(",")[1].strip('"'))
 
 
 @contextlib.contextmanager
 def redis() -> Iterator[Redis]:
     port = free_port()
-    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command = [
+        "redis-server",
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]
     with pinned([*command, "--enable-debug-command", "local"]) as process:
         process.until("its port", lambda: accepts(port))
         yield Redis(process.pid, port)

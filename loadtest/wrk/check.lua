@@ -3,4 +3,4 @@
 --   wrk -t1 -c64 -d10s --latency -s loadtest/wrk/check.lua http://127.0.0.1:8080
 
 file = "check.tsv"
-dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "asking.lua")
+dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "requests.lua")

@@ -1,6 +1,6 @@
--- Tencent's requests: devices of one to three ids, half of them known.
+-- Tencent's requests: devices of one to three ids, half of them members.
 --
 --   wrk -t1 -c64 -d10s --latency -s loadtest/wrk/tencent.lua http://127.0.0.1:8080
 
 file = "tencent.tsv"
-dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "asking.lua")
+dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "requests.lua")

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Makes the golden snapshots of a format version: a second writer, by docs/reference/snapshot-format.md alone.
+"""Golden snapshots of a format version: an independent writer, from
+docs/reference/snapshot-format.md.
 
     python3 tests/golden/make_golden.py tests/golden/v1
 
-What it writes is committed and never made again: a golden directory that exists is refused. It holds
+The output is committed and never regenerated: an existing directory is refused. It contains
 
-    keys.txt              the members, 32 hex digits a line, in no order of shards
-    probes.json           bit positions of single keys in filters of many sizes, in the order of the hashes
-    answers.json          for each kind: the answers for `near_misses`, as a bitmap
+    keys.txt              the members, 32 hex digits per line, not ordered by shard
+    probes.json           bit positions of single keys in filters of many sizes, in hash order
+    answers.json          for each kind, answers for `near_misses` as a bitmap
     {kind}/golden/...     a store with the audience `golden`, generation 1, for each kind of filter
 
-The keys fall into a few shards only, so that the files stay small: both ends of the shard space, neighbours
-with and without empty shards between, neighbours on both sides of a chunk's border, a shard with one key, and
-shards with enough keys for the number of blocks to be rounded to the nearest.
+The keys are in few shards, for small files: both ends of the shard space, neighbors with and
+without empty shards between, neighbors across a chunk border, a shard with one key, and shards
+whose number of blocks is rounded.
 """
 
 from __future__ import annotations
@@ -31,18 +32,25 @@ from snapshot_reader import HEADER, KINDS, SHARDS, Snapshot, bit_positions, filt
 AUDIENCE = "golden"
 KEYS_OF_SHARD = {
     **{0x0000: 3, 0x0001: 1, 0x0005: 12},  # 2 to 4 are empty
-    **{0x1001: 184, 0x1002: 185, 0x1003: 310},  # 7.97, 8.01 and 13.42 blocks: rounded up, down and down
-    **{0x2FFF: 2, 0x3000: 4},  # neighbours, but of two chunks
+    **{
+        0x1001: 184,
+        0x1002: 185,
+        0x1003: 310,
+    },  # 7.97, 8.01 and 13.42 blocks: rounded up, down and down
+    **{0x2FFF: 2, 0x3000: 4},  # neighbors in two chunks
     **{0xFFFE: 5, 0xFFFF: 7},
 }
-FILTERS = {"block512": (10, 22_170), "classic": (13, 19_171)}  # hashes, millibits per key, for 1 in 10,000
+FILTERS = {
+    "block512": (10, 22_170),
+    "classic": (13, 19_171),
+}  # hashes, millibits per key, for 1 in 10,000
 TARGET_FPR = 0.0001
 NEAR_MISSES = 4096
 PROBE_SIZES = {"block512": [64, 192, 832, 64_000], "classic": [8, 24, 712, 64_000]}
 
 
 def golden_keys() -> List[bytes]:
-    """The members. Their shards are chosen and the rest is md5, so they come out in no order of shards."""
+    """The members: chosen shards, the rest from md5, not ordered by shard."""
     shards = [shard for shard, count in KEYS_OF_SHARD.items() for _ in range(count)]
     keys = [
         shard.to_bytes(2, "big") + hashlib.md5(b"golden-%d" % number).digest()[2:]
@@ -52,7 +60,7 @@ def golden_keys() -> List[bytes]:
 
 
 def near_misses(keys: List[bytes]) -> List[bytes]:
-    """Strangers that share all but one bit with a member, so that often only its last bit tells."""
+    """Non-members that differ from a member in one probed bit."""
     misses = []
     for number in range(NEAR_MISSES):
         key, bit = bytearray(keys[number % len(keys)]), (5 * number + number // len(keys)) % 128
@@ -70,7 +78,7 @@ def build_filter(kind: str, hashes: int, keys: List[bytes], size_bytes: int) -> 
 
 
 def filter_fpr(kind: str, hashes: int, bits: bytes) -> float:
-    """The rate at which a random key is in the filter, by its fill: for blocks, the mean over the blocks."""
+    """False-positive rate by the fill of the filter; for blocks, the mean over blocks."""
     step = 64 if kind == "block512" else len(bits)
     parts = [bits[at : at + step] for at in range(0, len(bits), step)]
     return sum((ones(part) / (8 * step)) ** hashes for part in parts) / len(parts)
@@ -81,7 +89,7 @@ def ones(bits: bytes) -> int:
 
 
 def shards_per_run(keys: int, millibits: int) -> int:
-    """The largest power of two from 4,096 down to 16 at which a chunk is some 16 MiB at most."""
+    """The largest power of two from 16 to 4,096 with chunks of at most about 16 MiB."""
     run = 4096
     while run > 16 and keys * millibits * run > (16 << 20) * 8_000 * SHARDS:
         run //= 2
@@ -89,14 +97,14 @@ def shards_per_run(keys: int, millibits: int) -> int:
 
 
 def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
-    """A store directory with one audience at generation 1: chunks, then the manifest, then CURRENT."""
+    """Writes a store with one audience at generation 1: chunks, manifest, CURRENT."""
     hashes, millibits = FILTERS[kind]
     shards: Dict[int, List[bytes]] = {}
     for key in keys:
         shards.setdefault(int.from_bytes(key[:2], "big"), []).append(key)
     filters = {
-        shard: build_filter(kind, hashes, held, filter_size_bytes(kind, len(held), millibits))
-        for shard, held in shards.items()
+        shard: build_filter(kind, hashes, keys, filter_size_bytes(kind, len(keys), millibits))
+        for shard, keys in shards.items()
     }
 
     audience = root / AUDIENCE
@@ -105,14 +113,26 @@ def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
     chunks: List[Dict[str, Any]] = []
     run = shards_per_run(len(keys), millibits)
     for start in range(0, SHARDS, run):
-        held = [shard for shard in sorted(shards) if start <= shard < start + run]
-        if not held:
+        present = [shard for shard in sorted(shards) if start <= shard < start + run]
+        if not present:
             continue
-        first, count = held[0], held[-1] - held[0] + 1
+        first, count = present[0], present[-1] - present[0] + 1
         counts = [len(shards.get(shard, [])) for shard in range(first, first + count)]
-        body = b"".join(filters[shard] for shard in held)
-        head = (b"RTADCHNK", 1, KINDS[kind][0], hashes, millibits, first, count, sum(counts), len(body))
-        data = HEADER.pack(*head, bytes(16)) + b"".join(number.to_bytes(4, "little") for number in counts)
+        body = b"".join(filters[shard] for shard in present)
+        head = (
+            b"RTADCHNK",
+            1,
+            KINDS[kind][0],
+            hashes,
+            millibits,
+            first,
+            count,
+            sum(counts),
+            len(body),
+        )
+        data = HEADER.pack(*head, bytes(16)) + b"".join(
+            number.to_bytes(4, "little") for number in counts
+        )
         data += bytes(-len(data) % 64) + body
         digest = hashlib.sha256(data).hexdigest()
         (audience / "chunks" / f"{digest}.chunk").write_bytes(data)
@@ -134,7 +154,8 @@ def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
                 "hashes": hashes,
                 "millibits_per_key": millibits,
                 "target_fpr": TARGET_FPR,
-                "expected_fpr": sum(filter_fpr(kind, hashes, bits) for bits in filters.values()) / SHARDS,
+                "expected_fpr": sum(filter_fpr(kind, hashes, bits) for bits in filters.values())
+                / SHARDS,
                 "fill_ratio": {"min": min(fill), "mean": sum(fill) / len(fill), "max": max(fill)},
             },
             "build": {"tool": "make_golden.py", "rows": len(keys), "duplicates": 0, "rejected": 0},
@@ -143,12 +164,15 @@ def write_store(root: Path, kind: str, keys: List[bytes]) -> None:
     )
     (audience / "manifests" / "1.json").write_bytes(manifest)
     current = {"format": "rtad-current", "version": 1, "sequence": 1, "generation": 1}
-    vouched = {"manifest_size_bytes": len(manifest), "manifest_sha256": hashlib.sha256(manifest).hexdigest()}
-    (audience / "CURRENT").write_bytes(to_json({**current, **vouched}))
+    reference = {
+        "manifest_size_bytes": len(manifest),
+        "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
+    }
+    (audience / "CURRENT").write_bytes(to_json({**current, **reference}))
 
 
 def probes() -> List[Dict[str, Any]]:
-    """For each kind and size: the bits of each key for the greatest k; a smaller k takes the first k."""
+    """Bits of each key for the maximum k, for each kind and size; a smaller k uses the first k."""
     keys = [bytes(16), b"\xff" * 16, bytes(range(16)), b"\xff\xff" + bytes(13) + b"\x80"]
     keys += [hashlib.md5(b"probe-%d" % number).digest() for number in range(20)]
     greatest = {"block512": 10, "classic": 30}
@@ -156,7 +180,9 @@ def probes() -> List[Dict[str, Any]]:
         {
             "kind": kind,
             "size_bytes": size_bytes,
-            "bits": {key.hex(): bit_positions(kind, greatest[kind], key, size_bytes) for key in keys},
+            "bits": {
+                key.hex(): bit_positions(kind, greatest[kind], key, size_bytes) for key in keys
+            },
         }
         for kind, sizes in PROBE_SIZES.items()
         for size_bytes in sizes
@@ -164,7 +190,7 @@ def probes() -> List[Dict[str, Any]]:
 
 
 def answers(root: Path, keys: List[bytes]) -> Dict[str, str]:
-    """The reader's answers for the near misses; bit i is bit i mod 8, from the lowest, of byte i / 8."""
+    """Answers of the reader for the near misses as a bitmap, lowest bit first."""
     bitmaps = {}
     for kind in FILTERS:
         snapshot = Snapshot.open(root / kind, AUDIENCE)
@@ -187,7 +213,10 @@ def main() -> int:
         return 2
     root = Path(sys.argv[1])
     if root.exists():
-        print(f"{root} exists: golden files are never made again; a new version gets its own", file=sys.stderr)
+        print(
+            f"{root} exists: golden files are never regenerated; a new version gets its own",
+            file=sys.stderr,
+        )
         return 1
     root.mkdir(parents=True)
     keys = golden_keys()

@@ -1,5 +1,4 @@
-"""What every suite has: the programs, the environment's PATH, an S3 server, and an end on
-SIGTERM."""
+"""Shared fixtures: built programs, PATH, an S3 server, and cleanup on SIGTERM."""
 
 import os
 import signal
@@ -9,12 +8,12 @@ import pytest
 
 from suites.testkit import programs, s3
 
-# The virtual environment has kubectl and hadolint; HAProxy is where Debian has it.
+# kubectl and hadolint are in the virtual environment, HAProxy in /usr/sbin.
 os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin"
 
 
 def pytest_configure():
-    # As Ctrl-C does it: fixtures end what they have started.
+    # Like Ctrl-C: fixtures stop their processes.
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
 
 

@@ -1,4 +1,5 @@
-"""Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions, snapshots.
+"""Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions,
+snapshots.
 
     python3 k8s/components/monitoring/make_dashboard.py > k8s/components/monitoring/rtad-dashboard.json
 

@@ -1,2 +1,2 @@
-"""The console in a real browser: headless Chromium, driven by Playwright, reads the page of a
-running rtad that is under traffic, and whose store changes and fails."""
+"""Console in headless Chromium with Playwright: a running rtad under traffic, with store changes
+and failures."""

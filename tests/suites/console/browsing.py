@@ -1,5 +1,4 @@
-"""The browser that the tests drive, and the servers that stand between it and the pod, or beside
-it."""
+"""Browser fixtures, a proxy in front of the pod, and another site."""
 
 import contextlib
 import http.client
@@ -19,13 +18,13 @@ WAIT_MILLISECONDS = 20_000
 
 
 def chromium():
-    """How to start it: Debian's, or the one that CHROMIUM names."""
+    """Launch options: Chromium of Debian, or of the CHROMIUM variable."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     return {"executable_path": path, "args": ["--no-sandbox"]}
 
 
 class Console:
-    """Opens the page anew for each test; what the browser complains of fails the test."""
+    """Opens the page for each test; browser warnings and errors fail the test."""
 
     @pytest.fixture(autouse=True)
     def opened(self, pod, traffic, browser):
@@ -47,13 +46,15 @@ class Console:
         page.set_default_timeout(WAIT_MILLISECONDS)
         page.on(
             "console",
-            lambda said: said.type in ("error", "warning") and self.complaints.append(said.text),
+            lambda message: (
+                message.type in ("error", "warning") and self.complaints.append(message.text)
+            ),
         )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.sent.append(request))
         page.goto(url or self.url)
         expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
-        # Figures come with the second answer.
+        # Figures appear after the second answer.
         expect(page.locator("#tables tbody tr").first).to_be_visible()
         return page
 
@@ -67,21 +68,21 @@ class Console:
         return page.locator("#answer")
 
     def until(self, holds):
-        """The page's policy forbids what Playwright's own waiting needs: to evaluate text."""
+        """Waits for a condition. Playwright's own waiting evaluates text, which the CSP forbids."""
 
-        def held():
+        def probe():
             self.page.wait_for_timeout(50)
             return holds()
 
-        return wait_until("the page", held, WAIT_MILLISECONDS / 1000)
+        return wait_until("the page", probe, WAIT_MILLISECONDS / 1000)
 
     def is_sound(self, page, where):
         found = Axe().run(page).response["violations"]
-        told = [
+        violations = [
             f"{one['id']}: {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}"
             for one in found
         ]
-        assert told == [], where
+        assert violations == [], where
 
     def serve(self, handler):
         site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -92,7 +93,7 @@ class Console:
 
 
 def proxy_of(address):
-    """A handler: the admin port under a path, asked by its own name, as most proxies do."""
+    """Proxy handler: serves the admin port under a path, with its own Host header."""
 
     class Proxy(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -118,7 +119,7 @@ def proxy_of(address):
 
 
 class Elsewhere(http.server.BaseHTTPRequestHandler):
-    """A site that an operator reads beside the console."""
+    """Another site open in the same browser."""
 
     def do_GET(self):
         self.send_response(200)

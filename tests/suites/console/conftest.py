@@ -1,4 +1,4 @@
-"""The pod that the console shows, the traffic for it, and the browser."""
+"""Fixtures: pod, traffic and browser."""
 
 import pytest
 from playwright.sync_api import expect, sync_playwright

@@ -1,5 +1,4 @@
-"""The pod that the console shows: traffic for it, ids that it knows and does not know, and a store
-that can be broken and mended."""
+"""Pod of the console tests: traffic, member and non-member ids, and store failures."""
 
 import contextlib
 import hashlib
@@ -19,12 +18,12 @@ HERE = pathlib.Path(__file__).parent
 
 
 def imeis(count, offset=0):
-    """Made-up IMEIs: the first ones are old users."""
+    """Synthetic IMEIs; the first ones are members."""
     return synth(count, "--offset", offset, "--id-kind", "imei")
 
 
 MEMBERS = imeis(200)
-STRANGERS = imeis(2000, 10**9)
+NON_MEMBERS = imeis(2000, 10**9)
 
 
 def md5(device):
@@ -32,12 +31,12 @@ def md5(device):
 
 
 def tencent(device):
-    """A request of Tencent's about one IMEI, written by hand: an id, and a device with its md5."""
+    """Hand-encoded Tencent request: an id, and a device with the md5 of one IMEI."""
     return b"\x0a\x02r1\x2a\x22\x1a\x20" + md5(device).encode()
 
 
 class Pod:
-    """rtad over two audiences, one of which has an empty block in its map."""
+    """rtad with two audiences, one with an empty block of shards."""
 
     def __init__(self, folder, devices=300_000):
         self.folder, self.store = folder, folder / "store"
@@ -64,7 +63,7 @@ class Pod:
 
     @contextlib.contextmanager
     def broken_store(self):
-        """The store with a `CURRENT` that says nothing, until it is left."""
+        """Context with an empty `CURRENT`."""
         whole = self.current.read_bytes()
         self.current.write_text("nonsense")
         try:
@@ -74,7 +73,7 @@ class Pod:
 
     @contextlib.contextmanager
     def lost_store(self):
-        """The audience's folder is not there, until it is left."""
+        """Context without the folder of the audience."""
         shutil.move(self.current.parent, self.folder / "lost")
         try:
             yield
@@ -82,18 +81,18 @@ class Pod:
             shutil.move(self.folder / "lost", self.current.parent)
 
     def publish_again(self):
-        """Another generation, of a few more devices."""
+        """Publishes another generation with a few more devices."""
         more = self.folder / "more.txt"
         more.write_text(self.devices.read_text() + "\n".join(imeis(1000, 10**8)) + "\n")
         self.load("build", "old_users", more)
 
     def change(self):
-        """One device more and two less: a delta over the generation."""
+        """Publishes a delta: one device added, two removed."""
         for command, devices in (("append", imeis(1, 10**7)), ("remove", MEMBERS[100:102])):
             self.load(command, "old_users", "-", given="\n".join(devices) + "\n")
 
     def post(self, path, body):
-        """What the admin port answers, as JSON."""
+        """POSTs to the admin port; returns status and JSON."""
         answer = ask(self.admin, path, body)
         return answer.status, answer.json()
 
@@ -102,8 +101,7 @@ class Pod:
 
 
 def with_a_hole(count):
-    """md5s that leave out a block of neighboring shards: an export that lost a part of its
-    files."""
+    """md5s without a block of neighboring shards, like an export with missing files."""
     for number in range(count):
         digest = hashlib.md5(f"vip-{number}".encode()).digest()
         if not (0x60 <= digest[0] < 0x70 and 0x40 <= digest[1] < 0xC0):
@@ -111,25 +109,25 @@ def with_a_hole(count):
 
 
 class Traffic(threading.Thread):
-    """Asks as a platform and as a bidder, until it is stopped; in waves if it is for a picture."""
+    """Sends platform and /v1/decide requests until stopped; in waves for screenshots."""
 
     def __init__(self, decisions, pause=0.002, in_waves=False):
         super().__init__(daemon=True)
         self.decisions, self.pause, self.in_waves = decisions, pause, in_waves
         self.is_stopped = threading.Event()
-        self.asked = 0
+        self.sent = 0
 
     def run(self):
         connection = http.client.HTTPConnection(self.decisions, timeout=20)
         begun = time.monotonic()
         while not self.is_stopped.is_set():
-            self.asked += 1
-            known = self.asked % 3 == 0
-            device = (MEMBERS if known else STRANGERS)[self.asked % 200]
-            if self.asked % 4 == 0:
-                body = {"device": {"imei": "__IMEI__" if self.asked % 20 == 0 else device}}
+            self.sent += 1
+            is_member = self.sent % 3 == 0
+            device = (MEMBERS if is_member else NON_MEMBERS)[self.sent % 200]
+            if self.sent % 4 == 0:
+                body = {"device": {"imei": "__IMEI__" if self.sent % 20 == 0 else device}}
                 connection.request("POST", "/v1/decide", json.dumps(body))
-            elif self.asked % 7 == 0:
+            elif self.sent % 7 == 0:
                 connection.request("GET", f"/v1/check/old_users/{md5(device)}")
             else:
                 connection.request("POST", "/rta/tencent", tencent(device))

@@ -1,5 +1,4 @@
-"""The words that rtad answers with, as its source has them: the page must have something to say for
-each."""
+"""Enumerated words of rtad's answers, read from its source: the page needs a text for each."""
 
 import re
 
@@ -12,15 +11,15 @@ def block(path, head, end):
     return text[begin : text.index(end, begin)]
 
 
-def told(path, kind, function="as_str"):
-    """What a function of an enum's makes of its variants."""
+def names(path, kind, function="as_str"):
+    """The strings of an enum's function such as `as_str`."""
     inside = block(path, f"impl {kind}", "\n}\n")
     body = inside[inside.index(f"fn {function}(") :].partition("\n    }")[0]
     return found(re.findall(r'=> "(\w+)"', body), path, kind)
 
 
 def variants(path, kind):
-    """The variants of an enum as serde writes them, in snake case."""
+    """The variants of an enum in snake case, as serde writes them."""
     names = re.findall(r"^    (\w+),$", block(path, f"enum {kind}", "\n}\n"), re.MULTILINE)
     return found([re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names], path, kind)
 
@@ -30,28 +29,32 @@ def found(words, path, kind):
     return words
 
 
-KINDS = told("crates/rtad-core/src/device/kind.rs", "IdKind")
+KINDS = names("crates/rtad-core/src/device/kind.rs", "IdKind")
 FAILURES = {
-    *told("crates/rtad-core/src/snapshot.rs", "Fault"),
-    *told("crates/rtad-store/src/error.rs", "StoreError", "cause"),
-    *told("src/sync/error.rs", "SyncError", "cause"),
+    *names("crates/rtad-core/src/snapshot.rs", "Fault"),
+    *names("crates/rtad-store/src/error.rs", "StoreError", "cause"),
+    *names("src/sync/error.rs", "SyncError", "cause"),
 }
 IDS = variants("src/explain/trace.rs", "Found")
-REASONS = told("src/strategy.rs", "Reason")
-# By the keys' beginnings: those that the page's code puts together.
+REASONS = names("src/strategy.rs", "Reason")
+# By prefix: text keys that the page composes.
 WORDS = {
     "sync": ["ok", "unchanged", *FAILURES],
     "do": FAILURES,
-    "failure": told("src/platform/decider.rs", "Failure"),
+    "failure": names("src/platform/decider.rs", "Failure"),
     "id": IDS,
     "because": [word for word in IDS if word != "usable"],
     "access": variants("src/explain.rs", "AccessChecked"),
-    "encoding": told("src/explain/input.rs", "Encoding"),
+    "encoding": names("src/explain/input.rs", "Encoding"),
     "reason": REASONS,
-    "route": told("src/telemetry/requests.rs", "Route"),
+    "route": names("src/telemetry/requests.rs", "Route"),
     "why": [
         "not_configured",
-        *(word for word in told("crates/rtad-core/src/snapshot/current.rs", "State") if word != "live"),
+        *(
+            word
+            for word in names("crates/rtad-core/src/snapshot/current.rs", "State")
+            if word != "live"
+        ),
     ],
 }
 KEYS = [f"{begin}-{word}" for begin, words in WORDS.items() for word in words]

@@ -1,8 +1,7 @@
-"""Screenshots of docs/: the console of a pod that has been under traffic for as long as its charts
-go back.
+"""Screenshots for docs/: the console of a pod with traffic for the whole range of its charts.
 
-    bash tests/setup.sh test screenshots
-    PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img    # five minutes
+bash tests/setup.sh test screenshots
+PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img    # five minutes
 """
 
 import os
@@ -33,7 +32,7 @@ def take(pod, folder):
         wide.click("form .main")
         wide.locator("#answer article").wait_for()
         wide.locator("#lookup").screenshot(path=folder / "console-lookup.png")
-        # What stays at the top would lie across what is taller than the window.
+        # The sticky header would cover elements taller than the window.
         wide.evaluate("document.querySelector('.bar').style.position = 'static'")
         with pod.broken_store():
             wide.locator("#audience-old_users .notice").wait_for()

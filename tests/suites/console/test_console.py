@@ -1,4 +1,4 @@
-"""What a person with a browser, a keyboard, a phone or a screen reader finds at the admin port."""
+"""Console: figures, lookups, failures, languages and accessibility."""
 
 import base64
 import re
@@ -6,7 +6,7 @@ import re
 from playwright.sync_api import expect
 
 from suites.console.browsing import Console, Elsewhere, proxy_of
-from suites.console.pod import MEMBERS, STRANGERS, md5, tencent
+from suites.console.pod import MEMBERS, NON_MEMBERS, md5, tencent
 
 
 class TestShows(Console):
@@ -14,7 +14,7 @@ class TestShows(Console):
         page = self.page
         figure = page.locator("#panels .figure").first
         expect(figure).to_have_text(re.compile(r"[1-9]"))
-        before = self.traffic.asked
+        before = self.traffic.sent
         decide = (
             page.locator("#tables tr", has=page.locator("th", has_text="decide"))
             .locator("td")
@@ -34,9 +34,9 @@ class TestShows(Console):
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.until(lambda: page.evaluate(drawn) > points)
-        assert self.traffic.asked > before
+        assert self.traffic.sent > before
 
-    def test_an_audience_is_told_and_mapped(self):
+    def test_audience_details_and_map_are_shown(self):
         card = self.page.locator("#audience-old_users")
         for text in (
             "available",
@@ -47,42 +47,42 @@ class TestShows(Console):
             "loaded, verified",
         ):
             expect(card).to_contain_text(text)
-        # Another test publishes some more.
+        # Other tests publish more.
         expect(card).to_contain_text(re.compile("30[01],000"))
         canvas = card.locator("canvas")
         expect(card.locator(".beside")).to_contain_text("keys a shard")
-        colours = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 256, 256).data.buffer)).size"
-        assert canvas.evaluate(colours) > 8
+        colors = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 256, 256).data.buffer)).size"
+        assert canvas.evaluate(colors) > 8
         canvas.scroll_into_view_if_needed()
         canvas.hover(position={"x": canvas.bounding_box()["width"] - 0.5, "y": 0.5})
         expect(card.locator(".readout")).to_contain_text("Shard 00ff")
-        # Of one generation it is asked for once, and of one that is closed never.
-        asked = [request.url for request in self.sent if request.url.endswith("/shards")]
-        assert asked == [f"{self.url}v1/audiences/old_users/shards"]
+        # Fetched once per generation, and never while the map is closed.
+        requests = [request.url for request in self.sent if request.url.endswith("/shards")]
+        assert requests == [f"{self.url}v1/audiences/old_users/shards"]
         vip = self.page.locator("#audience-vip")
         vip.locator("summary").click()
         expect(vip.locator(".beside")).to_contain_text("shards without any")
         block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
         assert vip.locator("canvas").evaluate(block) != canvas.evaluate(block)
-        # Of reading pixels, which only the test does.
+        # A warning about reading pixels, which only the test does.
         self.complaints = [text for text in self.complaints if "Canvas2D" not in text]
 
-    def test_pausing_stops_asking(self):
+    def test_pause_stops_polling(self):
         self.page.click("#pause")
         expect(self.page.locator("#updated")).to_contain_text("paused")
         self.page.wait_for_load_state("networkidle")
         before = len(self.sent)
         self.page.wait_for_timeout(5000)
         assert len(self.sent) == before
-        # But who opens a map has asked for it.
+        # Opening a map still fetches it.
         self.page.locator("#audience-vip summary").click()
         expect(self.page.locator("#audience-vip .beside")).to_contain_text("shards without any")
         assert len(self.sent) == before + 1
         with self.page.expect_request("**/metrics"):
             self.page.click("#pause")
 
-    def test_a_sleep_is_no_burst_of_requests(self):
-        """A laptop that slept: the page's clock stood still, and the pod's counters did not."""
+    def test_suspended_laptop_shows_no_burst_of_requests(self):
+        """The page's clock stops during suspend, the pod's counters do not."""
         page = self.page
         seen = "window.figures = []; new MutationObserver(() => window.figures.push(document.querySelector('#panels .figure').textContent))"
         page.evaluate(
@@ -116,7 +116,7 @@ class TestShows(Console):
 
 
 class TestLookups(Console):
-    def test_a_known_an_unknown_and_a_blank_id(self):
+    def test_member_non_member_and_blank_id(self):
         device = MEMBERS[7]
         answer = self.ask(f"  {device}\n")
         reading = answer.locator("article", has_text="Read as imei")
@@ -131,7 +131,7 @@ class TestLookups(Console):
         answer = self.ask(md5(device).upper(), "md5")
         expect(answer.locator("article")).to_have_count(1)
         expect(answer).to_contain_text("it is in old_users")
-        answer = self.ask(STRANGERS[0], "imei")
+        answer = self.ask(NON_MEMBERS[0], "imei")
         expect(answer.locator("tr", has_text="new-users")).to_contain_text(
             "it is in none of old_users"
         )
@@ -147,7 +147,7 @@ class TestLookups(Console):
         self.page.click("form .main")
         expect(self.page.locator("#answer")).to_contain_text("Paste an id")
 
-    def test_a_captured_request(self):
+    def test_captured_request(self):
         body = tencent(MEMBERS[3])
         for text in (body.hex(), base64.b64encode(body).decode()):
             answer = self.ask(text, "platform tencent")
@@ -160,19 +160,19 @@ class TestLookups(Console):
                 "none are asked for",
             ):
                 expect(answer).to_contain_text(part)
-            status, told = self.pod.post("/v1/explain/tencent", body)
+            status, explained = self.pod.post("/v1/explain/tencent", body)
             assert status == 200
-            expect(answer.locator("pre")).to_contain_text(told["answer"]["hex"])
+            expect(answer.locator("pre")).to_contain_text(explained["answer"]["hex"])
         answer = self.ask("ff", "platform tencent")
         expect(answer.locator(".notice.bad")).to_contain_text(
             "not a valid message of this protocol"
         )
         expect(answer).to_contain_text("nothing was looked up")
-        # Of this platform's requests a header is asked for, which is not in what was pasted.
+        # This platform requires a header, which the pasted body lacks.
         self.ask("ff", "platform ocean")
         expect(answer).to_contain_text("not checked: none were given")
 
-    def test_what_is_plainly_a_request_is_taken_for_one(self):
+    def test_pasted_request_is_recognized(self):
         request, device = tencent(MEMBERS[3]).hex(), MEMBERS[3]
         for pasted, chosen in (
             (request, "platform tencent"),
@@ -182,32 +182,32 @@ class TestLookups(Console):
         ):
             self.page.fill("#pasted", pasted)
             assert self.page.input_value("#what") == chosen
-        # What was chosen by hand stays.
+        # A manual choice stays.
         for choice in ("platform ocean", "imei"):
             self.page.select_option("#what", choice)
             for pasted in (request, device):
                 self.page.fill("#pasted", pasted)
                 assert self.page.input_value("#what") == choice
 
-    def test_an_answer_to_an_older_question_is_not_shown(self):
-        held = []
+    def test_late_answer_to_an_older_lookup_is_ignored(self):
+        delayed = []
         self.page.route(
-            "**/v1/explain", lambda route: route.continue_() if held else held.append(route)
+            "**/v1/explain", lambda route: route.continue_() if delayed else delayed.append(route)
         )
         self.page.fill("#pasted", MEMBERS[1])
         self.page.click("form .main")
-        self.until(lambda: held)
+        self.until(lambda: delayed)
         answer = self.ask(MEMBERS[2], "imei")
         expect(answer).to_contain_text(md5(MEMBERS[2]))
         with self.page.expect_response("**/v1/explain"):
-            held[0].continue_()
+            delayed[0].continue_()
         self.page.wait_for_timeout(300)
         expect(answer).to_contain_text(md5(MEMBERS[2]))
         expect(answer).not_to_contain_text(md5(MEMBERS[1]))
 
-    def test_the_same_answer_is_spoken_again(self):
+    def test_repeated_answer_is_announced_again(self):
         page = self.page
-        page.evaluate("""window.said = []; new MutationObserver(() => window.said.push(document.getElementById('announce').textContent))
+        page.evaluate("""window.announced = []; new MutationObserver(() => window.announced.push(document.getElementById('announce').textContent))
             .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true })""")
         for times in (1, 2):
             self.ask(MEMBERS[9], "imei")
@@ -215,16 +215,16 @@ class TestLookups(Console):
                 lambda: (
                     len(
                         [
-                            said
-                            for said in page.evaluate("window.said")
-                            if "new-users no bid" in said
+                            text
+                            for text in page.evaluate("window.announced")
+                            if "new-users no bid" in text
                         ]
                     )
                     == times
                 )
             )
 
-    def test_what_is_pasted_is_in_no_address_and_in_no_storage(self):
+    def test_pasted_ids_are_not_in_urls_or_storage(self):
         device = MEMBERS[11]
         self.ask(device)
         self.ask(tencent(device).hex(), "platform tencent")
@@ -235,7 +235,7 @@ class TestLookups(Console):
             "JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href])"
         )
 
-    def test_a_refusal_is_told(self):
+    def test_refusal_is_shown(self):
         self.page.route(
             "**/v1/explain",
             lambda route: route.fulfill(
@@ -251,7 +251,7 @@ class TestLookups(Console):
 
 
 class TestFailing(Console):
-    def test_a_broken_and_a_lost_store_are_told_in_plain_words(self):
+    def test_broken_and_missing_store_are_explained(self):
         page = self.page
         problems, card = page.locator("#problems"), page.locator("#audience-old_users")
         expect(problems).to_contain_text("Nothing needs attention")
@@ -275,7 +275,7 @@ class TestFailing(Console):
             expect(problems).to_contain_text("Nothing needs attention")
             expect(card.locator(".notice")).to_be_hidden()
 
-    def test_a_new_generation_and_a_delta_are_seen(self):
+    def test_new_generation_and_delta_are_shown(self):
         card = self.page.locator("#audience-old_users")
         expect(card.locator(".beside")).to_contain_text("keys a shard")
         generation = int(card.locator("dd").first.inner_text().split()[0])
@@ -290,7 +290,7 @@ class TestFailing(Console):
             f"Changes to generation {generation + 1} were loaded"
         )
 
-    def test_figures_that_are_old_say_so(self):
+    def test_stale_figures_are_marked(self):
         page = self.page
         page.route("**/metrics", lambda route: route.abort())
         expect(page.locator("#stale")).to_contain_text("No answer from this pod since")
@@ -304,25 +304,25 @@ class TestFailing(Console):
             )
             page.unroute("**/metrics")
             expect(page.locator("#stale")).to_be_hidden()
-            # What has changed meanwhile does not drown it.
+            # Later changes do not hide the mark.
             expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
             expect(page.locator("#announce")).to_contain_text("The pod answers again")
         expect(page.locator("#problems")).to_contain_text("Nothing needs attention")
         self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
 
-    def test_what_the_page_cannot_show_does_not_end_it(self):
+    def test_invalid_answers_do_not_stop_the_page(self):
         page = self.page
         page.route("**/v1/status", lambda route: route.fulfill(json={"ready": True}))
         expect(page.locator("#stale")).to_contain_text("(Cannot read properties")
-        said = page.locator("#stale").inner_text()
+        notice = page.locator("#stale").inner_text()
         self.until(lambda: len(self.complaints) > 2)
-        assert page.locator("#stale").inner_text() == said, "once is enough"
+        assert page.locator("#stale").inner_text() == notice, "shown once"
         page.unroute("**/v1/status")
         expect(page.locator("#stale")).to_be_hidden()
         assert all("undefined" in text for text in self.complaints), self.complaints
         self.complaints = []
 
-    def test_another_site_cannot_use_the_browser(self):
+    def test_cross_site_requests_are_refused(self):
         site = self.serve(Elsewhere)
         page = self.browser.new_context().new_page()
         self.closing.callback(page.context.close)
@@ -337,7 +337,7 @@ class TestFailing(Console):
         kept_out = "url => fetch(url).then((answer) => answer.text(), (error) => error.name)"
         assert page.evaluate(kept_out, f"{self.url}v1/status") == "TypeError"
 
-    def test_a_proxy_may_put_it_under_a_path_and_another_name(self):
+    def test_page_works_behind_a_proxy_with_a_path(self):
         site = self.serve(proxy_of(self.pod.admin))
         page = self.open(f"http://localhost:{site.server_port}/pods/7/")
         expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
@@ -346,7 +346,7 @@ class TestFailing(Console):
 
 
 class TestLanguages(Console):
-    def test_it_speaks_the_browsers_language_and_the_one_that_is_chosen(self):
+    def test_language_of_the_browser_and_manual_choice(self):
         page = self.page
         assert page.evaluate("document.documentElement.lang") == "en"
         self.ask(MEMBERS[0], "imei")
@@ -371,9 +371,9 @@ class TestLanguages(Console):
 
 
 class TestEverybody(Console):
-    """Phones, the dark, keyboards and screen readers."""
+    """Phones, dark mode, keyboards and screen readers."""
 
-    def test_a_phone_shows_it_without_scrolling_sideways(self):
+    def test_phone_needs_no_horizontal_scrolling(self):
         for locale in ("en-GB", "zh-CN"):
             page = self.open(locale=locale, viewport={"width": 360, "height": 740}, has_touch=True)
             self.ask(tencent(MEMBERS[1]).hex(), "platform tencent", page)
@@ -382,7 +382,7 @@ class TestEverybody(Console):
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, locale
             self.is_sound(page, f"a phone, {locale}")
 
-    def test_light_and_dark_are_sound(self):
+    def test_light_and_dark_mode_have_no_violations(self):
         grounds = set()
         for scheme in ("light", "dark"):
             page = self.open(color_scheme=scheme)
@@ -392,7 +392,7 @@ class TestEverybody(Console):
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert len(grounds) == 2
 
-    def test_a_keyboard_is_enough(self):
+    def test_keyboard_reaches_everything(self):
         page = self.page
         focus = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
         page.keyboard.press("Tab")
@@ -427,16 +427,16 @@ class TestEverybody(Console):
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         assert page.evaluate(outline) == "solid"
 
-    def test_nothing_moves_under_a_screen_reader(self):
+    def test_unchanged_content_is_stable_for_screen_readers(self):
         page = self.page
         page.evaluate(
             "window.kept = [...document.querySelectorAll('#tables tr, #cards article, #pasted, canvas, #problems li')]"
         )
         page.evaluate(
-            "window.said = 0; new MutationObserver(() => window.said++).observe(document.getElementById('announce'), { childList: true, subtree: true })"
+            "window.announced = 0; new MutationObserver(() => window.announced++).observe(document.getElementById('announce'), { childList: true, subtree: true })"
         )
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.until(lambda: page.evaluate(drawn) > points + 2)
         assert page.evaluate("window.kept.filter((one) => !one.isConnected).length") == 0
-        assert page.evaluate("window.said") == 0, "what has not changed is not said"
+        assert page.evaluate("window.announced") == 0, "unchanged content is not announced"

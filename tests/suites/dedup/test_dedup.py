@@ -1,5 +1,5 @@
-"""Random lower-case words of 4 to 12 letters: the duplicates found are those of sort and uniq,
-exactly, and with m/n = 429 and k = 8 none is misjudged. DEDUP_WORDS sets how many."""
+"""Deduplication of random lower-case words of 4 to 12 letters, compared with sort and uniq; a
+filter with m/n = 429 and k = 8 has no false positive. DEDUP_WORDS sets their number."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ def write_words(file):
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A folder with the words, and with the distinct ones in order."""
+    """A folder with the words, and with the sorted distinct words."""
     work = tmp_path_factory.mktemp("dedup")
     with open(work / "words", "wb") as file:
         write_words(file)
@@ -59,22 +59,22 @@ def lines(path):
     [[], ["--bloom", "--expected", str(COUNT), "--bits-per-key", "429", "--hashes", "8"]],
     ids=["exact", "bloom"],
 )
-def test_the_first_of_each_word_is_kept(work, how):
+def test_first_occurrence_of_each_word_is_kept(work, how):
     report = work / "report.json"
     command = [LOADER, "dedup", "--text", *how, "--report", report, "--quiet", work / "words"]
     with open(work / "first", "wb") as first:
         subprocess.run(command, stdout=first, check=True)
     sort(work, work / "first", work / "sorted")
     subprocess.run(["cmp", work / "sorted", work / "unique"], check=True)
-    unique, told = lines(work / "unique"), json.loads(report.read_text())
-    found = (told["rows"], told["first_seen"], told["duplicates"])
+    unique, result = lines(work / "unique"), json.loads(report.read_text())
+    found = (result["rows"], result["first_seen"], result["duplicates"])
     assert found == (COUNT, unique, COUNT - unique)
     print(
-        f"dedup, {' '.join(how) or 'exact'}: {unique} of {COUNT} words, as sort and uniq have it, in "
-        f"{told['seconds']:.1f} s and {told['memory_bytes'] / unique:.1f} bytes a word; "
-        f"{told['expected_false_positives']:.1e} false positives expected"
+        f"dedup, {' '.join(how) or 'exact'}: {unique} of {COUNT} words, equal to sort and uniq, in "
+        f"{result['seconds']:.1f} s and {result['memory_bytes'] / unique:.1f} bytes a word; "
+        f"{result['expected_false_positives']:.1e} false positives expected"
     )
-    # In the order of the input.
+    # In input order.
     with open(work / "words", "rb") as words, open(work / "first", "rb") as first:
         seen = set()
         fresh = (word for word in words if word not in seen and not seen.add(word))
@@ -82,14 +82,14 @@ def test_the_first_of_each_word_is_kept(work, how):
             assert expected == kept
 
 
-def test_measured_rates_are_those_of_the_formula():
+def test_measured_rates_equal_the_formula():
     measured_rows = 0
     for row in json.loads(loader("plan", "--table", "--measure", "--json"))["rows"]:
         if not (measured := row.get("measured")):
             continue
         measured_rows += 1
         expected, found = row["fpr"] * measured["probes"], measured["false_positives"]
-        # Five standard deviations, and what double hashing adds to the formula: 0.03 / n at most.
+        # Five standard deviations, plus the bias of double hashing: 0.03 / n at most.
         most = expected + 0.03 / row["keys"] * measured["probes"]
         assert expected - 5 * expected**0.5 <= found <= most + 5 * most**0.5 + 1, row
         print(

@@ -1,5 +1,5 @@
-"""HAProxy with the config that the docs recommend, its runtime interface, and its log. It also
-carries the pods' connections to the store, so that these can be cut."""
+"""HAProxy with the recommended config, its runtime API and its log. It also proxies the store, so
+that tests can cut it off."""
 
 import csv
 import os
@@ -13,7 +13,7 @@ from suites.testkit.waiting import wait_until
 
 CONFIG = ROOT / "docs/haproxy.cfg"
 
-# One thread, as it shares two cores with everything else.
+# One thread, as it shares two cores with all other processes.
 MORE = """
 global
     nbthread 1
@@ -33,8 +33,7 @@ listen store from store
 
 class Balancer:
     def __init__(self, work: pathlib.Path, pods: list, address: str, store: str, s3: str):
-        """Where it listens, for those who ask and for pods that read the store; where the store
-        is."""
+        """`address` and `store` are listen addresses; `s3` is the address of the real store."""
         self.address, self.pods = address, pods
         self.socket, self.log = work / "haproxy.sock", work / "haproxy.log"
         more = work / "more.cfg"
@@ -60,48 +59,48 @@ class Balancer:
     def stop(self) -> None:
         self.process.kill()
 
-    def tell(self, command: str) -> str:
+    def command(self, command: str) -> str:
         with socket.socket(socket.AF_UNIX) as runtime:
             runtime.connect(str(self.socket))
             runtime.sendall(command.encode() + b"\n")
             return "".join(iter(lambda: runtime.recv(65536).decode(), "")).strip()
 
     def servers(self) -> dict[str, dict[str, str]]:
-        """What it knows of each pod, by the pod's name."""
-        rows = csv.DictReader(self.tell("show stat").removeprefix("# ").splitlines())
+        """Statistics of each pod, by name."""
+        rows = csv.DictReader(self.command("show stat").removeprefix("# ").splitlines())
         return {
             row["svname"]: row
             for row in rows
             if row["pxname"] == "pods" and row["svname"] != "BACKEND"
         }
 
-    def in_hand(self, pod) -> int:
-        """How many requests the pod has not answered yet."""
+    def in_flight(self, pod) -> int:
+        """Number of requests the pod has not answered yet."""
         return int(self.servers()[pod.name]["scur"])
 
-    def asked_again(self) -> int:
-        """How many requests a pod did not answer, so that they were asked once more."""
+    def retried(self) -> int:
+        """Number of requests retried because a pod did not answer."""
         return sum(
             int(server["wretr"]) + int(server["wredis"]) for server in self.servers().values()
         )
 
     def until(self, status: str, pod) -> None:
-        """Waits until its health checks hold the pod for `UP` or `DOWN`."""
+        """Waits until its health checks report the pod `UP` or `DOWN`."""
         wait_until(
             f"HAProxy holds {pod.name} for {status}",
             lambda: self.servers()[pod.name]["status"].startswith(status),
         )
 
     def cut_store(self) -> None:
-        """No pod reaches the store any more, and what it was reading breaks off."""
-        assert not self.tell("disable server store/s3"), "disable server"
-        assert not self.tell("shutdown sessions server store/s3"), "shutdown sessions"
+        """Cuts all pods off from the store, including open connections."""
+        assert not self.command("disable server store/s3"), "disable server"
+        assert not self.command("shutdown sessions server store/s3"), "shutdown sessions"
 
-    def mend_store(self) -> None:
-        assert not self.tell("enable server store/s3"), "enable server"
+    def restore_store(self) -> None:
+        assert not self.command("enable server store/s3"), "enable server"
 
     def failures(self) -> list[str]:
-        """Its log of requests that it has answered itself, as no pod did: `pods/NAME METHOD STATUS
+        """Log of requests answered by HAProxy itself, without a pod: `pods/NAME METHOD STATUS
         …`."""
         lines = [
             line.split(" ", 1)[1]

@@ -1,4 +1,4 @@
-"""The pods: what Kubernetes does to them, and what they say of themselves at their admin ports."""
+"""Pods: start, signals and stop as by Kubernetes, and state from their admin ports."""
 
 import pathlib
 import re
@@ -13,8 +13,7 @@ CONFIG = pathlib.Path(__file__).with_name("rtad.toml")
 
 
 class Pod:
-    """One rtad with a config, a cache and a log of its own; its two ports are the same whenever it
-    is started."""
+    """One rtad with its own config, cache, log, and two fixed ports."""
 
     def __init__(self, name: str, work: pathlib.Path, ports: list[int], variables: dict[str, str]):
         self.name, self.rtad = name, None
@@ -45,7 +44,7 @@ class Pod:
         return self.rtad.wait()
 
     def stop(self) -> None:
-        """However it is. Never later than now, as nothing that it would still do is of use."""
+        """Kills it in any state."""
         if self.rtad:
             self.rtad.kill()
 
@@ -56,7 +55,7 @@ class Pod:
         return says_yes(self.admin, "/livez")
 
     def serves(self) -> tuple[int, int]:
-        """Generation and sequence; (0, 0) before there is one."""
+        """Generation and sequence; (0, 0) without a snapshot."""
         snapshot = ask(self.admin, "/v1/status").json()["audiences"][0].get("snapshot")
         return (snapshot["generation"], snapshot["deltas"]["sequence"]) if snapshot else (0, 0)
 
@@ -64,7 +63,7 @@ class Pod:
         return ask(self.admin, "/v1/status").json()["strategies"]
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric over the series that have these labels."""
+        """Sum of a metric over the series with these labels."""
         wanted, total = {f'{label}="{value}"' for label, value in labels.items()}, 0.0
         for line in ask(self.admin, "/metrics").text().splitlines():
             if found := re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line):
@@ -73,5 +72,5 @@ class Pod:
         return total
 
     def events(self, level: str) -> list[dict]:
-        """Events of its log."""
+        """Log events of this level."""
         return [event for event in self.rtad.events() if event["level"] == level]

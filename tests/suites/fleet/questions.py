@@ -1,9 +1,8 @@
-"""What the fleet is asked, and what must come back: of every kind of request, before the other
-audience is published and after.
+"""Requests to the fleet of every kind, with their answers before and after the second audience is
+published.
 
-The devices come from the loader, synthetic ones. Most stay members for ever; some leave with the
-other audience and some come with it, and a request has devices of one of these kinds besides
-strangers, so that whatever is published first, its answer is one of two.
+Devices are synthetic. Most are members of both audiences; some only of the first, some only of the
+second. A request has devices of one of these kinds and non-members, so it has two possible answers.
 """
 
 import dataclasses
@@ -16,18 +15,18 @@ from suites.testkit.stubs import tencent_pb2
 
 AUDIENCE = "old_users"
 STRATEGY = "new-users"
-# How many of each kind of device, and of requests.
+# Numbers of devices of each kind, and of requests.
 STAYING, LEAVING, COMING, STRANGERS = 20_000, 5_000, 5_000, 10_000
 REQUESTS = 8_000
 BATCH = 64
 BID_CACHE, NO_BID_CACHE = 3600, 86400
-# Of a hundred.
+# Percent.
 SHARES = {"get": 60, "tencent": 20, "decide": 10, "batch": 10}
 
 
 @dataclasses.dataclass
 class Device:
-    """Its md5, and whether it is a member before and after."""
+    """A device: its md5, and whether it is a member before and after."""
 
     md5: str
     member: tuple[bool, bool]
@@ -46,7 +45,7 @@ class Devices:
             kind: [Device(next(lines), kind) for _ in range(number)]
             for kind, number in numbers.items()
         }
-        self.staying, self.leaving, self.coming, self.strangers = self.by_kind.values()
+        self.staying, self.leaving, self.coming, self.non_members = self.by_kind.values()
 
     def members(self, after: bool) -> list[Device]:
         return self.staying + (self.coming if after else self.leaving)
@@ -58,17 +57,17 @@ class Questions:
         self.random = random.Random(20240616)
 
     def draw(self, number: int) -> list[Device]:
-        """So many devices, strangers and those of one other kind; the last is of that kind."""
+        """Non-members and devices of one other kind, which the last device has."""
         kind = self.random.choice(
             [
                 self.devices.staying,
                 self.devices.leaving,
                 self.devices.coming,
-                self.devices.strangers,
+                self.devices.non_members,
             ]
         )
         some = [
-            self.random.choice(self.random.choice([kind, self.devices.strangers]))
+            self.random.choice(self.random.choice([kind, self.devices.non_members]))
             for _ in range(number - 1)
         ]
         return [*some, self.random.choice(kind)]
@@ -98,7 +97,7 @@ class Questions:
 
     def decide(self, number: int):
         imei, oaid = self.draw(2)
-        asked = {
+        request = {
             "request_id": f"d{number:06}",
             "strategies": [STRATEGY],
             "device": {"imei_md5": imei.md5, "oaid_md5": oaid.md5},
@@ -110,20 +109,22 @@ class Questions:
                 "bid": not is_member,
                 "reason": "member" if is_member else "not_member",
             }
-            answers.append(json_bytes({"request_id": asked["request_id"], "decisions": [decision]}))
-        return "POST /v1/decide HTTP/1.1", "application/json", json_bytes(asked), answers
+            answers.append(
+                json_bytes({"request_id": request["request_id"], "decisions": [decision]})
+            )
+        return "POST /v1/decide HTTP/1.1", "application/json", json_bytes(request), answers
 
     def batch(self, number: int):
         batch = self.draw(BATCH)
         body = bytes.fromhex("".join(device.md5 for device in batch))
         answers = []
         for when in (0, 1):
-            bits = sum(device.member[when] << place for place, device in enumerate(batch))
+            bits = sum(device.member[when] << index for index, device in enumerate(batch))
             answers.append(bits.to_bytes(BATCH // 8, "little"))
         return f"POST /v1/check/{AUDIENCE} HTTP/1.1", "application/octet-stream", body, answers
 
     def write(self, file: pathlib.Path) -> None:
-        """Each request and its two answers, as `rtad-peers steady` reads them."""
+        """Writes each request and its two answers in the format of `rtad-peers steady`."""
         with file.open("wb") as to:
             for number in range(REQUESTS):
                 kind = self.random.choices(list(SHARES), SHARES.values())[0]

@@ -1,5 +1,5 @@
-"""What is published: the two audiences, by the real loader, straight into the bucket. Pods read it
-by way of the balancer."""
+"""Publisher of the two audiences: the real loader writes to the bucket, pods read it through
+HAProxy."""
 
 import json
 import os
@@ -19,17 +19,15 @@ class Store:
         return json.loads(loader(command, *to, "-", given=text, env=self.environment))
 
     def build(self, after: bool) -> int:
-        """Publishes one of the two audiences as the next generation; what `change` has done since
-        the last one goes over it."""
+        """Publishes one of the two audiences as the next generation; deltas of `change` are
+        kept."""
         built = self.run("build", ids=self.devices.members(after))
-        # A stranger that is taken for a member would be a wrong answer that is none.
-        assert built["expected_fpr"] < 1e-9, (
-            f"strangers are taken for members: {built['expected_fpr']}"
-        )
+        # A false positive would be reported as a wrong answer.
+        assert built["expected_fpr"] < 1e-9, f"expected false positives: {built['expected_fpr']}"
         return built["generation"]
 
     def change(self, after: bool) -> tuple[int, int]:
-        """Makes one audience of the other by deltas; returns generation and sequence."""
+        """Changes one audience to the other by deltas; returns generation and sequence."""
         come, leave = self.devices.coming, self.devices.leaving
         added, removed = (come, leave) if after else (leave, come)
         self.run("append", ids=added)

@@ -1,6 +1,7 @@
-"""The fleet while it is asked: each test does something to it, and ends with it whole.
-TABLE=docs/guides/operate.md in the environment writes the table of what became of the requests
-there."""
+"""Operations on a fleet under load. Each test restores the fleet.
+
+TABLE=docs/guides/operate.md in the environment writes the table of results there.
+"""
 
 import contextlib
 import dataclasses
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-from suites.fleet.asking import Load
+from suites.fleet.load import Load
 from suites.fleet.balancer import Balancer
 from suites.fleet.pods import Pod
 from suites.fleet.questions import AUDIENCE, SHARES, STRATEGY, Devices, Questions
@@ -23,13 +24,12 @@ from suites.testkit.ports import HOST, free_ports
 from suites.testkit.waiting import wait_until
 
 RELOADED, REFUSED = "config reloaded", "config not reloaded; the old one goes on"
-# A change of the config that can be seen, and a mistake; a push of both must not bring the one
-# without the other.
+# A visible change of the config, and a mistake. Pushing both must apply neither.
 MORE_RULES = f'\n[[strategy]]\nname = "returning"\ninclude = ["{AUDIENCE}"]\n'
 MISTAKE = '\n[[strategy]]\nname = "mistaken"\nexclude = ["nobody"]\n'
 
 
-# Requests a second.
+# Requests per second.
 RATES = [1_000, pytest.param(20_000, marks=pytest.mark.long)]
 
 
@@ -39,12 +39,11 @@ class Fleet:
     balancer: Balancer
     load: Load
     store: Store
-    # How busy the cores were before there was a fleet.
+    # CPU share of other work before the fleet started.
     others: float
 
     def converges(self, wanted: tuple[int, ...] = ()) -> tuple[int, int]:
-        """Waits until all pods serve the same generation and sequence: those that are given, if
-        they are."""
+        """Waits until all pods serve the same generation and sequence, or the given ones."""
 
         def agreed() -> tuple[int, int] | None:
             served = {pod.serves() for pod in self.pods}
@@ -57,11 +56,11 @@ class Fleet:
         return wait_until(f"all pods serve the same, {wanted}", agreed)
 
     def all_are_asked(self) -> None:
-        """Every pod is given requests at this moment."""
+        """Waits until every pod has requests in flight."""
         before = {pod.name: pod.metric("rtad_requests_total") for pod in self.pods}
         for pod in self.pods:
             wait_until(
-                f"{pod.name} is asked",
+                f"{pod.name} has requests in flight",
                 lambda pod=pod: pod.metric("rtad_requests_total") > before[pod.name],
             )
 
@@ -76,7 +75,7 @@ def fleet(request, s3_server, tmp_path_factory):
     store.build(after=False)
     *ports, front, cut = free_ports(8)
     front, cut = f"{HOST}:{front}", f"{HOST}:{cut}"
-    # By way of the balancer.
+    # Through HAProxy.
     reads = s3_server | {"RTAD_STORE": store.url, "AWS_ENDPOINT_URL": f"http://{cut}"}
     pods = [Pod(f"pod{n + 1}", work, ports[2 * n : 2 * n + 2], reads) for n in range(3)]
     with contextlib.ExitStack() as stack:
@@ -99,7 +98,7 @@ def fleet(request, s3_server, tmp_path_factory):
 
 
 def busy_share() -> float:
-    """How busy all cores are for a second, with what is no part of the fleet."""
+    """CPU share of other work: busy share of all cores for a second."""
 
     def times() -> tuple[int, int]:
         stat = pathlib.Path("/proc/stat").read_text().splitlines()[0]
@@ -121,7 +120,7 @@ def about(rate: int, others: float) -> str:
 
 
 def put(page: pathlib.Path, table: str) -> None:
-    """Replaces what stands between the marks of a page."""
+    """Replaces the text between the markers of a page."""
     begin, end = "<!-- fleet: begin -->", "<!-- fleet: end -->"
     before, _, rest = page.read_text().partition(begin)
     _, found, after = rest.partition(end)
@@ -130,11 +129,9 @@ def put(page: pathlib.Path, table: str) -> None:
 
 
 def replace(fleet: Fleet, pod: Pod) -> None:
-    """What a rolling restart does to one pod. The next one's turn comes when the balancer has this
-    one back."""
+    """Restarts one pod, and waits until HAProxy reports it up."""
     pod.signal(signal.SIGTERM)
-    # Its readiness has fallen; until the balancer has seen it, and a little longer, the pod still
-    # answers.
+    # It is not ready, but keeps answering until HAProxy has noticed.
     fleet.balancer.until("DOWN", pod)
     assert pod.ends() == 0, f"{pod.name} ended with {pod.rtad.process.returncode}"
     comes_back(fleet, pod)
@@ -146,134 +143,134 @@ def comes_back(fleet: Fleet, pod: Pod) -> None:
     fleet.balancer.until("UP", pod)
 
 
-def test_an_idle_fleet_answers_everything(fleet):
+def test_undisturbed_fleet_answers_everything(fleet):
     time.sleep(3)
     fleet.all_are_asked()
-    fleet.load.unharmed("nothing")
+    fleet.load.assert_no_failure("undisturbed")
 
 
-def test_a_rolling_restart_loses_no_request(fleet):
+def test_rolling_restart_loses_no_request(fleet):
     for pod in fleet.pods:
         replace(fleet, pod)
     fleet.all_are_asked()
-    fleet.load.unharmed("rolling restart")
+    fleet.load.assert_no_failure("rolling restart")
 
 
-def test_a_killed_pod_loses_what_it_held_alone(fleet):
+def test_killed_pod_loses_only_its_requests_in_flight(fleet):
     pod, before = fleet.pods[1], len(fleet.balancer.failures())
-    # It answers within a millisecond: stopped first, so that there is something that the kill can
-    # hit.
+    # Stopped first, so that it has requests in flight: it answers within a millisecond.
     pod.signal(signal.SIGSTOP)
-    held = wait_until("it has requests in hand", lambda: fleet.balancer.in_hand(pod))
+    in_flight = wait_until("it has requests in flight", lambda: fleet.balancer.in_flight(pod))
     pod.signal(signal.SIGKILL)
     assert pod.ends() == -signal.SIGKILL, f"{pod.name} ended with {pod.rtad.process.returncode}"
     killed = time.time()
     fleet.balancer.until("DOWN", pod)
-    tally = fleet.load.tally(f"a pod is killed, with {held} in hand")
-    later = [failure for failure in tally["failures"] if failure["sent_unix"] > killed]
-    assert not later, f"requests that were sent after the kill have failed: {later}"
-    # By the balancer's own account: that pod had them, and no other.
+    stats = fleet.load.report(f"a pod is killed, with {in_flight} in flight")
+    later = [failure for failure in stats["failures"] if failure["sent_unix"] > killed]
+    assert not later, f"requests sent after the kill failed: {later}"
+    # The log of HAProxy: only requests of that pod failed.
     others = [
         line
         for line in fleet.balancer.failures()[before:]
         if not line.startswith(f"pods/{pod.name} ")
     ]
-    assert not others, f"requests that the killed pod did not have: {others}"
+    assert not others, f"requests failed on other pods: {others}"
     comes_back(fleet, pod)
     fleet.all_are_asked()
-    fleet.load.unharmed("it comes back")
+    fleet.load.assert_no_failure("the pod restarts")
 
 
-def test_a_stopped_pod_loses_no_request(fleet):
+def test_stopped_pod_loses_no_request(fleet):
     pod = fleet.pods[2]
     pod.signal(signal.SIGSTOP)
     fleet.balancer.until("DOWN", pod)
-    wait_until("what it had in hand is asked of another", lambda: fleet.balancer.in_hand(pod) == 0)
+    wait_until("its requests are retried elsewhere", lambda: fleet.balancer.in_flight(pod) == 0)
     pod.signal(signal.SIGCONT)
     fleet.balancer.until("UP", pod)
     fleet.all_are_asked()
-    fleet.load.unharmed("a pod stands still")
+    fleet.load.assert_no_failure("a pod is stopped (SIGSTOP)")
 
 
-def test_a_generation_and_deltas_change_all_answers(fleet):
+def test_generation_and_deltas_change_all_answers(fleet):
     fleet.load.expect("either")
     generation = fleet.store.build(after=True)
     fleet.converges((generation,))
     fleet.load.expect("after")
-    fleet.load.unharmed("a new generation")
+    fleet.load.assert_no_failure("a new generation")
     fleet.load.expect("either")
     fleet.converges(fleet.store.change(after=False))
     fleet.load.expect("before")
-    fleet.load.unharmed("deltas take it back")
+    fleet.load.assert_no_failure("deltas revert it")
 
 
-def test_pods_outlive_a_dead_store(fleet):
+def test_pods_serve_without_the_store(fleet):
     started_with, with_cache, without = fleet.converges(), *fleet.pods[:2]
     failed = {pod.name: pod.metric("rtad_sync_total", result="store") for pod in fleet.pods}
     fleet.balancer.cut_store()
     for pod in fleet.pods:
-        told = f"{pod.name} says that its store fails"
+        condition = f"{pod.name} reports store failures"
         wait_until(
-            told, lambda pod=pod: pod.metric("rtad_sync_total", result="store") > failed[pod.name]
+            condition,
+            lambda pod=pod: pod.metric("rtad_sync_total", result="store") > failed[pod.name],
         )
-        assert pod.is_ready(), f"{pod.name} is not ready, as its store fails"
-    # Published, but not to be seen.
+        assert pod.is_ready(), f"{pod.name} is not ready after a store failure"
+    # Published, but out of reach.
     generation, sequence = fleet.store.change(after=True)
     replace(fleet, with_cache)
-    assert with_cache.metric("rtad_cache_starts_total") == 1, "it has not started from its cache"
+    assert with_cache.metric("rtad_cache_starts_total") == 1, "it did not start from its cache"
     assert with_cache.serves() == started_with, f"it serves {with_cache.serves()} from its cache"
-    # One that has neither is not asked, and keeps nobody from it.
+    # A pod without store and cache gets no requests, and does not affect the others.
     without.signal(signal.SIGTERM)
     assert without.ends() == 0, f"{without.name} ended with {without.rtad.process.returncode}"
     shutil.rmtree(without.cache)
     without.start()
     wait_until(f"{without.name} is there", without.is_live)
     wait_until(
-        "it has looked at the store", lambda: without.metric("rtad_sync_total", result="store") > 0
+        "it has polled the store", lambda: without.metric("rtad_sync_total", result="store") > 0
     )
-    assert not without.is_ready(), "it is ready with nothing to serve"
+    assert not without.is_ready(), "it is ready without a snapshot"
     fleet.balancer.until("DOWN", without)
-    fleet.load.unharmed("the store is dead")
+    fleet.load.assert_no_failure("the store is unreachable")
     fleet.load.expect("either")
-    fleet.balancer.mend_store()
+    fleet.balancer.restore_store()
     fleet.converges((generation, sequence))
     fleet.load.expect("after")
     fleet.balancer.until("UP", without)
     fleet.all_are_asked()
-    fleet.load.unharmed("the store is back")
+    fleet.load.assert_no_failure("the store is back")
 
 
 def reload(pod: Pod, by_signal: bool, expected: str) -> str:
-    """Has a pod read its config again; returns what it says."""
+    """Reloads a pod's config; returns the log event."""
     if not by_signal:
         status, body = ask(pod.admin, "/v1/reload", b"")
         assert status == (200 if expected == RELOADED else 422), f"{pod.name}: {status} {body}"
         return body.decode()
     level = "INFO" if expected == RELOADED else "WARN"
 
-    def said() -> list[dict]:
+    def matching() -> list[dict]:
         return [event for event in pod.events(level) if event["message"] == expected]
 
-    before = len(said())
+    before = len(matching())
     pod.signal(signal.SIGHUP)
-    return json.dumps(wait_until(f"{pod.name}: {expected}", lambda: said()[before:])[0])
+    return json.dumps(wait_until(f"{pod.name}: {expected}", lambda: matching()[before:])[0])
 
 
 def push(fleet: Fleet, config: str, expected: str) -> list[str]:
-    """A config comes to all pods, as a ConfigMap does; returns what they say."""
+    """Pushes a config to all pods, like a ConfigMap; returns their log events."""
     for pod in fleet.pods:
         pod.config.write_text(config)
     return [reload(pod, number == 0, expected) for number, pod in enumerate(fleet.pods)]
 
 
-def test_a_bad_config_is_refused_whole(fleet):
+def test_bad_config_is_refused_completely(fleet):
     good = fleet.pods[0].config.read_text() + MORE_RULES
-    for said in push(fleet, good + MISTAKE, REFUSED):
-        assert "nobody" in said, f"the mistake is not named: {said}"
+    for event in push(fleet, good + MISTAKE, REFUSED):
+        assert "nobody" in event, f"the mistake is not named: {event}"
     assert all(pod.strategies() == [STRATEGY] for pod in fleet.pods), (
-        "part of a bad config is served"
+        "part of a bad config is in effect"
     )
-    # A rollout of it ends with the first pod, which does not start.
+    # A rollout stops at the first pod, which does not start.
     first = fleet.pods[0]
     first.signal(signal.SIGTERM)
     assert first.ends() == 0, f"{first.name} ended with {first.rtad.process.returncode}"
@@ -283,7 +280,7 @@ def test_a_bad_config_is_refused_whole(fleet):
     )
     first.config.write_text(good)
     comes_back(fleet, first)
-    fleet.load.unharmed("a bad config")
+    fleet.load.assert_no_failure("a bad config")
 
     push(fleet, good, RELOADED)
     member = fleet.store.devices.staying[0].md5
@@ -293,11 +290,11 @@ def test_a_bad_config_is_refused_whole(fleet):
         assert status == 200 and json.loads(body)["decisions"][0]["bid"], (
             f"{pod.name}: {status} {body}"
         )
-    fleet.load.unharmed("a good config")
+    fleet.load.assert_no_failure("a good config")
 
 
-def test_every_request_has_an_end(fleet):
-    """The last: it ends the load."""
+def test_every_request_has_a_result(fleet):
+    """Runs last: ends the load."""
     fleet.load.end()
     for pod in fleet.pods:
         pod.rtad.check_log()

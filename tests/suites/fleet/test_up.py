@@ -1,5 +1,4 @@
-"""`make fleet`, as a newcomer meets it: the requests that it prints are pasted, pods are ended by
-its own commands, and Ctrl-C ends it."""
+"""`make fleet`: runs its printed requests and commands, and ends it with Ctrl-C."""
 
 import os
 import pathlib
@@ -31,7 +30,7 @@ def up(ports, tmp_path):
     for number in (1, 2, 3):
         listen[f"POD_{number}"] = f"{HOST}:{ports[2 * number - 1]}"
         listen[f"POD_{number}_ADMIN"] = str(ports[2 * number])
-    # A group of its own, which gets what a terminal sends at Ctrl-C.
+    # Its own process group, for the SIGINT of Ctrl-C.
     command = [sys.executable, "-m", "suites.fleet.up"]
     script = Process(
         *command, log=tmp_path / "log", env=os.environ | listen, start_new_session=True
@@ -48,7 +47,7 @@ def paste(line):
     return pages.run(f"{line} --silent --show-error --fail")
 
 
-def test_every_printed_command_does_what_it_says(up, ports):
+def test_printed_commands_give_the_printed_answers(up, ports):
     up.wait_for("Ctrl-C ends it")
     printed = up.text().splitlines()
     questions = [line.split(" # ") for line in printed if line.startswith("curl") and " # " in line]
@@ -72,14 +71,14 @@ def test_every_printed_command_does_what_it_says(up, ports):
     append = next(line for line in printed if line.startswith("echo"))
     pages.run(append)
     line, expected = questions[1]
-    wait_until("the stranger is a member", lambda: paste(line) != expected)
+    wait_until("the new device is a member", lambda: paste(line) != expected)
 
     os.killpg(up.pid, signal.SIGINT)
     assert up.wait() == 0, up.text()
-    assert not any(accepts(port) for port in ports), "something still listens after Ctrl-C"
+    assert not any(accepts(port) for port in ports), "a port is still open after Ctrl-C"
 
 
-def test_the_page_shows_the_balancer_s_config():
+def test_page_contains_the_haproxy_config():
     docs = ROOT / "docs"
     page = (docs / "guides/operate.md").read_text()
     shown = re.search(r"^```\n(backend pods\n.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -1,12 +1,12 @@
-"""The fleet of `make fleet`: three rtad behind HAProxy on this machine, over a store of synthetic
-devices in a directory.
+"""`make fleet`: three rtad behind HAProxy on this machine, with a store of synthetic devices in a
+directory.
 
     PYTHONPATH=tests python3 -m suites.fleet.up
 
-Prints requests to paste. A pod that ends is started again, as Kubernetes does it. Ctrl-C ends all
-of it and removes what it has made. By environment: DEVICES (1000000); FLEET_LISTEN
-(127.0.0.1:8000), where the balancer is asked; POD_1 (127.0.0.1:8081) to POD_3, the pods' addresses,
-and POD_1_ADMIN (9091) to POD_3_ADMIN, their admin ports.
+Prints requests to paste. A pod that ends is restarted, as by Kubernetes. Ctrl-C ends everything and
+removes its files. Environment: DEVICES (1000000); FLEET_LISTEN (127.0.0.1:8000), the address of
+HAProxy; POD_1 (127.0.0.1:8081) to POD_3, addresses of the pods; POD_1_ADMIN (9091) to POD_3_ADMIN,
+their admin ports.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ DEFAULTS |= {f"POD_{number}": f"{HOST}:808{number}" for number in NUMBERS}
 DEFAULTS |= {f"POD_{number}_ADMIN": f"909{number}" for number in NUMBERS}
 
 PRINTED = """
-Three pods serve {devices} synthetic devices behind http://{front}. Paste; what comes after # is the answer:
+Three pods serve {devices} synthetic devices behind http://{front}. Paste; the answer follows #:
 
 curl http://{front}/v1/check/old_users/{member} # {{"member":true}}
-curl http://{front}/v1/check/old_users/{stranger} # {{"member":false}}
-curl http://{front}/v1/decide -d '{{"device":{{"imei_md5":"{stranger}"}}}}' # {{"decisions":[{{"strategy":"new-users","bid":true,"reason":"not_member"}}]}}
+curl http://{front}/v1/check/old_users/{new_device} # {{"member":false}}
+curl http://{front}/v1/decide -d '{{"device":{{"imei_md5":"{new_device}"}}}}' # {{"decisions":[{{"strategy":"new-users","bid":true,"reason":"not_member"}}]}}
 
 End a pod, gently or not, and ask again: it is started anew, and no question goes unanswered.
 
 kill -TERM $(cat {work}/pod1.pid)
 kill -KILL $(cat {work}/pod2.pid)
 
-Make the stranger a member; some seconds later every pod knows, and says so on its admin port:
+Make the new device a member; after some seconds every pod serves the delta, as its admin port shows:
 
-echo {stranger} | {loader} append --store {work}/store --audience old_users -
+echo {new_device} | {loader} append --store {work}/store --audience old_users -
 curl http://{admin}/v1/status
 
 The logs are {work}/*.log. Ctrl-C ends it."""
@@ -63,7 +63,7 @@ class Fleet:
             [LOADER, "synth", "--count", self.devices], stdout=subprocess.PIPE
         ) as ids:
             self.loader("build", *to, "-", stdin=ids.stdout)
-        assert ids.returncode == 0, "the devices were not made"
+        assert ids.returncode == 0, "making the devices failed"
 
     @property
     def devices(self):
@@ -77,7 +77,7 @@ class Fleet:
         return f"{host}:{self.environment[f'POD_{number}_ADMIN']}"
 
     def start(self, number):
-        """Returns once the pod is ready."""
+        """Starts a pod and waits until it is ready."""
         listen = {"RTAD_LISTEN": self.environment[f"POD_{number}"]}
         listen |= {"RTAD_ADMIN_LISTEN": self.admin(number), "RTAD_DRAIN_TIMEOUT": "8s"}
         log = self.work / f"pod{number}.log"
@@ -95,7 +95,7 @@ class Fleet:
     def print(self):
         values = {"devices": self.devices, "front": self.front, "work": self.work}
         values |= {"member": self.synth("--count", "1"), "admin": self.admin(1), "loader": LOADER}
-        values["stranger"] = self.synth("--offset", self.devices, "--count", "1")
+        values["new_device"] = self.synth("--offset", self.devices, "--count", "1")
         print(PRINTED.format(**values), flush=True)
 
     def watch(self):
@@ -118,7 +118,7 @@ class Fleet:
             self.print()
             self.watch()
         finally:
-            # Nobody asks any more.
+            # No more requests.
             if self.balancer:
                 self.balancer.kill()
             for pod in self.pods.values():
@@ -127,7 +127,7 @@ class Fleet:
 
 def main():
     os.environ["PATH"] += ":/usr/sbin"
-    # SIGINT too: a shell has what it starts in the background ignore it.
+    # SIGINT too: a shell ignores it in background processes.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as work, contextlib.suppress(KeyboardInterrupt):

@@ -1,2 +1,1 @@
-"""Builds of full size, in release: ids made, piped, built, published, verified against
-themselves."""
+"""Full-size builds in release: ids made, piped, built, published and verified."""

@@ -1,10 +1,9 @@
-"""Random ids, one per line, faster than one core can read them: so that a build is measured and not
-what feeds it.
+"""Generator of random ids, one per line, faster than a build reads them.
 
     python3 random_ids.py md5|idfa COUNT SEED
 
-The same arguments give the same ids. Each is 128 bits of SFC64: of 1.5 billion none comes twice but
-with a probability of 3e-21.
+The same arguments give the same ids: 128 bits of SFC64. The probability of a duplicate among
+1.5 billion is 3e-21.
 """
 
 import os
@@ -18,7 +17,7 @@ LAYOUT = {"md5": [32], "idfa": [8, 4, 4, 4, 12]}
 
 def main(kind: str, count: int, seed: int) -> None:
     digits = "0123456789abcdef" if kind == "md5" else "0123456789ABCDEF"
-    # Two digits at once.
+    # Two hex digits at once.
     pairs = numpy.array(
         [ord(high) | ord(low) << 8 for high in digits for low in digits], dtype="<u2"
     )
@@ -33,10 +32,10 @@ def main(kind: str, count: int, seed: int) -> None:
             .view(numpy.uint8)
             .reshape(ROWS, 32)
         )
-        place = begin = 0
+        column = begin = 0
         for length in groups:
-            lines[:, place : place + length] = hexed[:, begin : begin + length]
-            place, begin = place + length + 1, begin + length
+            lines[:, column : column + length] = hexed[:, begin : begin + length]
+            column, begin = column + length + 1, begin + length
         block = memoryview(lines).cast("B")[: width * min(count, ROWS)]
         while block:
             block = block[os.write(1, block) :]

@@ -1,9 +1,8 @@
-"""No false negative, a measured false-positive rate within a tenth of the target, memory within a
-tenth over --memory at every size, and the same bytes whatever the memory, the threads and the
-order. Prints rates; asserts none.
+"""Full-size builds: no false negatives, fpr within 10 % of its target, memory at most 10 % over
+--memory, and the same bytes for any memory, threads and order. Prints speeds, asserts none.
 
-FULL_SIZE sets the most ids: 100 million take some five minutes; 1500000000 takes an hour and 35 GB
-under TMPDIR.
+FULL_SIZE sets the maximum number of ids: 100 million take about five minutes, 1500000000 an hour
+and 35 GB in TMPDIR.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def work():
-    # Not pytest's, which would keep gigabytes of a failure.
+    # Not tmp_path, which would keep gigabytes after a failure.
     with tempfile.TemporaryDirectory() as work:
         yield Path(work)
 
@@ -72,10 +71,10 @@ def build(store, kind, count, *flags, shuffled=False):
 
 
 def measured(most_bytes, *words):
-    """Runs rtad-loader within so much memory; returns its output, and prints time and memory."""
+    """Runs rtad-loader with a memory limit; returns its output, prints time and memory."""
     begun = time.monotonic()
     process = subprocess.Popen([LOADER, *map(str, words)], stdout=subprocess.PIPE, text=True)
-    said = process.stdout.read()
+    output = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words
@@ -83,10 +82,10 @@ def measured(most_bytes, *words):
     assert peak <= most_bytes, (words, peak, most_bytes)
     cpu = f"{used.ru_utime:.1f} + {used.ru_stime:.1f} s"
     print(f"{words[0]}: {wall:.1f} s, CPU {cpu}, peak {peak / MIB:.0f} MiB")
-    return said
+    return output
 
 
-def test_the_same_set_by_any_way_gives_the_same_chunks(work):
+def test_same_set_gives_the_same_chunks(work):
     flags = [
         "--memory 96MiB --threads 1",
         "--memory 96MiB --threads 2",
@@ -114,8 +113,8 @@ def largest(work):
     return store
 
 
-def test_commands_hold_no_more_in_memory_than_they_say(largest, work):
-    """Nothing but verify holds it in memory."""
+def test_commands_stay_within_their_memory(largest, work):
+    """Only verify loads the snapshot into memory."""
     to = ["--store", largest, "--audience", "ids"]
     size = int(run(["du", "-sb", largest]).split()[0])
     measured(3 << 27, "inspect", *to, "--json", "--plot", work / "map.svg")
@@ -149,7 +148,7 @@ def test_idfas_are_built(work):
     build(work / "idfa", "idfa", MOST // 3, "--memory", "1GiB")
 
 
-def test_a_pod_of_100_million_keys_fetches_what_has_changed():
-    """The Rust test that is too large for the others."""
+def test_pod_of_100_million_keys_fetches_only_changed_chunks():
+    """Runs the large Rust test."""
     command = ["cargo", "test", "--release", "--quiet", "--test", "service", "sync_deltas"]
     print(run([*command, "--", "--ignored", "--nocapture"], cwd=ROOT))

@@ -1,5 +1,5 @@
-"""Dockerfile and k8s/: rendered by kubectl, held against Kubernetes' schemas, and run with the
-programs themselves.
+"""Dockerfile and k8s/: rendered by kubectl, checked against Kubernetes schemas, and run with the
+real programs.
 
-No cluster and no container engine is needed.
+Needs no cluster and no container engine.
 """

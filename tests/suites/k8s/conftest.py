@@ -1,4 +1,4 @@
-"""Sandboxes of the tests."""
+"""Fixture: sandboxes."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from suites.k8s.sandbox import Sandbox
 
 @pytest.fixture
 def sandbox_of():
-    """Makes sandboxes of overlays, which are removed after the test."""
+    """Creates sandboxes of overlays and removes them after the test."""
     with contextlib.ExitStack() as opened:
 
         def make(overlay):

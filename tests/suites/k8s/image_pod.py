@@ -1,4 +1,4 @@
-"""The image's programs, run as a pod runs them: as its user, in a root that cannot be written.
+"""Programs of the image, run as in a pod: as its user, with a read-only root.
 
 unshare --mount python3 -m suites.k8s.image_pod ROOT USER    # in a mount namespace of its own
 """
@@ -13,7 +13,7 @@ import sys
 from suites.testkit import programs
 from suites.testkit.process import ANY_PORTS, Process
 
-# As the image has it.
+# As in the image.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 JOB = {
     "RTAD_STORE": "/mnt/store",
@@ -37,7 +37,7 @@ def main():
     mount("--rbind", "/dev", f"{root}/dev")
     mount("-o", "remount,bind,ro", root)
     mount("-t", "tmpfs", "-o", "mode=777", "none", f"{root}/mnt")
-    # Not inside: its user may not write there anyway.
+    # Outside, as its user cannot write inside.
     with contextlib.suppress(OSError):
         pathlib.Path(root, "opt/x").touch()
         sys.exit("the root can be written")

@@ -1,4 +1,4 @@
-"""What `kubectl kustomize` makes of a folder of k8s/, and how to find one's way in it."""
+"""Rendered manifests: output of `kubectl kustomize`, and access to its documents."""
 
 import functools
 import math
@@ -23,13 +23,13 @@ UNITS = {
 
 
 def quantity(text):
-    """A quantity of Kubernetes, as a number of its base unit."""
+    """Parses a Kubernetes quantity to its base unit."""
     number, unit = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(text)).groups()
     return float(number) * UNITS[unit]
 
 
 def seconds(text):
-    """A duration as rtad and rtad-loader write it."""
+    """Parses a duration of rtad or rtad-loader."""
     parts = re.findall(r"(\d+)(ms|s|m|h|d)", text)
     return math.fsum(
         int(n) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}[unit] for n, unit in parts
@@ -41,7 +41,7 @@ def kustomized(folder):
     rendered = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True)
     if rendered.returncode:
         raise AssertionError(f"kubectl kustomize {folder}: {rendered.stderr}")
-    # A warning is of something that a later kubectl will not do any more.
+    # Warnings announce incompatible changes.
     assert not rendered.stderr, rendered.stderr
     return rendered.stdout
 
@@ -72,7 +72,7 @@ class Rendered:
         return any(document["metadata"]["name"] == name for document in self.of_kind(kind))
 
     def config_map(self, prefix):
-        """Its name may end with a hash of what is in it."""
+        """The ConfigMap of this name, with or without a hash."""
         pattern = re.compile(re.escape(prefix) + r"(-[0-9a-z]{10})?")
         found = [
             one for one in self.of_kind("ConfigMap") if pattern.fullmatch(one["metadata"]["name"])
@@ -81,8 +81,7 @@ class Rendered:
         return found[0]
 
     def pods(self):
-        """Every document that makes pods, with its job's spec, if it is one, and the pods'
-        template."""
+        """Every document with pods: document, job spec or None, pod template."""
         for document in self.of_kind("Deployment", "Job", "CronJob"):
             spec = document["spec"]
             job = {"CronJob": lambda: spec["jobTemplate"]["spec"], "Job": lambda: spec}.get(
@@ -98,7 +97,7 @@ class Rendered:
                 yield document, template, container
 
     def environment(self, container):
-        """Its variables, those they refer to put in; without those of Secrets, which are not in the
+        """Environment of a container, expanded; without Secrets, which are not in the
         repository."""
         variables = {}
         for source in container.get("envFrom", []):
@@ -110,7 +109,7 @@ class Rendered:
         return variables
 
     def command(self, container):
-        """What is run, as the kubelet puts it together."""
+        """Expanded command line of a container."""
         variables = self.environment(container)
         return [
             expanded(word, variables)
@@ -119,8 +118,7 @@ class Rendered:
 
 
 def expanded(text, variables):
-    """`$(NAME)` is the variable; one that is not known stays as it stands, and is so found by
-    whoever reads it."""
+    """Expands `$(NAME)`; unknown variables stay unchanged."""
     return re.sub(
         r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)", lambda found: variables.get(found[1], found[0]), text
     )

@@ -1,5 +1,4 @@
-"""What must hold in a rendered overlay by itself. Each rule yields what is wrong, in words;
-`problems` asks all of them."""
+"""Rules for one rendered overlay. Each rule yields problems as text; `problems` runs all rules."""
 
 import json
 import math
@@ -8,7 +7,7 @@ import kubernetes_validate
 
 from suites.k8s.rendered import matches, name_of, quantity, seconds
 
-# Written from the operator's API, of which there is no schema in the package.
+# From the operator's API, whose schema the package lacks.
 SERVICE_MONITOR = {"selector", "endpoints", "namespaceSelector", "jobLabel", "targetLabels"}
 ENDPOINT = {
     "port",
@@ -23,12 +22,11 @@ ENDPOINT = {
 GROUP = {"name", "interval", "labels", "rules"}
 ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
 RECORD = {"record", "expr", "labels"}
-# Made by hand, as docs/guides/kubernetes.md says: no secret is in the repository.
+# Created manually, see docs/guides/kubernetes.md: the repository has no secrets.
 SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys"}
-# Where a try has to fit beside others, and no pod has its CPUs for itself.
+# Overlays for small nodes, without dedicated CPUs.
 SHARED = {"rtad-dev"}
-# Versions that what is not older was looked at for: the oldest with every field that is used, and
-# the newest of the package.
+# Kubernetes versions: the oldest with all used fields, and the newest in the package.
 VERSIONS = ["1.30", "1.37"]
 
 
@@ -62,13 +60,13 @@ def service_monitor(overlay, spec):
     for endpoint in spec["endpoints"]:
         if seconds(endpoint["scrapeTimeout"]) > seconds(endpoint["interval"]):
             yield "a scrape may take longer than the time between two"
-    asked = [
+    services = [
         one
         for one in overlay.of_kind("Service")
         if matches(spec["selector"], one["metadata"].get("labels", {}))
     ]
-    ports = [{port["name"] for port in service["spec"]["ports"]} for service in asked]
-    if len(asked) != 1 or not {endpoint["port"] for endpoint in spec["endpoints"]} <= ports[0]:
+    ports = [{port["name"] for port in service["spec"]["ports"]} for service in services]
+    if len(services) != 1 or not {endpoint["port"] for endpoint in spec["endpoints"]} <= ports[0]:
         yield "does not select one Service with its ports"
 
 
@@ -110,10 +108,12 @@ def selectors(overlay):
                 "ScheduleAnyway",
                 "Honor",
             ):
-                yield f"{name_of(document)}: a topology spread constraint has pods wait for a node, or counts nodes that take none"
-    asking = [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
+                yield f"{name_of(document)}: a topology spread constraint blocks scheduling, or counts unusable nodes"
+    selecting = [
+        (one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")
+    ]
     for one in overlay.of_kind("Service"):
-        asking.append(
+        selecting.append(
             (
                 one,
                 {"matchLabels": one["spec"]["selector"]},
@@ -121,9 +121,9 @@ def selectors(overlay):
             )
         )
     for one in overlay.of_kind("NetworkPolicy"):
-        asked = [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]
-        asking.append((one, one["spec"]["podSelector"], asked))
-    for document, selector, ports in asking:
+        ports = [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]
+        selecting.append((one, one["spec"]["podSelector"], ports))
+    for document, selector, ports in selecting:
         found = ports_of(selector)
         if found is None:
             yield f"{name_of(document)}: selects no pod"
@@ -132,7 +132,7 @@ def selectors(overlay):
 
 
 def references(overlay):
-    """Whatever is named is there."""
+    """References have targets."""
 
     def missing(document, kind, name):
         if not overlay.has(kind, name):
@@ -166,7 +166,7 @@ def references(overlay):
                 if mount["name"] not in volumes:
                     yield f"{name_of(document)}: there is no volume {mount['name']}"
                 if "subPath" in mount or "subPathExpr" in mount:
-                    yield f"{name_of(document)}: {mount['mountPath']} is mounted by a subPath, and so never changes"
+                    yield f"{name_of(document)}: {mount['mountPath']} is mounted by subPath and never updated"
         for rule in (job or {}).get("podFailurePolicy", {}).get("rules", []):
             if rule.get("onExitCodes", {}).get("containerName", "rtad-loader") not in names:
                 yield f"{name_of(document)}: podFailurePolicy names no container of it"
@@ -176,8 +176,7 @@ def references(overlay):
 
 
 def restricted(overlay):
-    """The Pod Security Standard `restricted`, which the namespace enforces, a root that cannot be
-    written, and no token."""
+    """Pod Security Standard `restricted`, read-only root, no service account token."""
     volumes = {
         "name",
         "configMap",
@@ -190,29 +189,29 @@ def restricted(overlay):
         "secret",
     }
     for document, _, template in overlay.pods():
-        spec, place = template["spec"], name_of(document)
+        spec, name = template["spec"], name_of(document)
         own = spec.get("securityContext", {})
         strange = [one for one in spec.get("volumes", []) if set(one) - volumes]
         if strange or any(spec.get(host) for host in ("hostNetwork", "hostPID", "hostIPC")):
-            yield f"{place}: takes part in its host"
+            yield f"{name}: uses a namespace of its host"
         if (
             not own.get("runAsNonRoot")
             or not own.get("runAsUser")
             or own.get("seccompProfile") != {"type": "RuntimeDefault"}
         ):
-            yield f"{place}: may run as root, or without a seccomp profile"
+            yield f"{name}: may run as root, or without a seccomp profile"
         if spec.get("automountServiceAccountToken") is not False:
-            yield f"{place}: has a token for Kubernetes"
+            yield f"{name}: mounts a service account token"
         for container in spec["containers"]:
             context = container.get("securityContext", {})
             if context.get("allowPrivilegeEscalation") is not False or context.get(
                 "capabilities"
             ) != {"drop": ["ALL"]}:
-                yield f"{place}: keeps capabilities or may gain some"
+                yield f"{name}: keeps capabilities or may gain privileges"
             if context.get("readOnlyRootFilesystem") is not True:
-                yield f"{place}: may write to its root"
+                yield f"{name}: has a writable root"
             if any("hostPort" in port for port in container.get("ports", [])):
-                yield f"{place}: has a port of its host"
+                yield f"{name}: uses a host port"
     for account in overlay.of_kind("ServiceAccount"):
         if account.get("automountServiceAccountToken") is not False:
             yield f"{name_of(account)}: gives a token to its pods"
@@ -226,7 +225,7 @@ def restricted(overlay):
 
 def resources(overlay):
     for document, template, container in overlay.containers():
-        place, limits, requests = (
+        name, limits, requests = (
             name_of(document),
             container["resources"]["limits"],
             container["resources"]["requests"],
@@ -234,42 +233,42 @@ def resources(overlay):
         if document["metadata"]["namespace"] in SHARED:
             requests = requests | {"cpu": limits["cpu"]}
         if requests != limits or set(limits) != {"cpu", "memory", "ephemeral-storage"}:
-            yield f"{place}: requests are not limits of CPU, memory and disk"
+            yield f"{name}: requests differ from limits of CPU, memory or disk"
             continue
         if quantity(limits["cpu"]) % 1:
-            yield f"{place}: has {limits['cpu']} CPUs, which is no whole number"
+            yield f"{name}: has {limits['cpu']} CPUs, expected a whole number"
         dirs = [
             volume["emptyDir"]
             for volume in template["spec"].get("volumes", [])
             if "emptyDir" in volume
         ]
         if any(one.get("medium") == "Memory" or "sizeLimit" not in one for one in dirs):
-            yield f"{place}: an emptyDir is memory, or has no limit"
+            yield f"{name}: an emptyDir is in memory or has no limit"
         elif sum(quantity(one["sizeLimit"]) for one in dirs) > quantity(
             limits["ephemeral-storage"]
         ):
-            yield f"{place}: its emptyDirs are larger than its disk"
+            yield f"{name}: its emptyDirs exceed its disk"
 
 
 def scaling(overlay):
     for scaler in overlay.of_kind("HorizontalPodAutoscaler"):
-        spec, place = scaler["spec"], name_of(scaler)
+        spec, name = scaler["spec"], name_of(scaler)
         target = overlay.one("Deployment", spec["scaleTargetRef"]["name"])
         least = spec["minReplicas"]
         if "replicas" in target["spec"]:
-            yield f"{place}: applying {name_of(target)} undoes what it does"
+            yield f"{name}: applying {name_of(target)} overrides its replicas"
         if spec["maxReplicas"] < least or least < 2:
-            yield f"{place}: has {least} to {spec['maxReplicas']} pods"
+            yield f"{name}: has {least} to {spec['maxReplicas']} pods"
         for metric in spec["metrics"]:
             if metric["resource"]["target"]["averageUtilization"] > 60 * (least - 1) / least:
-                yield f"{place}: with one of {least} pods missing the others are over 60 % busy"
+                yield f"{name}: with one of {least} pods missing, the others exceed 60 % CPU"
         budgets = [
             one
             for one in overlay.of_kind("PodDisruptionBudget")
             if one["spec"]["selector"] == target["spec"]["selector"]
         ]
         if len(budgets) != 1 or not 0 < budgets[0]["spec"]["maxUnavailable"] < least:
-            yield f"{place}: no budget leaves some of its pods, and lets one go"
+            yield f"{name}: has no disruption budget that keeps some pods and lets one go"
 
 
 def jobs(overlay):
@@ -277,11 +276,11 @@ def jobs(overlay):
     for document, job, template in overlay.pods():
         if not job:
             continue
-        place = name_of(document)
+        name = name_of(document)
         if document["kind"] == "CronJob" and document["spec"]["concurrencyPolicy"] != "Forbid":
-            yield f"{place}: two of it may run at once"
+            yield f"{name}: runs may overlap"
         if template["spec"]["restartPolicy"] != "Never" or not job["activeDeadlineSeconds"]:
-            yield f"{place}: may go on for ever, or takes its log along"
+            yield f"{name}: has no deadline, or its log is removed too early"
         container = template["spec"]["containers"][0]
         if job.get("completionMode") == "Indexed":
             count = job["completions"]
@@ -289,12 +288,12 @@ def jobs(overlay):
                 count != job["parallelism"]
                 or str(count) != overlay.environment(container)["WORKERS"]
             ):
-                yield f"{place}: not all of its {count} workers are there at once"
+                yield f"{name}: not all of its {count} workers run at once"
             if count > 16 or math.log2(count) % 1:
-                yield f"{place}: {count} is no power of two up to 16"
+                yield f"{name}: {count} is not a power of two up to 16"
         for word in overlay.command(container):
             if word.startswith("--min-age=") and seconds(word.partition("=")[2]) <= longest:
-                yield f"{place}: a build may take {longest} s, and {word} removes what it has made"
+                yield f"{name}: a build may take {longest} s, but {word} removes its files earlier"
 
 
 def images(overlay):
@@ -302,7 +301,7 @@ def images(overlay):
     if len(used) != 1 or any(
         ":" not in image.rpartition("/")[2] or image.endswith(":latest") for image in used
     ):
-        yield f"the images are {sorted(used)}: one, with a tag that says which"
+        yield f"the images are {sorted(used)}: expected one, with a version tag"
 
 
 def namespaces(overlay):
@@ -313,8 +312,7 @@ def namespaces(overlay):
 
 
 def sizes(overlay):
-    """`kubectl apply` keeps what it applied in an annotation, and those may have so much between
-    them."""
+    """`kubectl apply` stores the manifest in an annotation, whose size is limited."""
     for document in overlay.documents:
         if len(json.dumps(document)) > 250_000:
             yield f"{name_of(document)}: is too large for kubectl apply"

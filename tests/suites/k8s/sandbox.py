@@ -1,6 +1,5 @@
-"""A container's programs, run on this machine: its command line, environment, ConfigMaps and
-Secrets as they are rendered, with folders of a temporary directory in place of what is mounted, and
-a store there in place of the bucket."""
+"""Sandbox: programs of a container on this machine, with the rendered command line, environment,
+ConfigMaps and Secrets. Temporary folders replace mounts and the bucket."""
 
 import contextlib
 import functools
@@ -18,10 +17,10 @@ from suites.k8s.rendered import name_of
 from suites.testkit.process import ANY_PORTS, Process
 from suites.testkit.programs import LOADER, RTAD, loader
 
-# Not pytest's, which the container's user may not enter.
+# Not tmp_path, which the container's user cannot enter.
 _work = tempfile.TemporaryDirectory(prefix="rtad-k8s-")
 WORK = pathlib.Path(_work.name)
-# As the container's user and without any privilege, where that may be had.
+# As the user of the container and without privileges, if possible.
 UNPRIVILEGED = 65532
 UNPRIVILEGED_BY = f"setpriv --reuid={UNPRIVILEGED} --regid={UNPRIVILEGED} --clear-groups --no-new-privs --bounding-set=-all".split()
 UNPRIVILEGED_BY = UNPRIVILEGED_BY if os.getuid() == 0 else []
@@ -30,7 +29,7 @@ SECRET = "a-secret-of-this-test"
 
 @functools.cache
 def programs():
-    """Copies: the container's user may not be let into the folder that they were built in."""
+    """Copies the programs: the container's user may not reach the build folder."""
     folder = WORK / "bin"
     os.chmod(WORK, 0o755)
     folder.mkdir()
@@ -40,7 +39,7 @@ def programs():
 
 
 class Sandbox:
-    """One overlay's."""
+    """Sandbox of one overlay."""
 
     def __init__(self, overlay):
         self.overlay = overlay
@@ -52,23 +51,23 @@ class Sandbox:
     def close(self):
         shutil.rmtree(self.root)
 
-    def place(self, document, volume):
-        """Where a volume's files are. Claims are one folder for all who mount them; the dev
-        overlay's is the store."""
+    def volume_path(self, document, volume):
+        """Folder of a volume. A claim is one folder for all mounts; that of the dev overlay is the
+        store."""
         claim = volume.get("persistentVolumeClaim", {}).get("claimName")
         if claim == "rtad-store":
             return self.store
-        place = self.root / (claim or f"{document['metadata']['name']}-{volume['name']}")
-        place.mkdir(exist_ok=True)
-        return place
+        path = self.root / (claim or f"{document['metadata']['name']}-{volume['name']}")
+        path.mkdir(exist_ok=True)
+        return path
 
     def enter(self, document, template, container):
-        """Makes what the container finds; gives its command and environment, and what turns paths
-        of here into the container's."""
+        """Prepares the mounts; returns command, environment, and a function that maps local paths
+        to paths of the container."""
         spec, mounts = template["spec"], []
         for mount in container.get("volumeMounts", []):
             [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
-            mounts.append((mount["mountPath"], volume, self.place(document, volume)))
+            mounts.append((mount["mountPath"], volume, self.volume_path(document, volume)))
         mounts.sort(key=lambda mount: -len(mount[0]))
         variables = self.overlay.environment(container)
 
@@ -79,7 +78,7 @@ class Sandbox:
                 text = re.sub(
                     re.escape(variables["RTAD_STORE"]) + r"(?![\w.-])", str(self.store), text
                 )
-            # What is left in a bucket is to be read: a dump.
+            # Another object of the bucket is an input: a dump.
             return re.sub(r"s3://[^\s\"']*/([^/\s\"']+)", rf"{self.root}/dumps/\1", text)
 
         for _, volume, folder in mounts:
@@ -93,12 +92,12 @@ class Sandbox:
                 for name in self.secrets(path):
                     put_as_kubelet(folder, name, SECRET)
         environment = {name: here(value) for name, value in variables.items()}
-        # Nothing is to be written but where it was told to.
+        # Other paths must not be written.
         environment |= {
             "PATH": f"{programs()}:/usr/bin:/bin",
             "TMPDIR": str(self.root / "no-such-folder"),
         }
-        self.hand_over()
+        self.change_owner()
 
         def there(text):
             for path, _, folder in mounts:
@@ -111,8 +110,8 @@ class Sandbox:
         config = self.overlay.config_map("rtad-config")["data"]["rtad.toml"]
         return re.findall(re.escape(path) + r"/([^\"'\s]+)", config)
 
-    def hand_over(self):
-        """What this process has made is the container's user's from now on."""
+    def change_owner(self):
+        """Gives all files to the container's user."""
         if os.getuid() == 0:
             subprocess.run(["chown", "-R", f"{UNPRIVILEGED}:{UNPRIVILEGED}", self.root], check=True)
 
@@ -129,7 +128,7 @@ class Sandbox:
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def run_container(self, name, **variables):
-        """Runs the first container of the document of this name to its end."""
+        """Runs the first container of the document of this name."""
         [(document, template, container)] = [
             one for one in self.overlay.containers() if name_of(one[0]) == name
         ]
@@ -138,7 +137,7 @@ class Sandbox:
 
     def publish(self, *md5s):
         (self.dumps / "ids").write_text("".join(f"{md5}\n" for md5 in md5s))
-        self.hand_over()
+        self.change_owner()
         words = [
             "rtad-loader",
             "build",
@@ -158,8 +157,8 @@ class Sandbox:
         return container, *self.enter(document, template, container)
 
     def effective_config(self):
-        """What `rtad check-config` says is in effect in the container. The file is read from stdin,
-        as docs/guides/kubernetes.md has it."""
+        """Effective config of the container by `rtad check-config`, with the file on stdin as in
+        docs/guides/kubernetes.md."""
         _, words, environment, there = self.server()
         file = words[words.index("--config") + 1]
         with open(file) as stdin:
@@ -169,7 +168,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def serving(self):
-        """rtad as the Deployment starts it, but on free ports; and the container."""
+        """rtad as started by the Deployment, but on free ports; and the container."""
         container, words, environment, _ = self.server()
         environment |= ANY_PORTS
         command = UNPRIVILEGED_BY + words
@@ -182,8 +181,8 @@ class Sandbox:
 
 
 def put_as_kubelet(folder, name, text):
-    """A file of a mounted ConfigMap or Secret: a link into `..data`, itself a link to a folder,
-    which is what is swapped."""
+    """Writes a file of a mounted ConfigMap or Secret: a link into `..data`, a link to a folder,
+    which is swapped."""
     version = folder / f"..{time.monotonic_ns()}"
     version.mkdir()
     old = folder / "..data"
@@ -198,5 +197,5 @@ def put_as_kubelet(folder, name, text):
 
 
 def live(store, audience="old_users"):
-    """What the store says is live."""
+    """The live generation by `rtad-loader list`."""
     return json.loads(loader("inspect", "--store", store, "--audience", audience, "--json"))

@@ -1,16 +1,15 @@
-"""What must hold between an overlay, the config that is in effect in it, and what `rtad-loader
-plan` computes."""
+"""Size rules: an overlay compared with its effective config and with `rtad-loader plan`."""
 
 import json
 
 from suites.k8s.rendered import name_of, quantity, seconds
 from suites.testkit.programs import loader
 
-# docs/guides/size-a-fleet.md and docs/explanation/performance.md: beside snapshots, and for each connection
-# that was busy.
+# Memory besides snapshots, and per busy connection: docs/guides/size-a-fleet.md and
+# docs/explanation/performance.md.
 BESIDE = {"whole": 100e6, "rolling": 150e6}
 CONNECTION = 16e3
-# What closes connections that outlived the drain, and ends.
+# Time to close the remaining connections after the drain, and to exit.
 AFTER_DRAIN = 5
 
 
@@ -43,38 +42,37 @@ def serving(overlay, config):
     sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     needed = sleep + seconds(server["drain_timeout"]) + AFTER_DRAIN
     if spec["terminationGracePeriodSeconds"] < needed:
-        yield f"is killed after {spec['terminationGracePeriodSeconds']} s, and takes up to {needed:g}"
+        yield f"is killed after {spec['terminationGracePeriodSeconds']} s, but needs up to {needed:g}"
 
     planned, swap = plan(sized_for(document)), store["swap"]
     snapshots = planned["swap_memory_bytes"] if swap == "whole" else planned["memory_bytes"]
     needed = snapshots + BESIDE[swap] + server["max_connections"] * CONNECTION
     if quantity(limits["memory"]) < needed:
-        yield f"has {limits['memory']} of memory, and takes {needed / (1 << 30):.2f}Gi with swap {swap}"
+        yield f"has {limits['memory']} of memory, but needs {needed / (1 << 30):.2f}Gi with swap {swap}"
     if planned["disk_bytes"] > quantity(store["max_snapshot_size"].removesuffix("B")):
         yield f"refuses a snapshot of {sized_for(document)} keys, for store.max_snapshot_size"
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    places = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
-    cache = places.get(store.get("cache_dir"), {}).get("emptyDir")
+    paths = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    cache = paths.get(store.get("cache_dir"), {}).get("emptyDir")
     if cache is None:
         yield f"the cache {store.get('cache_dir')} is no emptyDir"
     elif quantity(cache["sizeLimit"]) < 2 * planned["disk_bytes"]:
-        yield f"the cache has {cache['sizeLimit']}, and two snapshots take {2 * planned['disk_bytes'] / (1 << 30):.2f}Gi"
+        yield f"the cache has {cache['sizeLimit']}, but two snapshots need {2 * planned['disk_bytes'] / (1 << 30):.2f}Gi"
 
 
 def building(overlay):
-    """A tenth above `--memory` at most, and 16 bytes on disk for each id, twice that at worst; of a
-    build over several pods each takes as much memory for its part, and all together as much of the
-    disk."""
+    """Builds: memory up to 10 % above `--memory`, and 16 to 32 bytes of disk per id. In a
+    distributed build each pod needs that memory for its part, and all pods together that disk."""
     for document, job, template in overlay.pods():
         [container] = template["spec"]["containers"]
-        words, place = overlay.command(container), name_of(document)
+        words, name = overlay.command(container), name_of(document)
         memory = quantity(container["resources"]["limits"]["memory"])
         if words[:2] == ["rtad-loader", "build"]:
             flags = dict(
                 word.split("=", 1) for word in words if word.startswith("--") and "=" in word
             )
             if memory < 1.1 * quantity(flags["--memory"].removesuffix("B")):
-                yield f"{place}: has {container['resources']['limits']['memory']} of memory for --memory {flags['--memory']}"
+                yield f"{name}: has {container['resources']['limits']['memory']} of memory for --memory {flags['--memory']}"
             [mount] = [
                 one
                 for one in container["volumeMounts"]
@@ -82,13 +80,13 @@ def building(overlay):
             ]
             [volume] = [one for one in template["spec"]["volumes"] if one["name"] == mount["name"]]
             if quantity(volume["emptyDir"]["sizeLimit"]) < 32 * sized_for(document):
-                yield f"{place}: {volume['emptyDir']['sizeLimit']} of scratch for {sized_for(document)} keys"
+                yield f"{name}: {volume['emptyDir']['sizeLimit']} of scratch for {sized_for(document)} keys"
         if job and job.get("completionMode") == "Indexed":
             keys = sized_for(document)
             if memory < 32 * keys / job["completions"] + 500e6:
-                yield f"{place}: {memory / (1 << 30):g}Gi of memory for {keys} keys on {job['completions']} workers"
+                yield f"{name}: {memory / (1 << 30):g}Gi of memory for {keys} keys on {job['completions']} workers"
             shared = overlay.one("PersistentVolumeClaim", "rtad-build-shared")["spec"]["resources"][
                 "requests"
             ]["storage"]
             if quantity(shared) < 32 * keys:
-                yield f"{place}: its volume is too small for {keys} keys"
+                yield f"{name}: its volume is too small for {keys} keys"

@@ -1,5 +1,5 @@
-"""The Dockerfile, as far as it can be tried without a container engine: what linters say, what the
-build is given, and whether the image and the manifests mean the same."""
+"""Dockerfile without a container engine: linters, build context, and consistency with the
+manifests."""
 
 import fnmatch
 import os
@@ -17,13 +17,13 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def let_in(path, patterns):
-    """Whether .dockerignore lets a file in: the last pattern that is of it, or of a folder above
-    it, decides."""
+    """Whether .dockerignore includes a file: the last pattern matching it or a parent folder
+    decides."""
     inside = True
     parts = path.split("/")
     for pattern in patterns:
         wanted = pattern.removeprefix("!")
-        # A star is one folder's or file's name, not a path.
+        # A star matches one path component.
         depth = wanted.count("/") + 1
         if depth <= len(parts) and fnmatch.fnmatchcase("/".join(parts[:depth]), wanted):
             inside = pattern.startswith("!")
@@ -33,7 +33,7 @@ def let_in(path, patterns):
 def patterns():
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
-    # Whatever else Docker knows, `let_in` does not.
+    # `let_in` supports no other syntax.
     assert all(
         re.fullmatch(r"!?(\*|[\w./-]+)", pattern) and not pattern.endswith("/")
         for pattern in patterns
@@ -48,13 +48,13 @@ def tracked():
 
 
 def read_by_rustc():
-    """What the programs were made of, by the lists that cargo writes beside them."""
+    """Source files of the programs, from the dep files of cargo."""
     files = set()
     for program in (RTAD, LOADER):
         words = (
             pathlib.Path(f"{program}.d").read_text().replace("\\ ", "\0").partition(": ")[2].split()
         )
-        # Without what the build script has made.
+        # Without the output of build scripts.
         files |= {
             word.replace("\0", " ")
             for word in words
@@ -74,28 +74,28 @@ def lint(text):
 
 
 class TestDockerfile:
-    def test_hadolint_has_nothing_to_say(self):
-        said = lint(DOCKERFILE)
-        assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    def test_hadolint_finds_no_problems(self):
+        result = lint(DOCKERFILE)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
-    def test_hadolint_would(self):
+    def test_hadolint_detects_problems(self):
         for old, new, rule in (
             ("FROM ${BASE_IMAGE}", "FROM debian:latest", "DL3007"),
             ("WORKDIR /src", "WORKDIR src", "DL3000"),
             ('CMD ["rtad", "serve"]', "CMD rtad serve", "DL3025"),
         ):
             assert old in DOCKERFILE
-            said = lint(DOCKERFILE.replace(old, new))
-            assert said.returncode != 0
-            assert rule in said.stdout
+            result = lint(DOCKERFILE.replace(old, new))
+            assert result.returncode != 0
+            assert rule in result.stdout
 
-    def test_it_is_of_the_versions_that_the_rest_is_of(self):
+    def test_versions_match_the_repository(self):
         rust, base = re.findall(
             r"^ARG (?:RUST|BASE)_IMAGE=docker\.io/library/(\S+)$", DOCKERFILE, re.M
         )
         cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
         assert re.search(rf"^rust:{re.escape(cargo['rust-version'])}\.\d+-slim-bookworm$", rust)
-        # Of the same Debian, and a day's.
+        # The same Debian release, with a date.
         assert re.search(r"^debian:bookworm-20\d{6}-slim$", base)
         images = {
             container["image"]
@@ -103,7 +103,7 @@ class TestDockerfile:
         }
         assert {image.rpartition(":")[2] for image in images} == {cargo["version"]}
 
-    def test_it_means_what_the_manifests_mean(self):
+    def test_image_matches_the_manifests(self):
         [user, group] = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.M).groups()
         ports = re.search(r"^EXPOSE (.+)$", DOCKERFILE, re.M)[1].split()
         installed = re.search(r"^COPY --from=build (.*) /usr/local/bin/$", DOCKERFILE, re.M)[
@@ -123,14 +123,14 @@ class TestDockerfile:
 
 
 class TestContext:
-    def test_it_holds_all_that_rustc_has_read(self):
+    def test_context_has_all_files_of_rustc(self):
         read = read_by_rustc()
         assert "src/main.rs" in read
         assert "loader/src/main.rs" in read
         ignored = [path for path in read if not let_in(path, patterns())]
         assert ignored == []
 
-    def test_and_little_else(self):
+    def test_context_has_no_other_files(self):
         inside = {path.split("/")[0] for path in tracked() if let_in(path, patterns())}
         assert inside == {
             "Cargo.toml",
@@ -154,28 +154,28 @@ class TestContext:
             assert not let_in(path, patterns()), path
 
     def build(self, context, patterns):
-        """The image's own command in a copy of what is let in, but for a program that is not there:
-        cargo reads every manifest, and the lock file, before it says so, and compiles nothing."""
+        """Runs the cargo command of the image in a copy of the context, for a missing program:
+        cargo reads all manifests and the lock file, then fails without compiling."""
         shutil.rmtree(context, ignore_errors=True)
         for path in tracked():
             if let_in(path, patterns):
                 (context / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / path, context / path)
         [command] = re.findall(r"^RUN (cargo build --release --locked .*)$", DOCKERFILE, re.M)
-        said = subprocess.run(
+        result = subprocess.run(
             [*command.split(), "--offline", "--bin", "none-of-these"],
             cwd=context,
             capture_output=True,
             text=True,
         )
-        return said.stderr
+        return result.stderr
 
-    def test_cargo_takes_it_with_the_lock_file_as_it_is(self, tmp_path):
-        said = self.build(tmp_path, patterns())
-        assert "no bin target named `none-of-these`" in said
-        assert "available bin targets:\n    rtad\n    rtad-loader\n" in said
+    def test_cargo_accepts_the_context_with_the_lock_file(self, tmp_path):
+        output = self.build(tmp_path, patterns())
+        assert "no bin target named `none-of-these`" in output
+        assert "available bin targets:\n    rtad\n    rtad-loader\n" in output
 
-    def test_cargo_would_miss_what_is_left_out(self, tmp_path):
+    def test_cargo_fails_without_a_needed_file(self, tmp_path):
         for left_out in ("!benches", "!loadtest/peers", "!Cargo.lock"):
             assert "none-of-these" not in self.build(
                 tmp_path, [pattern for pattern in patterns() if pattern != left_out]

@@ -1,7 +1,7 @@
-"""The image, built by the Dockerfile as it stands, and its programs, run as a pod runs them.
+"""Image built with buildah from the Dockerfile, and its programs run as in a pod.
 
-Two things stand in for what registries have: bases that are made of Debian's packages, and for
-cargo a script that says how it was called and puts programs there that are built already.
+Base images are made from Debian packages. A script replaces cargo: it records its arguments and
+copies programs already built.
 """
 
 import os
@@ -29,7 +29,7 @@ BASES = ["--build-arg", "RUST_IMAGE=localhost/rust", "--build-arg", "BASE_IMAGE=
 
 
 class Images:
-    """buildah, with storage of its own."""
+    """buildah with its own storage."""
 
     def __init__(self, work):
         self.work = work
@@ -56,9 +56,9 @@ class Images:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    assert os.getuid() == 0, "needs root: the image's user, and a root of its own"
+    assert os.getuid() == 0, "needs root, to switch user and root"
     work = tmp_path_factory.mktemp("image")
-    # The container's user passes through.
+    # The container's user needs access.
     for folder in (work, *work.parents[:2]):
         folder.chmod(0o755)
     base = ["mmdebstrap", "--quiet", "--variant=essential", "--include=ca-certificates"]
@@ -85,7 +85,7 @@ def once(images):
     return images.build(*words)
 
 
-def test_cargo_is_called_and_given_what_the_tests_say(images):
+def test_cargo_gets_the_expected_arguments_and_files(images):
     images.build(*BASES, "--target", "build", "--tag", "localhost/stage", ".")
     stage = images.mounted("localhost/stage")
     assert (stage / "called").read_text().strip() == CALLED
@@ -93,12 +93,12 @@ def test_cargo_is_called_and_given_what_the_tests_say(images):
     assert given == sorted(path for path in tracked() if let_in(path, patterns()))
 
 
-def test_two_builds_are_one_image(images, once):
+def test_builds_are_reproducible(images, once):
     words = ["--no-cache", "--timestamp", "0", *BASES, "--tag", "localhost/again", "."]
     assert images.build(*words) == once
 
 
-def test_its_programs_run_as_a_pod_s_do(images, once):
+def test_programs_run_as_in_a_pod(images, once):
     inspect = ["inspect", "--type", "image", "--format", "{{.OCIv1.Config.User}}"]
     user = images.run(*inspect, "localhost/rtad")
     command = ["unshare", "--mount", sys.executable, "-m", "suites.k8s.image_pod"]
@@ -112,7 +112,7 @@ def test_its_programs_run_as_a_pod_s_do(images, once):
     )
     assert done.returncode == 0, done.stdout
     assert '"ready":true' in done.stdout
-    # It has certificates to trust, or it would not have come as far.
+    # Reaching this point needs the CA certificates.
     assert "Connection refused" in done.stdout
     size = images.run("images", "--format", "{{.Size}}", "localhost/rtad").splitlines()[0]
     mib = sum(file.stat().st_size for file in (images.work / "programs").iterdir()) >> 20

@@ -1,4 +1,4 @@
-"""rtad-loader itself, as the jobs of the overlays run it."""
+"""Jobs of the overlays, run with the real rtad-loader."""
 
 import copy
 import gzip
@@ -23,7 +23,7 @@ def ids(count, offset=0):
 
 
 def flags():
-    """Each flag of each job: the overlay, the job, and where the flag is."""
+    """Every flag of every job: overlay, job, and index of the flag."""
     for name, overlay in RENDERED.items():
         for document, _, container in overlay.containers():
             if container["command"][0] == "rtad-loader":
@@ -35,35 +35,35 @@ def flags():
 
 
 def kill(process):
-    """With all that it has started, as a container is killed."""
+    """Kills a process with its children, like a container."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 class TestJobs:
-    def test_the_nightly_build_and_the_gc_after_it(self, sandbox_of):
+    def test_nightly_build_and_gc(self, sandbox_of):
         sandbox = sandbox_of(RENDERED["prod"])
         for generation in range(1, 6):
             (sandbox.dumps / "old_users.txt.gz").write_bytes(gzip.compress(ids(2000, generation)))
             built = sandbox.run_container("CronJob/rtad-build")
             assert built.returncode == 0, built.stderr
-            said = live(sandbox.store)
-            assert (said["generation"], said["keys"]) == (generation, 2000)
+            current = live(sandbox.store)
+            assert (current["generation"], current["keys"]) == (generation, 2000)
         gone = sandbox.run_container("CronJob/rtad-gc")
         assert gone.returncode == 0, gone.stderr
-        # All are younger than --min-age.
+        # All generations are younger than --min-age.
         assert '"removed_generations":[]' in gone.stdout
 
-    def test_the_dev_store_is_filled(self, sandbox_of):
+    def test_dev_store_is_filled(self, sandbox_of):
         sandbox = sandbox_of(RENDERED["dev"])
         filled = sandbox.run_container("Job/rtad-devices")
         assert filled.returncode == 0, filled.stderr
         assert live(sandbox.store)["keys"] == 1_000_000
 
     @pytest.mark.parametrize("name, job, index", list(flags()))
-    def test_every_argument_counts(self, name, job, index, sandbox_of):
-        """Misspelt, the program refuses it, so what was not refused above is known to it."""
+    def test_misspelled_arguments_are_refused(self, name, job, index, sandbox_of):
+        """A misspelled flag is refused, so the accepted flags are known."""
         mutant = copy.deepcopy(RENDERED[name])
         [container] = [
             one
@@ -88,7 +88,7 @@ class TestJobs:
 
 
 class TestManyPods:
-    """The build over several pods: its workers all at once, as processes of this machine."""
+    """Distributed build with all workers as local processes."""
 
     @pytest.fixture(autouse=True)
     def prepared(self, sandbox_of):
@@ -103,15 +103,15 @@ class TestManyPods:
         )
         self.workers = int(self.environment["WORKERS"])
         inputs = pathlib.Path(self.environment["INPUTS"]).read_text().split()
-        # Each with half of the next one's.
+        # Overlapping by half.
         for number, path in enumerate(inputs):
             pathlib.Path(path).write_bytes(gzip.compress(ids(3000, number * 1500)))
         self.inputs = inputs
         self.left_behind = self.sandbox.root / "rtad-build-shared/job-of-last-week"
         self.left_behind.mkdir()
-        self.sandbox.hand_over()
+        self.sandbox.change_owner()
         subprocess.run(["touch", "-d", "1 week ago", self.left_behind], check=True)
-        # They end before the sandbox is removed.
+        # Workers end before the sandbox is removed.
         self.started = []
         yield
         for process in self.started:
@@ -142,21 +142,21 @@ class TestManyPods:
             "--quiet",
             *words,
         ]
-        said = self.sandbox.run(words, self.environment)
-        assert said.returncode == 0, said.stderr
+        result = self.sandbox.run(words, self.environment)
+        assert result.returncode == 0, result.stderr
 
     def logs(self):
         return "".join(log.read_text() for log in sorted(self.sandbox.root.glob("worker-*.log")))
 
-    def test_it_publishes_what_one_build_would(self):
+    def test_result_equals_a_single_build(self):
         plain = self.sandbox.root / "plain"
-        # What was appended and removed before is over both.
+        # Earlier deltas apply to both.
         for store in (self.sandbox.store, plain):
             self.load(store, "build", 500, 100_000)
             self.load(store, "append", 300, 200_000)
             self.load(store, "remove", 40, 10, "--tombstone")
         self.loader(plain, "build", *self.inputs)
-        # One is killed at its first step and its pod replaced; the others wait for it.
+        # One worker is killed at its first step and replaced; the others wait.
         running = [self.worker(index) for index in range(self.workers)]
         kill(running[3])
         work = pathlib.Path(self.environment["WORK"])
@@ -165,27 +165,27 @@ class TestManyPods:
         running[3] = self.worker(3)
         for process in running:
             assert process.wait(timeout=120) == 0, self.logs()
-        said, expected = live(self.sandbox.store), live(plain)
-        assert said["keys"] == expected["keys"]
+        built, expected = live(self.sandbox.store), live(plain)
+        assert built["keys"] == expected["keys"]
         chunks = lambda store: sorted(
             path.name for path in (store / "old_users/chunks").rglob("*") if path.is_file()
         )
         assert chunks(self.sandbox.store) == chunks(plain)
-        # A pod whose end was not noticed is started again, and does nothing.
+        # A restarted worker of a published build does nothing.
         again = self.worker(0)
         assert again.wait(timeout=60) == 0, self.logs()
-        assert live(self.sandbox.store)["generation"] == said["generation"]
+        assert live(self.sandbox.store)["generation"] == built["generation"]
         assert not self.left_behind.exists()
         assert list(work.glob("*.frames")) == []
 
-    def test_a_list_that_cannot_be_read_is_no_empty_one(self):
+    def test_unreadable_input_list_is_an_error(self):
         self.environment["INPUTS"] += ".none"
         failed = self.worker(1)
         assert failed.wait(timeout=60) == 2, self.logs()
         assert self.environment["INPUTS"] in self.logs()
 
-    def test_a_failure_is_the_loader_s(self):
-        """What podFailurePolicy goes by: the exit code of rtad-loader is that of the container."""
+    def test_exit_code_is_that_of_the_loader(self):
+        """podFailurePolicy depends on it: the container exits with the code of rtad-loader."""
         pathlib.Path(self.inputs[1]).unlink()
         failed = self.worker(1)
         assert failed.wait(timeout=60) == 3, self.logs()

@@ -1,4 +1,4 @@
-"""Every overlay by itself; and that what is wrong with one is found."""
+"""Manifests: every overlay follows all rules, and the rules detect mistakes."""
 
 import copy
 import os
@@ -17,10 +17,10 @@ RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
 class TestOverlays:
     @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
     @pytest.mark.parametrize("name", OVERLAYS)
-    def test_nothing_is_wrong_with_them(self, name, rule):
+    def test_overlay_follows_the_rule(self, name, rule):
         assert rules.problems(RENDERED[name], [rule]) == []
 
-    def test_they_have_what_they_should(self):
+    def test_overlays_have_the_expected_documents(self):
         kinds = {
             name: {document["kind"] for document in overlay.documents}
             for name, overlay in RENDERED.items()
@@ -47,11 +47,10 @@ class TestOverlays:
         )
         for name, overlay in RENDERED.items():
             assert "Secret" not in kinds[name], "a secret is in the repository"
-            # With a hash the config's name would change with it: pods would be replaced, not
-            # reload.
+            # A name hash would replace pods instead of reloading the config.
             assert overlay.config_map("rtad-config")["metadata"]["name"] == "rtad-config"
 
-    def test_the_admin_port_is_not_beside_the_decisions(self):
+    def test_admin_port_is_separate_from_the_decision_port(self):
         for overlay in RENDERED.values():
             services = {
                 one["metadata"]["name"]: one["spec"]["ports"] for one in overlay.of_kind("Service")
@@ -72,23 +71,23 @@ class TestOverlays:
             assert sources["decisions"] != sources["admin"]
             assert all(source for source in sources.values())
 
-    def test_names_are_asked_of_either_dns(self):
-        """Of CoreDNS' pods, and of NodeLocal DNSCache, which no selector finds as it is in the
-        network of its node."""
+    def test_both_kinds_of_dns_are_allowed(self):
+        """CoreDNS by selector, and NodeLocal DNSCache by address, as it is in the node's
+        network."""
         for overlay in RENDERED.values():
             for policy in overlay.of_kind("NetworkPolicy"):
-                [asked] = [
+                [targets] = [
                     rule["to"]
                     for rule in policy["spec"]["egress"]
                     if {port["port"] for port in rule["ports"]} == {53}
                 ]
-                assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in asked
+                assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in targets
                 assert {"matchLabels": {"k8s-app": "kube-dns"}} in [
-                    one.get("podSelector") for one in asked
+                    one.get("podSelector") for one in targets
                 ]
 
-    def test_a_first_try_fits_a_node_of_two_cpus(self):
-        """Of which Kubernetes has one for itself; of memory it is what docs/guides/kubernetes.md says."""
+    def test_dev_overlay_fits_a_node_of_two_cpus(self):
+        """Kubernetes needs one CPU; the memory is documented in docs/guides/kubernetes.md."""
         requests = [one["resources"]["requests"] for _, _, one in RENDERED["dev"].containers()]
         assert sum(quantity(one["cpu"]) for one in requests) < 0.5
         memory = sum(quantity(one["memory"]) for one in requests) / (1 << 30)
@@ -141,7 +140,7 @@ def target(overlay):
     return spec(overlay, "HorizontalPodAutoscaler")["metrics"][0]["resource"]["target"]
 
 
-# What is done to the production overlay, by the rule that must see it, and what that must say.
+# Mutations of the production overlay: rule, mutation, expected problem.
 MUTATIONS = {
     rules.schema: [
         (lambda o: container(o).update(readinesProbe={}), "readinesProbe"),
@@ -191,11 +190,11 @@ MUTATIONS = {
             lambda o: pod(o)["topologySpreadConstraints"][0].update(
                 whenUnsatisfiable="DoNotSchedule"
             ),
-            "wait for a node",
+            "blocks scheduling",
         ),
         (
             lambda o: pod(o)["topologySpreadConstraints"][1].pop("nodeTaintsPolicy"),
-            "nodes that take none",
+            "unusable nodes",
         ),
     ],
     rules.references: [
@@ -220,40 +219,40 @@ MUTATIONS = {
         ),
         (
             lambda o: container(o)["securityContext"].pop("readOnlyRootFilesystem"),
-            "write to its root",
+            "has a writable root",
         ),
-        (lambda o: pod(o).pop("automountServiceAccountToken"), "has a token"),
+        (lambda o: pod(o).pop("automountServiceAccountToken"), "service account token"),
         (lambda o: pod(o)["volumes"].append({"name": "h", "hostPath": {}}), "its host"),
     ],
     rules.resources: [
-        (lambda o: limits(o, cpu="500m"), "no whole number"),
+        (lambda o: limits(o, cpu="500m"), "expected a whole number"),
         (
             lambda o: container(o)["resources"].update(requests={"cpu": "1"}),
-            "requests are not limits",
+            "requests differ from limits",
         ),
-        (lambda o: cache(o).update(medium="Memory"), "is memory"),
-        (lambda o: cache(o).update(sizeLimit="20Gi"), "larger than its disk"),
+        (lambda o: cache(o).update(medium="Memory"), "is in memory"),
+        (lambda o: cache(o).update(sizeLimit="20Gi"), "exceed its disk"),
     ],
     rules.scaling: [
-        (lambda o: server(o).update(replicas=3), "undoes"),
-        (lambda o: target(o).update(averageUtilization=60), "over 60 % busy"),
-        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no budget"),
+        (lambda o: server(o).update(replicas=3), "overrides its replicas"),
+        (lambda o: target(o).update(averageUtilization=60), "exceed 60 % CPU"),
+        (lambda o: spec(o, "PodDisruptionBudget").update(maxUnavailable=3), "no disruption budget"),
     ],
     rules.jobs: [
-        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "two of it"),
+        (lambda o: cron(o, "rtad-build").update(concurrencyPolicy="Allow"), "runs may overlap"),
         (
             lambda o: job(o, "rtad-build")["template"]["spec"].update(restartPolicy="OnFailure"),
-            "takes its log along",
+            "log is removed too early",
         ),
         (lambda o: job(o, "rtad-build-many").update(parallelism=4), "at once"),
         (lambda o: loader(o, "rtad-build-many")["env"][0].update(value="7"), "at once"),
         (
             lambda o: job(o, "rtad-build-many").update(completions=6, parallelism=6),
-            "no power of two",
+            "not a power of two",
         ),
         (
             lambda o: job(o, "rtad-build").update(activeDeadlineSeconds=6 * 3600),
-            "removes what it has made",
+            "removes its files earlier",
         ),
     ],
     rules.images: [
@@ -282,7 +281,7 @@ def rule_of(rule):
 
 
 class TestMutations:
-    def test_each_rule_has_some(self):
+    def test_each_rule_has_mutations(self):
         assert set(MUTATIONS) == set(rules.RULES)
 
     @pytest.mark.parametrize(
@@ -293,7 +292,7 @@ class TestMutations:
             for mutation in mutations
         ],
     )
-    def test_each_is_found(self, rule, mutate, expected):
+    def test_each_mutation_is_found(self, rule, mutate, expected):
         overlay = copy.deepcopy(RENDERED["prod"])
         mutate(overlay)
         found = rules.problems(overlay, [rule])
@@ -301,7 +300,7 @@ class TestMutations:
 
 
 class TestComponents:
-    def test_keys_for_the_store_reach_all_who_ask_it(self):
+    def test_store_keys_reach_all_containers_with_a_store(self):
         with tempfile.TemporaryDirectory() as folder:
             up = os.path.relpath(ROOT / "k8s", folder)
             text = f"resources: [{up}/overlays/prod]\ncomponents: [{up}/components/store-keys]\n"

@@ -1,5 +1,4 @@
-"""docs/guides/kubernetes.md: its table is what the formula beside it makes of measured figures, and what
-it names is there."""
+"""docs/guides/kubernetes.md: its sizing table follows its formula, and its references exist."""
 
 import math
 import re
@@ -43,7 +42,7 @@ def row(rate, ids, swap):
 
 
 class TestSizing:
-    def test_the_table_is_what_the_formula_makes(self):
+    def test_table_follows_the_formula(self):
         table = re.search(r"^\| requests a second \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.M)[1]
         rows = [
             [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
@@ -52,12 +51,12 @@ class TestSizing:
         for found in rows:
             assert found == row(int(found[0].replace(",", "")), found[1], found[2].strip("`"))
 
-    def test_the_inputs_are_those_that_were_measured(self):
+    def test_inputs_equal_the_measurements(self):
         assert "8 to 10 µs of CPU a request" in MEASURED
         for stated in ("10 µs", "60 %", "four cores", "a fifth", "0.5 GB", "$0.04", "$0.005"):
             assert stated in PAGE
 
-    def test_the_production_overlay_is_a_row_of_it(self):
+    def test_production_overlay_is_in_the_table(self):
         [server] = [
             one
             for document, _, one in render(ROOT / "k8s/overlays/prod").containers()
@@ -69,15 +68,14 @@ class TestSizing:
 
 
 class TestNames:
-    def test_the_jobs_that_are_looked_at_are_those_that_were_made(self):
+    def test_commands_use_the_created_jobs(self):
         made = set(re.findall(r"create job --from=cronjob/[\w-]+ ([\w-]+)", PAGE))
         named = re.findall(r"\bjob/([\w-]+)", PAGE)
         assert len(named) > 1
         assert set(named) <= made
 
-    def test_a_rollout_is_not_waited_for_longer_than_it_has(self):
-        """`rollout status` ends with an error at the deadline, so what takes longer is waited for
-        before."""
+    def test_rollout_status_waits_within_the_deadline(self):
+        """`rollout status` fails at the progress deadline, so longer steps come before it."""
         deadline = render(ROOT / "k8s/overlays/prod").one("Deployment", "rtad")["spec"][
             "progressDeadlineSeconds"
         ]
@@ -90,7 +88,7 @@ class TestNames:
         for line in re.findall(r"^.*rollout status.*--timeout[ =](\w+)", PAGE, re.M):
             assert seconds(line) <= deadline
 
-    def test_what_it_names_is_there(self):
+    def test_references_exist(self):
         overlay = render(ROOT / "k8s/overlays/prod")
         kinds = {
             "deploy": "Deployment",

@@ -1,4 +1,4 @@
-"""rtad itself, with what the overlays give it: config, environment, command line, probes, sizes."""
+"""rtad with config, environment, command line, probes and sizes of the overlays."""
 
 import copy
 
@@ -16,7 +16,7 @@ MEMBER, STRANGER = "8d3ebd3654fb46a2832296669cf1b536", "83e9158a4fb54c0e1ef0b238
 
 
 def request(md5):
-    """Tencent's RtaRequest: an id, and a device with the md5 of its IDFA."""
+    """Tencent request: an id, and a device with the md5 of its IDFA."""
     return b"\x0a\x02r1\x2a\x22\x12\x20" + md5.encode()
 
 
@@ -47,7 +47,7 @@ def pre_stop(overlay):
     return spec(overlay)["containers"][0]["lifecycle"]["preStop"]
 
 
-# What is done to the production overlay, and what must be said of it.
+# Mutations of the production overlay, and expected problems.
 MISFITS = [
     (lambda o: limit(o, memory="8Gi"), "of memory"),
     (lambda o: limit(o, cpu="2") or replaced(o, "[server]", "[server]\nworkers = 4"), "4 workers"),
@@ -73,11 +73,11 @@ class TestConfig:
         return list(sizes.serving(overlay, self.sandbox_of(overlay).effective_config()))
 
     @pytest.mark.parametrize("name", OVERLAYS)
-    def test_rtad_takes_it_and_it_fits_the_pod(self, name):
+    def test_config_is_valid_and_fits_the_pod(self, name):
         assert self.problems(RENDERED[name]) == []
 
     @pytest.mark.parametrize("memory, count", [("6Gi", 0), ("5Gi", 1)])
-    def test_a_rolling_swap_needs_the_memory_that_the_overlay_says(self, memory, count):
+    def test_rolling_swap_needs_the_documented_memory(self, memory, count):
         overlay = copy.deepcopy(RENDERED["prod"])
         replaced(overlay, "cache_dir = ", 'swap = "rolling"\ncache_dir = ')
         limit(overlay, memory=memory)
@@ -88,7 +88,7 @@ class TestConfig:
         MISFITS,
         ids=[f"{number}: {one[1]}" for number, one in enumerate(MISFITS)],
     )
-    def test_what_does_not_fit_is_found(self, mutate, expected):
+    def test_misfits_are_found(self, mutate, expected):
         overlay = copy.deepcopy(RENDERED["prod"])
         mutate(overlay)
         found = self.problems(overlay)
@@ -102,7 +102,7 @@ class TestConfig:
             ("tencent-token", "../secrets/other", "value_file"),
         ],
     )
-    def test_rtad_refuses_a_config_with_a_mistake(self, old, new, expected, sandbox_of):
+    def test_invalid_config_is_refused(self, old, new, expected, sandbox_of):
         overlay = copy.deepcopy(RENDERED["prod"])
         replaced(overlay, old, new)
         sandbox = sandbox_of(overlay)
@@ -114,7 +114,7 @@ class TestConfig:
 
 class TestRunning:
     @pytest.mark.parametrize("name", OVERLAYS)
-    def test_each_overlay_starts_gets_ready_and_answers(self, name, sandbox_of):
+    def test_each_overlay_starts_and_answers(self, name, sandbox_of):
         overlay = RENDERED[name]
         sandbox = sandbox_of(overlay)
         with sandbox.serving() as (rtad, container):
@@ -125,7 +125,7 @@ class TestRunning:
 
             for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
                 assert container[kind]["httpGet"]["port"] == "admin"
-            # Nothing is published: it lives, and waits.
+            # Nothing is published yet: live, not ready.
             assert (probe("startupProbe"), probe("livenessProbe"), probe("readinessProbe")) == (
                 200,
                 200,
@@ -154,20 +154,21 @@ class TestRunning:
                 self.rotate(sandbox, admin, bids)
 
     def rotate(self, sandbox, admin, bids):
-        """A config and a secret that the kubelet swaps are taken up by themselves."""
+        """Swapped ConfigMaps and Secrets are reloaded automatically."""
         document = sandbox.overlay.one("Deployment", "rtad")
         volumes = {
-            one["name"]: sandbox.place(document, one) for one in spec(sandbox.overlay)["volumes"]
+            one["name"]: sandbox.volume_path(document, one)
+            for one in spec(sandbox.overlay)["volumes"]
         }
         config = (volumes["config"] / "rtad.toml").read_text()
         put_as_kubelet(volumes["secrets"], "tencent-token", "another")
         put_as_kubelet(volumes["config"], "rtad.toml", config.replace("T1001", "T2002"))
-        sandbox.hand_over()
+        sandbox.change_owner()
         another = {"X-Rta-Token": "another"}
         wait_until("the new config and secret", lambda: b"T2002" in bids(STRANGER, **another))
         assert b"T2002" not in bids(STRANGER, **{"X-Rta-Token": SECRET})
         put_as_kubelet(volumes["config"], "rtad.toml", config.replace("exclude", "exlude"))
-        sandbox.hand_over()
+        sandbox.change_owner()
         status, answer = ask(admin, "/v1/reload", b"")
         assert status == 422
         assert b"exlude" in answer

@@ -1,17 +1,16 @@
-"""A day on which nothing happens that anybody need know: a thousand requests a second, a nightly
-snapshot that every pod takes up in its turn, a store that fails once in a while, a config that
-changes, and a rolling restart of all three pods. No alert may go off."""
+"""A normal day without alerts: 1,000 requests per second, a nightly snapshot on one pod after
+another, occasional store failures, a config change, and a rolling restart of all three pods."""
 
 import json
 
 DAY = 1440
-# Minutes: of the swap on the first pod, and of the restart of the first.
+# Minute of the swap, and of the restart, on the first pod.
 SWAP, RESTART = DAY + 30, DAY + 60
 END = DAY + 120
 
 
 def series(name, labels, begin, end, value):
-    """A series that is there from one minute until another."""
+    """A series that exists from one minute to another."""
     values = [
         f"{value(minute):.12g}" if begin <= minute < end else "stale" if minute == end else "_"
         for minute in range(END + 1)
@@ -20,8 +19,7 @@ def series(name, labels, begin, end, value):
 
 
 def pod(number, begin, end, swap):
-    """What a pod tells while it lives. It is ready after two minutes, and rolls to the new
-    generation for three."""
+    """Series of a pod: ready after two minutes, rolling to the new generation for three."""
     name = f'pod="{number}",instance="10.0.0.{number}"'
 
     def counter(metric, labels, per_minute):
@@ -53,7 +51,7 @@ def pod(number, begin, end, swap):
     yield gauge("container_spec_memory_limit_bytes", lambda _: 9e9, 'container="rtad"')
     yield counter("rtad_requests_total", 'route="tencent",code="200"', 20_000)
     yield counter("rtad_request_duration_seconds_count", 'route="tencent"', 20_000)
-    # Five of ten thousand are late.
+    # Five in ten thousand are late.
     yield counter("rtad_request_duration_seconds_bucket", 'route="tencent",le="0.06"', 19_990)
     yield counter("rtad_shed_total", "", 10)
     yield counter("rtad_platform_failures_total", 'platform="tencent",cause="unauthorized"', 20)
@@ -89,21 +87,21 @@ def pod(number, begin, end, swap):
 
 
 def test():
-    """One test of promtool's."""
+    """A promtool test."""
     all_series = []
     for number in range(3):
         restarted = RESTART + 5 * number
         all_series += pod(number, 0, restarted, SWAP + 2 * number)
-        # The new one comes first, and loads what is live.
+        # The new pod starts first and loads the live generation.
         all_series += pod(number + 3, restarted - 3, END + 1, 0)
-    # Everything has been there for a day, or there would be nothing to compare with.
+    # All series start a day earlier, for comparisons with yesterday.
     nothing_fired = {
         "expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{END}m])',
         "eval_time": f"{END}m",
         "exp_samples": [],
     }
     pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap"}[2h]) > 0) by (alertname)'
-    # It is a day with something in it: these were waited for, and went by.
+    # The day has incidents: these alerts were pending and resolved.
     went_by = [
         {"labels": f'{{alertname="{name}"}}', "value": count}
         for name, count in (

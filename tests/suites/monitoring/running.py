@@ -1,8 +1,6 @@
-"""What the live tests look at: two pods of rtad, a writer, a Prometheus that scrapes them, and a
-little traffic.
+"""Running programs of the live tests: two pods of rtad, a writer, a Prometheus, and light traffic.
 
-One pod reads a store, the other a server that is not there, and so has what the first has put into
-the cache that both share.
+One pod reads a store. The other has an unreachable store and serves from the shared cache.
 """
 
 import contextlib
@@ -23,7 +21,7 @@ from suites.testkit.waiting import WAIT_SECONDS
 
 HERE = Path(__file__).parent
 TOKEN = "a-token-of-24-characters"
-# Of Tencent Ads: two hashed ids, made with protoc; and of Ocean Engine.
+# Requests of Tencent with two hashed ids, and of Ocean Engine, made with protoc.
 TENCENT = bytes.fromhex(
     "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a20386433656264333635346662343661323833323239363636396366316235"
     "33363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002"
@@ -55,7 +53,7 @@ class Fleet:
         loader("build", *to, *options, given="\n".join(ids))
 
     def rtad(self, name, store):
-        """A pod; returns the addresses of its two ports."""
+        """Starts a pod; returns the addresses of its two ports."""
         variables = {"RTAD_STORE": str(store), "RTAD_STORE_CACHE_DIR": str(self.folder / "cache")}
         flags = ["--config", HERE / "rtad.toml"]
         log = self.folder / f"{name}.log"
@@ -64,7 +62,7 @@ class Fleet:
         return pod.decisions, pod.admin
 
     def writer(self):
-        """`rtad-loader serve`, with a write or two."""
+        """Starts `rtad-loader serve` and writes to it."""
         address, admin = (f"{HOST}:{port}" for port in free_ports(2))
         token = self.folder / "token"
         token.write_text(TOKEN)
@@ -80,7 +78,7 @@ class Fleet:
         return admin
 
     def prometheus(self, pods, writer):
-        """Scrapes them twice a second, and evaluates the rules as often."""
+        """Starts a Prometheus that scrapes and evaluates rules twice a second."""
         (self.folder / "rules.yaml").write_text(yaml.safe_dump(sources.rule_groups()))
         labels = {"namespace": "ads", "pod": ""}
         targets = [
@@ -115,20 +113,20 @@ class Fleet:
         return address
 
     def traffic(self, address):
-        """A request every few milliseconds, of every route, until the end: good, blank, malformed,
-        unknown, and without the token."""
+        """Sends a request every few milliseconds to all routes until the end: valid, blank,
+        malformed, unknown, and without the token."""
         stop = threading.Event()
         connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
-        token, known, stranger = {"X-Rta-Token": "hush-hush"}, self.ids[0], self.ids[1999]
+        token, member, non_member = {"X-Rta-Token": "hush-hush"}, self.ids[0], self.ids[1999]
         check = [
             ("GET", f"/v1/check/old_users/{one}", None, {})
-            for one in (known, stranger, "0" * 32, "not-an-id", f"{stranger}?kind=oaid")
+            for one in (member, non_member, "0" * 32, "not-an-id", f"{non_member}?kind=oaid")
         ]
         decide = [
             ("POST", "/v1/decide", json.dumps({"device": device}), {})
             for device in (
-                {"imei_md5": known},
-                {"oaid": stranger, "mac": "02:00:00:00:00:00"},
+                {"imei_md5": member},
+                {"oaid": non_member, "mac": "02:00:00:00:00:00"},
                 {"idfa": "junk"},
                 {},
             )
@@ -140,7 +138,7 @@ class Fleet:
             ("POST", "/rta/ocean", OCEAN, {}),
         ]
         others = [
-            ("POST", "/v1/check/old_users", json.dumps({"ids": [known, stranger, ""]}), {}),
+            ("POST", "/v1/check/old_users", json.dumps({"ids": [member, non_member, ""]}), {}),
             ("GET", "/nowhere", None, {}),
         ]
 

@@ -1,5 +1,4 @@
-"""What is held against each other: the rules, their tests, the dashboard, and what the documents
-say."""
+"""Sources of the consistency tests: alert rules, their tests, dashboard and documentation."""
 
 import json
 import re
@@ -15,12 +14,12 @@ DASHBOARD = MONITORING / "rtad-dashboard.json"
 RUNBOOK = ROOT / "docs/guides/runbook.md"
 TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
 
-# A selector: a name that is a metric's, and its matchers.
+# A selector: metric name and matchers.
 SELECTOR = re.compile(r"\b((?:rtad|kube|container)_\w+|up)\b(\{[^}]*\})?")
 
 
 def rule_groups():
-    """`spec` of the PrometheusRule, which is what Prometheus calls a file of rules."""
+    """`spec` of the PrometheusRule, which has the format of a rule file."""
     return yaml.safe_load(RULES.read_text())["spec"]
 
 
@@ -33,7 +32,7 @@ def dashboard():
 
 
 def queries():
-    """Of the dashboard, each with the title of its panel."""
+    """Queries of the dashboard with the titles of their panels."""
     board = dashboard()
     for panel in board["panels"]:
         for target in panel.get("targets", []):
@@ -43,15 +42,15 @@ def queries():
 
 
 def metrics_of_pods():
-    """The table of docs/reference/http-api.md: of each metric its labels, and of each label its values where
-    the table has them all."""
+    """Metrics of docs/reference/http-api.md with their labels, and label values if all are
+    listed."""
     text = (ROOT / "docs/reference/http-api.md").read_text().split("\n## Metrics\n")[1]
     metrics = {}
     for name, labels, words in re.findall(r"^\| `(rtad_\w+)` \|(.*?)\|(.*)\|$", text, re.MULTILINE):
         of_label = {}
         for label, values in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", labels):
             of_label[label] = re.findall(r"`([^`]*)`", values)
-        # Too many for the column.
+        # Too many values for the column.
         if name == "rtad_sync_total":
             of_label["result"] = re.findall(r"`([^`]*)`", words)
         metrics[name] = of_label
@@ -59,14 +58,14 @@ def metrics_of_pods():
 
 
 def metrics_of_writer():
-    """Those of `rtad-loader serve`, in docs/guides/online-writes.md."""
+    """Metrics of `rtad-loader serve` in docs/guides/online-writes.md."""
     text = (ROOT / "docs/guides/online-writes.md").read_text().split("\n## Metrics\n")[1]
     found = re.findall(r"`(rtad_\w+)(?:\{([^}]*)\})?`", text)
     return {name: {label: [] for label in labels.split(",") if label} for name, labels in found}
 
 
 def headings(text):
-    """Of a Markdown file: what GitHub makes links of, with the heading."""
+    """Headings of a Markdown file by their GitHub anchors."""
     found = re.findall(
         r"^#{1,6} (.*)$",
         re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL),

@@ -1,4 +1,4 @@
-"""The dashboard's file: what the script makes, and laid out so that no panel covers another."""
+"""Dashboard file: equal to the output of its generator, valid, without overlapping panels."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from suites.monitoring import sources
 sys.path.insert(0, str(sources.MONITORING))
 import make_dashboard  # noqa: E402
 
-# What Grafana writes and reads, but does not have in its schemas.
+# Fields that Grafana uses but its schemas lack.
 UNKNOWN = {"definition", "titleFormat", "step"}
 
 
 def lost(before, after):
-    """Names of fields that are not in what comes back, or are another there."""
+    """Names of fields that are missing or different after the round trip."""
     if isinstance(before, dict) and isinstance(after, dict):
         return set().union(
             *(
@@ -32,35 +32,37 @@ def lost(before, after):
 
 
 class TestDashboard:
-    def test_it_is_what_the_script_makes(self):
+    def test_file_equals_the_generator_output(self):
         again = "python3 k8s/components/monitoring/make_dashboard.py > k8s/components/monitoring/rtad-dashboard.json"
-        assert sources.dashboard() == make_dashboard.dashboard(), f"make it again: {again}"
+        assert sources.dashboard() == make_dashboard.dashboard(), f"regenerate it: {again}"
 
     def test_grafana_knows_every_field(self):
-        """Grafana's own types read it and write it again: what they do not know is gone then."""
+        """A round trip through Grafana's types drops unknown fields."""
         register_default_plugins()
         before = sources.dashboard()
         after = json.loads(JSONEncoder().encode(grafana.Dashboard.from_json(before)))
         assert lost(before, after) == UNKNOWN
         before["panels"][1]["options"]["colourMode"] = "background"
         after = json.loads(JSONEncoder().encode(grafana.Dashboard.from_json(before)))
-        assert lost(before, after) == UNKNOWN | {"colourMode"}, "a misspelt option would be seen"
+        assert lost(before, after) == UNKNOWN | {"colourMode"}, (
+            "the check finds a misspelled option"
+        )
 
-    def test_panels_have_their_own_places_and_names(self):
+    def test_panels_have_unique_positions_and_titles(self):
         taken, titles = {}, set()
         for panel in sources.dashboard()["panels"]:
-            place, title = panel["gridPos"], panel["title"]
+            position, title = panel["gridPos"], panel["title"]
             assert title not in titles
             titles.add(title)
-            assert place["x"] + place["w"] <= 24, title
-            for x in range(place["x"], place["x"] + place["w"]):
-                for y in range(place["y"], place["y"] + place["h"]):
+            assert position["x"] + position["w"] <= 24, title
+            for x in range(position["x"], position["x"] + position["w"]):
+                for y in range(position["y"], position["y"] + position["h"]):
                     assert (x, y) not in taken, f"{title} and {taken.get((x, y))}"
                     taken[x, y] = title
             if panel["type"] != "row":
                 assert panel["description"].endswith("."), title
 
-    def test_every_query_can_be_narrowed_down(self):
+    def test_every_query_uses_the_variables(self):
         variables = {variable["name"] for variable in sources.dashboard()["templating"]["list"]}
         assert variables == {"datasource", "namespace", "job", "pod"}
         for title, query in sources.queries():

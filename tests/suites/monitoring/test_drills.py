@@ -1,7 +1,7 @@
-"""The drills of docs/guides/runbook.md, as they stand there but for the ports, against real programs.
+"""Drills of docs/guides/runbook.md, executed with real programs on other ports.
 
-A command with a comment must say what the comment says, within some seconds if need be: pods take
-their time. What has none is run.
+The output of a command with a comment must contain the comment within some seconds. Other commands
+are only run.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ EXPECT = """
 set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 expect() {
-    local said _
+    local output _
     for _ in $(seq 300); do
-        said=$(eval "$2" 2>&1) || true
-        case $said in *"$1"*) echo "ran $2"; return ;; esac
+        output=$(eval "$2" 2>&1) || true
+        case $output in *"$1"*) echo "ran $2"; return ;; esac
         sleep 0.1
     done
-    echo "$2 said: $said, not $1" >&2
+    echo "$2: expected $1, found $output" >&2
     exit 1
 }
 """
@@ -34,7 +34,7 @@ def quoted(text):
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def test_each_drill_goes_as_it_stands_there(tmp_path):
+def test_drills_give_the_documented_output(tmp_path):
     environment = with_programs(tmp_path, "rtad", "rtad-loader")
     port, admin = free_ports(2)
     listen, admin_listen = f"{HOST}:{port}", f"{HOST}:{admin}"
@@ -55,7 +55,7 @@ def test_each_drill_goes_as_it_stands_there(tmp_path):
     }
     path = tmp_path / "drills.sh"
     path.write_text("\n".join(script))
-    # A group of its own, so that what the drills start ends with them.
+    # Its own process group, so that all processes of the drills end.
     log = tmp_path / "log"
     drills = Process("bash", path, log=log, cwd=tmp_path, env=environment, start_new_session=True)
     try:
@@ -63,7 +63,7 @@ def test_each_drill_goes_as_it_stands_there(tmp_path):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(drills.pid, signal.SIGKILL)
-    said = drills.text()
-    assert code == 0, said
-    assert len(re.findall("^ran ", said, re.MULTILINE)) == expected, said
-    assert "panic" not in said
+    output = drills.text()
+    assert code == 0, output
+    assert len(re.findall("^ran ", output, re.MULTILINE)) == expected, output
+    assert "panic" not in output

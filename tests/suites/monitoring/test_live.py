@@ -1,5 +1,5 @@
-"""Running programs, scraped: what they tell is what the documents say, and every query of dashboard
-and alerts gets its data."""
+"""Scrapes of running programs: documented metrics, and data for every query of dashboard and
+alerts."""
 
 import contextlib
 import math
@@ -14,9 +14,9 @@ from suites.monitoring import running, sources
 from suites.testkit.client import ask
 from suites.testkit.waiting import wait_until
 
-# A server that nobody has started.
+# An unreachable server.
 NOWHERE = "http://127.0.0.1:1/rtad"
-# What no series can match here, and why.
+# Selectors without series in this test, and the reason.
 NOT_HERE = {
     "kube_job_failed": "from kube-state-metrics",
     "container_memory_working_set_bytes": "from cAdvisor",
@@ -26,7 +26,7 @@ RATE_INTERVAL = "10s"
 
 
 class Watched:
-    """The fleet, and the Prometheus that watches it."""
+    """Fixture: programs and Prometheus."""
 
     def __init__(self, folder):
         self.fleet = running.Fleet(folder)
@@ -38,14 +38,14 @@ class Watched:
         self.prometheus = fleet.prometheus(self.pods, self.writer)
         for decisions, _ in self.pods:
             fleet.traffic(decisions)
-        # Another generation comes once Prometheus has seen the first.
+        # Another generation follows after Prometheus has scraped the first.
         generation = 'rtad_snapshot_generation{audience="vip"}'
         wait_until("the first generation", lambda: self.values(generation) == [1, 1])
         fleet.publish("vip", fleet.ids[900:1101])
         wait_until("the other generation", lambda: 2 in self.values(generation))
         busy = "sum by (pod) (rate(rtad_requests_total[5s])) > 1"
         wait_until("traffic on both pods", lambda: len(self.values(busy)) == len(self.pods))
-        # Rates need some samples of everything.
+        # Rates need several samples.
         time.sleep(3)
 
     def admins(self):
@@ -59,7 +59,7 @@ class Watched:
         return answer["data"]
 
     def values(self, query):
-        """Of an instant vector, without NaN."""
+        """Values of an instant vector, without NaN."""
         data = self.ask("query", query=query)
         found = [float(sample["value"][1]) for sample in data["result"]]
         return [value for value in found if not math.isnan(value)]
@@ -74,13 +74,13 @@ def watched(tmp_path_factory):
 
 
 class Scrape:
-    """One answer of /metrics."""
+    """A parsed answer of /metrics."""
 
     def __init__(self, address):
         self.text = ask(address, "/metrics").text()
         self.types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", self.text, re.MULTILINE))
         self.helps = dict(re.findall(r"^# HELP (\w+) (.+)$", self.text, re.MULTILINE))
-        # Of each metric its labels, of each label its values.
+        # Labels of each metric, and values of each label.
         self.labels = {name: {} for name in self.types}
         for name, labels in re.findall(
             r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+$", self.text, re.MULTILINE
@@ -91,7 +91,7 @@ class Scrape:
 
 
 class TestMetrics:
-    def test_promtool_has_nothing_to_say_against_them(self, watched):
+    def test_promtool_finds_no_problems(self, watched):
         for address in watched.admins():
             done = subprocess.run(
                 ["promtool", "check", "metrics"],
@@ -110,7 +110,7 @@ class TestMetrics:
                 assert (kind == "counter") == name.endswith("_total"), name
                 assert (kind == "histogram") == name.endswith("_duration_seconds"), name
 
-    def test_what_is_documented_is_there_and_nothing_else(self, watched):
+    def test_metrics_equal_the_documented_ones(self, watched):
         self.compare(sources.metrics_of_pods(), [Scrape(admin) for _, admin in watched.pods])
         self.compare(sources.metrics_of_writer(), [Scrape(watched.writer)])
 
@@ -128,7 +128,7 @@ class TestMetrics:
                 if accepted and label not in ("route", "platform", "kind"):
                     assert found[name][label] <= set(accepted), f"{name} {label}"
 
-    def test_no_document_names_a_metric_that_is_not(self, watched):
+    def test_documents_name_only_existing_metrics(self, watched):
         known = {*sources.metrics_of_pods(), *sources.metrics_of_writer()}
         histograms = {
             name
@@ -175,14 +175,14 @@ class TestDashboard:
 
 
 class TestRunbook:
-    def test_every_query_in_it_is_one(self, watched):
-        asked = [
+    def test_every_documented_query_is_valid(self, watched):
+        queries = [
             code
             for code in re.findall(r"`([^`\n]+)`", sources.RUNBOOK.read_text())
             if re.search(r"\brtad_", code)
         ]
-        assert len(asked) > 15
-        for query in asked:
+        assert len(queries) > 15
+        for query in queries:
             assert isinstance(watched.values(query), list)
 
 
@@ -200,7 +200,7 @@ class TestAlerts:
         )
 
     def test_every_selector_finds_series(self, watched):
-        """A misspelt metric, label or value would make an alert that never fires."""
+        """An alert with a misspelled metric, label or value would never fire."""
         missing = set()
         for rule in sources.alerts():
             for name, matchers in sources.SELECTOR.findall(rule["expr"]):
@@ -208,14 +208,14 @@ class TestAlerts:
                     missing.add(name)
         assert missing == set(NOT_HERE)
 
-    def test_one_goes_off(self, watched):
-        """The whole way: from a counter that rises to what a pager is sent."""
+    def test_alert_fires_and_is_sent(self, watched):
+        """From a rising counter to the notification."""
         assert [
             alert["labels"]["alertname"]
             for alert in watched.ask("alerts")["alerts"]
             if alert["state"] == "firing"
         ] == []
-        # A file in the way of the cache's folder: what comes next cannot be written there.
+        # A file in place of the cache folder: the next write fails.
         folder = watched.fleet.folder / "cache/vip"
         folder.rename(watched.fleet.folder / "away")
         folder.touch()
@@ -232,7 +232,7 @@ class TestAlerts:
         (alert,) = firing()
         assert alert["labels"]["pod"] == "rtad-0"
         assert alert["annotations"]["description"].startswith("ads/rtad-0 could not write"), alert
-        # And the new generation is served all the same.
+        # The new generation is served anyway.
         wait_until(
             "the third generation",
             lambda: 3 in watched.values('rtad_snapshot_generation{audience="vip"}'),

@@ -1,4 +1,4 @@
-"""The alert rules: promtool's own checks, a test for each, a heading of the runbook for each."""
+"""Alert rules: promtool checks, a test and a runbook heading for each alert."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ NANS = re.compile(r"\bNaNx(\d+)\b")
 
 @pytest.fixture
 def promtool(tmp_path):
-    """Runs promtool beside the rules; returns its exit code and what it said."""
+    """Runs promtool in the folder of the rules; returns exit code and output."""
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(sources.rule_groups()))
 
     def run(*words, **files):
@@ -34,27 +34,27 @@ def promtool(tmp_path):
 
 
 class TestRules:
-    def test_promtool_has_nothing_to_say_against_them(self, promtool):
-        code, said = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
-        assert code == 0, said
-        assert f"SUCCESS: {len(sources.alerts())} rules found" in said
+    def test_promtool_finds_no_problems(self, promtool):
+        code, output = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+        assert code == 0, output
+        assert f"SUCCESS: {len(sources.alerts())} rules found" in output
 
     @pytest.mark.parametrize("path", sources.TESTS, ids=lambda path: path.stem)
-    def test_each_fires_when_it_should_and_not_before(self, promtool, path):
+    def test_alerts_fire_only_when_expected(self, promtool, path):
         def repeated(found):
             return " ".join(["NaN"] * (int(found[1]) + 1))
 
         test = NANS.sub(repeated, path.read_text())
-        code, said = promtool("test", "rules", "test.yaml", test=test)
-        assert code == 0, said
+        code, output = promtool("test", "rules", "test.yaml", test=test)
+        assert code == 0, output
 
-    def test_a_swap_and_a_rolling_restart_wake_nobody_up(self, promtool):
+    def test_normal_day_fires_no_alert(self, promtool):
         # JSON is YAML.
-        code, said = promtool("test", "rules", "test.yaml", test=normal_day.document())
-        assert code == 0, said
+        code, output = promtool("test", "rules", "test.yaml", test=normal_day.document())
+        assert code == 0, output
 
-    def test_promtool_would_say_so(self, promtool):
-        """A test that expects an alert which does not come fails."""
+    def test_promtool_detects_a_missing_alert(self, promtool):
+        """A test that expects an alert fails without it."""
         right = (Path(__file__).parent / "alerts/pods.yaml").read_text()
         wrong = right.replace("eval_time: 8m", "eval_time: 7m", 1)
         assert wrong != right
@@ -62,15 +62,14 @@ class TestRules:
 
 
 class TestTheTests:
-    """Every alert has a test of its own, in which all alerts are asked for: it fires in it, and
-    there is a time when nothing does."""
+    """Every alert has a test that queries all alerts: it fires, and at some time no alert does."""
 
     def samples(self):
         for path in sources.TESTS:
             for test in yaml.safe_load(path.read_text())["tests"]:
-                for asked in test["promql_expr_test"]:
-                    if asked["expr"].startswith('ALERTS{alertstate="firing"'):
-                        yield test["name"].split(":")[0], asked["exp_samples"]
+                for query in test["promql_expr_test"]:
+                    if query["expr"].startswith('ALERTS{alertstate="firing"'):
+                        yield test["name"].split(":")[0], query["exp_samples"]
 
     def test_each_is_tested(self):
         fires, silent, labels = set(), set(), {}
@@ -85,11 +84,11 @@ class TestTheTests:
         assert fires == alerts
         assert silent == {name for name, _ in alerts}
         for rule in sources.alerts():
-            # What the text names is there when it fires.
+            # Labels in the text exist when it fires.
             named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
             assert named <= labels[rule["alert"]], rule["alert"]
 
-    def test_each_says_what_it_is_about(self):
+    def test_each_names_its_subject(self):
         for rule in sources.alerts():
             assert re.search("^Rtad[A-Z]", rule["alert"])
             assert rule["labels"]["severity"] in ("critical", "warning")
@@ -99,7 +98,7 @@ class TestTheTests:
 
 
 class TestDocuments:
-    def test_jobs_that_are_made_by_hand_are_seen_to_fail(self):
+    def test_failures_of_manual_jobs_are_detected(self):
         [rule] = [rule for rule in sources.alerts() if rule["alert"] == "RtadLoaderFailed"]
         [names] = re.findall(r'job_name=~"([^"]+)"', rule["expr"])
         made = []
@@ -110,17 +109,19 @@ class TestDocuments:
 
 
 class TestRunbook:
-    def test_each_alert_has_a_heading_and_each_such_heading_an_alert(self):
+    def test_alerts_and_runbook_headings_match(self):
         text = sources.RUNBOOK.read_text()
         headings = sources.headings(text)
         for rule in sources.alerts():
-            anchor = rule["alert"].lower()
-            assert rule["annotations"]["runbook_url"] == f"docs/guides/runbook.md#{anchor}"
+            assert (
+                rule["annotations"]["runbook_url"]
+                == f"docs/guides/runbook.md#{rule['alert'].lower()}"
+            )
         alerts = {rule["alert"]: rule["labels"]["severity"] for rule in reversed(sources.alerts())}
         assert {anchor: name for anchor, name in headings.items() if name.startswith("Rtad")} == {
             name.lower(): name for name in alerts
         }
-        # And says how bad it is as the rule does.
+        # With the severity of the rule.
         parts = dict(
             re.findall(r"^### (Rtad\w+)\n\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
         )
@@ -132,7 +133,7 @@ class TestRunbook:
             for word in ("*Meaning*", "*Check*", "*Action*"):
                 assert word in parts[name], name
 
-    def test_what_it_links_to_is_there(self):
+    def test_links_have_targets(self):
         text = sources.RUNBOOK.read_text()
         for target in re.findall(r"\]\(([^)#]*#?[^)]*)\)", text):
             path, _, anchor = target.partition("#")

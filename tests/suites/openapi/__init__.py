@@ -1,1 +1,1 @@
-"""docs/reference/openapi.yaml, held against a running rtad by schemathesis."""
+"""docs/reference/openapi.yaml, compared with a running rtad by schemathesis."""

@@ -1,5 +1,5 @@
-"""schemathesis asks both ports what docs/reference/openapi.yaml allows and what it forbids, and fails on any
-answer that the file does not describe."""
+"""OpenAPI conformance: schemathesis sends valid and invalid requests to both ports, and fails on
+answers that docs/reference/openapi.yaml does not describe."""
 
 import os
 import subprocess
@@ -38,6 +38,6 @@ def test_every_answer_is_described(demo, port, path, tmp_path):
         str(SPEC),
     ]
     command += ["--include-tag", port, "--url", f"http://{address}", "--seed", "1"]
-    # It leaves a cache where it runs.
+    # schemathesis leaves a cache in its working directory.
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,2 +1,2 @@
-"""The platforms' protocols, asked by an independent client: classes made by Google's compiler, and
-bytes made by hand."""
+"""Platform protocols, tested by an independent client: Google's protobuf classes and hand-made
+bytes."""

@@ -1,4 +1,4 @@
-"""The rtad that the platforms ask, over a store that the loader has built."""
+"""Fixtures: rtad with a store built by the loader."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def served(tmp_path_factory):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """A failure shows the bytes that went out and came back."""
+    """Adds the bytes sent and received to failure reports."""
     report = (yield).get_result()
     exchange = getattr(getattr(item, "instance", None), "exchange", None)
     if report.failed and exchange:

@@ -1,7 +1,6 @@
-"""Devices of the tests: who is known, who is a stranger, and what stands for "no id".
+"""Test devices: members, non-members, and values that mean "no id".
 
-Ids and their md5 are made here, with Python's own hashlib: what the loader and the service make of
-them is what is tested.
+Ids and their md5s are made with Python's hashlib, independently of the loader and the service.
 """
 
 import csv
@@ -22,7 +21,7 @@ class Id(NamedTuple):
         return hashlib.md5(self.raw.encode()).hexdigest()
 
 
-# Of the published request examples.
+# From the published example requests.
 IMEI = Id("imei", "868049039501257")
 OAID = Id("oaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")
 
@@ -40,7 +39,7 @@ def _uuid():
 _MAKE = {
     "idfa": lambda: _uuid().upper(),
     "imei": lambda: "86" + "".join(_random.choices("0123456789", k=13)),
-    # Its case is part of it.
+    # Case-sensitive.
     "oaid": lambda: "".join(_random.choices("0123456789abcdefABCDEF", k=64)),
     "android_id": lambda: _hex(16),
     "mac": lambda: ":".join(_hex(2).upper() for _ in range(6)),
@@ -74,7 +73,7 @@ _RUNS = [
 _GROUPED = ["-".join(digit * n for n in (8, 4, 4, 4, 12)) for digit in "0f"]
 _GROUPED += [separator.join([digit * 2] * 6) for digit in "0f" for separator in ("", ":", "-")]
 
-# What docs say means "no id", each as it is, in lower and in upper case.
+# Documented values for "no id", as written, in lower and in upper case.
 JUNK = sorted(
     {
         spelling
@@ -94,7 +93,7 @@ JUNK = sorted(
     }
 )
 
-# In every field: neither an md5 nor a raw id of any kind.
+# In every field: not an md5, not a raw id of any kind.
 MALFORMED = ["a b", "机型", "\x00", "\x7f", "x" * 129, "12345 67890", "é" * 16]
 
 
@@ -103,8 +102,7 @@ def md5_of(text):
 
 
 def write_csv(audience, folder):
-    """Writes an audience as `rtad-loader build` reads it, with a column per kind; returns the
-    file."""
+    """Writes an audience as CSV with a column per kind; returns the file."""
     path = folder / f"{audience}.csv"
     with path.open("w", newline="") as file:
         rows = csv.DictWriter(file, KINDS)

@@ -1,10 +1,10 @@
-"""What cannot be answered by its ids, and how HTTP may carry the rest: 200, never an empty body,
-never a `code` of 0 by accident."""
+"""Undecidable requests, and HTTP variants: always 200, never an empty body, never `code` 0 by
+accident."""
 
 import random
 import socket
 
-from suites.platforms.asking import Asking, field, varint
+from suites.platforms.client import PlatformTest, field, varint
 from suites.platforms.devices import OLD_USERS, STRANGERS
 from suites.testkit.stubs import ocean_pb2, tencent_pb2
 
@@ -15,7 +15,7 @@ RtaResponse = tencent_pb2.RtaResponse
 
 OLD = RtaRequest(id="r", device=Device(imei_md5sum=OLD_USERS["imei"][0].md5))
 NEW = RtaRequest(id="r", device=Device(imei_md5sum=STRANGERS["imei"][0].md5))
-# T2 bids when nothing can be told, and then the answer is not for keeping.
+# T2 bids if unavailable; such answers have no cache time.
 UNAVAILABLE = RtaResponse(code=0, out_target_id=["T2"])
 
 BROKEN = {
@@ -36,19 +36,19 @@ BROKEN = {
 }
 
 
-class TestBodies(Asking):
-    def test_a_body_that_is_no_message(self):
+class TestBodies(PlatformTest):
+    def test_malformed_body_is_answered(self):
         before = self.metric('rtad_requests_total{route="tencent",code="200"}')
         for what, body in BROKEN.items():
             assert self.tencent(body) == UNAVAILABLE
             assert self.tencent(body, "/rta/tencent-cached") == RtaResponse(code=1)
             answer = self.ocean(body)
-            assert answer.status_code != 0, "an error says so"
+            assert answer.status_code != 0, "an error has a status_code"
         assert self.metric('rtad_requests_total{route="tencent",code="200"}') == before + len(
             BROKEN
         )
 
-    def test_an_empty_body_is_a_request_without_ids(self):
+    def test_empty_body_is_a_request_without_ids(self):
         assert self.tencent(b"") == RtaResponse(
             code=0, out_target_id=["T3"], response_cache_time=3600
         )
@@ -80,16 +80,15 @@ class TestBodies(Asking):
         noise = random.Random(5)
         for _ in range(500):
             body = noise.randbytes(noise.randrange(200))
-            # What is echoed may be no text; then Python's stubs would not read it.
+            # The echoed id may not be UTF-8, which Python's classes reject.
             if b"\x0a" not in body:
                 self.tencent(body)
 
-    def test_a_body_that_is_too_large(self):
+    def test_body_over_the_limit(self):
         largest = field(500, b"x" * (65536 - 5))
         assert len(largest) == 65536
         assert self.tencent(largest) == self.tencent(b"")
-        # Sent no further than the service can tell: what it leaves unread when it closes would
-        # reset the connection, answer and all.
+        # Sends only up to the limit: unread bytes at close would reset the connection.
         announced = b"Content-Length: 65537\r\n\r\n"
         chunked = b"Transfer-Encoding: chunked\r\n\r\n10001\r\n" + b"x" * 65537
         for rest in (announced, chunked):
@@ -102,8 +101,8 @@ class TestBodies(Asking):
                     assert self.ocean_answer(status, came).status_code != 0
 
 
-class TestCallers(Asking):
-    def test_only_who_has_one_of_the_values_is_let_in(self):
+class TestCallers(PlatformTest):
+    def test_requests_need_one_of_the_header_values(self):
         path = "/rta/tencent-keyed"
         for headers in ({"X-Rta-Token": "yesterday"}, {"x-rta-token": "today"}):
             assert self.tencent(NEW, path, headers).out_target_id == ["new", "old-example"]
@@ -116,18 +115,18 @@ class TestCallers(Asking):
             {"Token": "today"},
         ]
         for headers in refused:
-            # A stranger learns nothing, not even by a broken body: `old-example` would bid.
+            # Unauthorized callers get no bid, even for a broken body: `old-example` would bid.
             for body in (NEW, OLD, b"", b"\xff", RtaRequest(id="p", is_ping=True)):
                 assert self.tencent(body, path, headers) == RtaResponse(code=1)
             answer = self.ocean(Req(req_id="r", rta_ids=[10003]), "/rta/ocean-keyed", headers)
             assert (answer.bid_type.value, len(answer.user_infos)) == (1, 0)
             assert answer.status_code != 0
-        # Let in, a broken body is what it always is.
+        # With authorization, a broken body is handled as usual.
         answer = self.tencent(b"\xff", path, {"X-Rta-Token": "today"})
         assert answer == RtaResponse(code=0, out_target_id=["old-example"])
 
 
-class TestHttp(Asking):
+class TestHttp(PlatformTest):
     def test_any_content_type_or_none(self):
         for headers in (
             {},
@@ -146,7 +145,7 @@ class TestHttp(Asking):
             headers = {"Transfer-Encoding": "chunked"}
             assert self.tencent(chunks, headers=headers, encode_chunked=True) == expected
 
-    def test_a_connection_is_kept_whatever_is_asked(self):
+    def test_connection_is_kept_after_any_request(self):
         self.tencent(b"")
         port = self.connection.sock.getsockname()
         for body in (OLD.SerializeToString(), b"\xff", b"", NEW.SerializeToString()) * 50:
@@ -154,23 +153,23 @@ class TestHttp(Asking):
             self.ocean(body)
             assert self.connection.sock.getsockname() == port
 
-    def test_requests_that_follow_at_once_are_answered_in_order(self):
+    def test_pipelined_requests_are_answered_in_order(self):
         bodies = [RtaRequest(id=f"r{n}").SerializeToString() for n in range(20)]
         head = b"POST /rta/tencent HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b"
         connection = self.raw(b"".join(head % (len(body), body) for body in bodies))
-        # One reader for all: more than one answer may be read at a time.
+        # One buffer: a read may return several answers.
         received = b""
         while received.count(b"HTTP/1.1 200 OK") < 20 or b"r19" not in received:
             more = connection.recv(65536)
             assert more, "closed early"
             received += more
-        places = [
+        offsets = [
             received.index(f"\x0a{chr(len(id))}{id}".encode())
             for id in (f"r{n}" for n in range(20))
         ]
-        assert places == sorted(places)
+        assert offsets == sorted(offsets)
 
-    def test_what_a_head_may_be(self):
+    def test_unusual_heads_are_accepted(self):
         body = OLD.SerializeToString()
         for method in (b"POST", b"PUT", b"GET"):
             head = (
@@ -180,19 +179,19 @@ class TestHttp(Asking):
             assert (
                 self.tencent_answer("/rta/tencent", *self.answer_on(self.raw(head, body))).code == 1
             )
-        # HTTP/1.0, as load balancers' probes speak it.
+        # HTTP/1.0, as in probes of load balancers.
         connection = self.raw(
             b"POST /rta/tencent HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body), body
         )
         assert self.tencent_answer("/rta/tencent", *self.answer_on(connection)).code == 1
 
-    def test_a_body_that_comes_slowly_is_waited_for(self):
+    def test_slow_body_is_awaited(self):
         body = OLD.SerializeToString()
         head = b"POST /rta/tencent HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
         connection = self.raw(head, *(body[at : at + 1] for at in range(len(body))))
         assert self.tencent_answer("/rta/tencent", *self.answer_on(connection)).request_id == "r"
 
-    def test_a_body_that_never_comes_is_answered_without_it(self):
+    def test_missing_body_times_out_with_an_answer(self):
         for path, head in [
             ("/rta/tencent", b"Content-Length: 100\r\n\r\n0123456789"),
             ("/rta/tencent", b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"),
@@ -200,7 +199,7 @@ class TestHttp(Asking):
             connection = self.raw(b"POST %b HTTP/1.1\r\nHost: x\r\n%b" % (path.encode(), head))
             assert self.tencent_answer(path, *self.answer_on(connection)) == UNAVAILABLE
 
-    def test_a_body_that_breaks_off_hurts_nobody(self):
+    def test_truncated_body_affects_no_other_connection(self):
         for rest in (
             b"Content-Length: 100\r\n\r\nabc",
             b"Transfer-Encoding: chunked\r\n\r\nno size\r\n",

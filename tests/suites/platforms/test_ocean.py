@@ -1,7 +1,6 @@
-"""Ocean Engine: the published bytes both ways, every strategy echoed, and what a device may be
-called."""
+"""Ocean Engine: published bytes both ways, echoed strategies, and ids of devices."""
 
-from suites.platforms.asking import Asking, field, fields, varint
+from suites.platforms.client import PlatformTest, field, fields, varint
 from suites.platforms.devices import IMEI, JUNK, MALFORMED, OAID, OLD_USERS, STRANGERS, VIPS, md5_of
 from suites.testkit.stubs import ocean_pb2
 
@@ -9,7 +8,7 @@ Device = ocean_pb2.Device
 Req = ocean_pb2.Req
 Rsp = ocean_pb2.Rsp
 
-# As published, made with protoc by somebody else.
+# Published bytes, made with protoc.
 EXAMPLE = bytes.fromhex(
     "0801122038643365626433363534666234366132383332323936363639636631623533364801620e323032343036313661626364"
     "65666a056c6f63616c7204934e944e78018a01480a20386433656264333635346662343661323833323239363636396366316235"
@@ -25,8 +24,8 @@ def verdicts(answer):
     return [(info.rta_id, info.is_interested) for info in answer.user_infos]
 
 
-class TestGolden(Asking):
-    def test_the_published_request_is_what_googles_encoder_makes(self):
+class TestGolden(PlatformTest):
+    def test_published_request_equals_googles_encoding(self):
         request = Req(
             platform="PLATFORM_ANDROID",
             did=IMEI.md5,
@@ -39,7 +38,7 @@ class TestGolden(Asking):
         )
         assert request.SerializeToString() == EXAMPLE
 
-    def test_the_published_answer_comes_byte_for_byte(self):
+    def test_published_answer_is_returned_byte_for_byte(self):
         assert self.post("/rta/ocean-example", EXAMPLE)[2] == EXAMPLE_ANSWER
         answer = Rsp(req_id="20240616abcdef", cache_time_secs=3600)
         answer.bid_type.value = 1
@@ -48,40 +47,40 @@ class TestGolden(Asking):
         assert answer.SerializeToString() == EXAMPLE_ANSWER
 
 
-class TestAsked(Asking):
+class TestRequests(PlatformTest):
     def ask(self, **parts):
         return self.ocean(Req(**parts))
 
-    def test_every_asked_id_is_echoed_in_order_and_the_unknown_ones_are_refused(self):
+    def test_requested_ids_are_echoed_in_order_and_unknown_ones_refused(self):
         new = STRANGERS["imei"][0].md5
-        asked = [1, CAREFUL, 2**63 - 1, NEW_USERS, 0, -(2**63), IDLESS, NEW_USERS]
-        answer = self.ask(device={"imei_md5": new}, rta_ids=asked)
-        assert verdicts(answer) == [(id, id in (NEW_USERS, CAREFUL)) for id in asked]
+        requested = [1, CAREFUL, 2**63 - 1, NEW_USERS, 0, -(2**63), IDLESS, NEW_USERS]
+        answer = self.ask(device={"imei_md5": new}, rta_ids=requested)
+        assert verdicts(answer) == [(id, id in (NEW_USERS, CAREFUL)) for id in requested]
         assert (answer.status_code, answer.bid_type.value) == (0, 0)
-        assert answer.cache_time_secs == 0, "it hangs on an audience that is missing"
+        assert answer.cache_time_secs == 0, "it depends on a missing audience"
         answer = self.ask(device={"imei_md5": new}, rta_ids=[1, 2])
         assert (verdicts(answer), answer.bid_type.value) == ([(1, False), (2, False)], 1)
-        assert answer.cache_time_secs == 0, "nothing was decided about the device"
+        assert answer.cache_time_secs == 0, "no decision about the device"
         answer = self.ask(device={"imei_md5": new}, rta_ids=[NEW_USERS])
         assert (answer.bid_type.value, answer.cache_time_secs) == (0, 3600)
 
-    def test_a_bid_type_of_0_is_written(self):
+    def test_bid_type_0_is_written(self):
         request = Req(device={"imei_md5": STRANGERS["imei"][0].md5}, rta_ids=[NEW_USERS])
         came = self.post("/rta/ocean", request.SerializeToString())[2]
         assert came.hex().startswith("3a05080118934e4a00"), came.hex()
         request.device.imei_md5 = OLD_USERS["imei"][0].md5
         assert (9, b"\x08\x01") in fields(self.post("/rta/ocean", request.SerializeToString())[2])
 
-    def test_without_ids_asked_about_bid_type_tells(self):
+    def test_bid_type_decides_without_requested_ids(self):
         for id, bid_type in [(OLD_USERS, 1), (STRANGERS, 0)]:
             answer = self.ask(device={"oaid": id["oaid"][0].raw})
             assert (verdicts(answer), answer.bid_type.value) == ([], bid_type)
 
-    def test_the_request_id_is_echoed(self):
+    def test_request_id_is_echoed(self):
         for id in ["", "r", "请求-№1-🦀", "x" * 4096, "nul\0"]:
             assert self.ask(req_id=id, rta_ids=ALL).req_id == id
 
-    def test_ids_asked_about_come_packed_or_not(self):
+    def test_requested_ids_may_be_packed_or_not(self):
         ids = [1, NEW_USERS, -7, 2**40]
         packed = field(14, b"".join(varint(id) for id in ids))
         single = b"".join(field(14, id) for id in ids)
@@ -92,7 +91,7 @@ class TestAsked(Asking):
         for body in (packed, single, both):
             assert [id for id, _ in verdicts(self.ocean(body))] == ids
 
-    def test_what_is_not_known_is_skipped(self):
+    def test_unknown_fields_are_skipped(self):
         request = Req(device={"oaid": OLD_USERS["oaid"][0].raw}, rta_ids=ALL, req_id="r")
         plain, body = self.ocean(request), request.SerializeToString()
         for number in [4, 5, 6, 7, 11, 16, 19, 20, 21, 22, 23, 25, 29, 500]:
@@ -105,17 +104,17 @@ class TestAsked(Asking):
         for number, value in [(1, 9), (9, 99), (15, 1 << 30), (9, (1 << 64) - 1), (24, 5)]:
             assert self.ocean(body + field(number, value)) == plain
 
-    def test_the_last_value_wins_and_devices_merge(self):
+    def test_last_value_wins_and_devices_merge(self):
         old, new = (field(17, field(3, ids["oaid"][0].raw)) for ids in (OLD_USERS, STRANGERS))
-        asked = field(14, NEW_USERS)
-        assert verdicts(self.ocean(asked + new + old)) == [(NEW_USERS, False)]
-        assert verdicts(self.ocean(asked + old + new)) == [(NEW_USERS, True)]
+        requested = field(14, NEW_USERS)
+        assert verdicts(self.ocean(requested + new + old)) == [(NEW_USERS, False)]
+        assert verdicts(self.ocean(requested + old + new)) == [(NEW_USERS, True)]
         empty = field(17, b"")
-        assert verdicts(self.ocean(asked + old + empty)) == [(NEW_USERS, False)]
+        assert verdicts(self.ocean(requested + old + empty)) == [(NEW_USERS, False)]
 
 
-class TestIds(Asking):
-    """Of each request: bids `new-users`, so no old user; bids `idless`, so no usable id or a
+class TestIds(PlatformTest):
+    """Ids of devices. `new-users` bids for non-members, `idless` without a usable id or for a
     VIP."""
 
     OLD, NEW, VIP, NONE = (False, False), (True, False), (True, True), (False, True)
@@ -125,12 +124,12 @@ class TestIds(Asking):
         assert tuple(info.is_interested for info in answer.user_infos) == expected, parts
 
     def each(self, kind):
-        """One of each of the audiences, and what is decided about it."""
+        """Checks one device of each audience."""
         for ids, expected in [(OLD_USERS, self.OLD), (STRANGERS, self.NEW), (VIPS, self.VIP)]:
             for id in ids[kind]:
                 yield id, expected
 
-    def test_the_devices_ids(self):
+    def test_ids_of_devices(self):
         raw_fields = {
             "oaid": "oaid",
             "idfa": "idfa",
@@ -146,7 +145,7 @@ class TestIds(Asking):
             for id, expected in self.each(name.removesuffix("_md5")):
                 self.check(expected, device={name: id.md5})
                 self.check(expected, device={name: id.md5.upper()})
-        # Any one of them decides.
+        # Any of the ids decides.
         old, new = OLD_USERS, STRANGERS
         self.check(
             self.OLD, device={"oaid": new["oaid"][0].raw, "caid2": old["caid"][0].raw, "gaid": "0"}
@@ -164,12 +163,12 @@ class TestIds(Asking):
             did_type="IMEI_MD5",
         )
 
-    def test_the_case_of_raw_ids(self):
+    def test_case_of_raw_ids(self):
         for id, expected in self.each("idfa"):
             self.check(expected, device={"idfa": id.raw.lower()})
         for id, expected in self.each("gaid"):
             self.check(expected, device={"gaid": id.raw.upper()})
-        # An OAID's case is part of it.
+        # OAIDs are case-sensitive.
         self.check(self.NEW, device={"oaid": OLD_USERS["oaid"][0].raw.swapcase()})
 
     def test_every_did_type(self):
@@ -178,7 +177,7 @@ class TestIds(Asking):
                 self.check(expected, did=id.raw, did_type=name)
                 self.check(expected, did=id.md5, did_type=f"{name}_MD5")
                 self.check(expected, did=id.md5.upper(), did_type=f"{name}_MD5")
-        # Of another form than the type says: no usable id.
+        # The form does not match the type: no usable id.
         for name in (
             "IMEI_MD5",
             "IDFA_MD5",
@@ -190,7 +189,7 @@ class TestIds(Asking):
         ):
             self.check(self.NONE, did=OLD_USERS["imei"][0].raw, did_type=name)
 
-    def test_an_unset_did_type_goes_by_the_shape(self):
+    def test_unset_did_type_is_derived_from_the_form(self):
         for kind in OLD_USERS:
             for id, expected in self.each(kind):
                 self.check(expected, did=id.md5)
@@ -204,7 +203,7 @@ class TestIds(Asking):
         self.check(self.NEW, did=OAID.raw, platform="PLATFORM_ANDROID")
         self.check(self.NONE, did="")
 
-    def test_ids_that_stand_for_none_decide_nothing(self):
+    def test_blank_ids_are_ignored(self):
         for junk in JUNK:
             self.check(self.NONE, device={"oaid": junk, "imei_md5": md5_of(junk)}, did=junk)
             self.check(

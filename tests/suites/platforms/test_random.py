@@ -1,13 +1,12 @@
-"""Thousands of requests of random fields, encoded by Google's encoder: each is answered as a model
-of the rules says.
+"""Random requests, encoded by Google's protobuf, compared with a model of the rules.
 
-The model is written from docs/reference/platforms.md, with Python's sets and hashlib, and knows nothing of
-filters or of the service's code.
+The model follows docs/reference/platforms.md with Python's sets and hashlib, without filters and
+independent of the service's code.
 """
 
 import random
 
-from suites.platforms.asking import Asking, field
+from suites.platforms.client import PlatformTest, field
 from suites.platforms.devices import (
     AUDIENCES,
     JUNK,
@@ -29,7 +28,7 @@ REQUESTS = 3000
 MAX_IDS = 64
 MEMBERS = {name: {id.md5 for id in ids} for name, ids in AUDIENCES.items()}
 
-# Raw ids whose case is not part of them.
+# Case-insensitive raw ids.
 SPELLINGS = {
     "idfa": (str.upper, str.lower),
     "gaid": (str.upper, str.lower),
@@ -38,8 +37,8 @@ SPELLINGS = {
 
 
 def decide(strategy, keys, is_available=True):
-    """Whether a strategy of rtad.toml bids about a device with these keys, and whether for want of
-    an audience."""
+    """Whether a strategy of rtad.toml bids for a device with these keys, and whether because an
+    audience is unavailable."""
     if not is_available:
         return strategy == "careful", True
     if not keys:
@@ -55,7 +54,7 @@ def decide(strategy, keys, is_available=True):
 
 
 class Values:
-    """Random values of ids, and the keys they must become."""
+    """Random ids and their expected keys."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -87,7 +86,7 @@ class Values:
         return self.random.random() < part
 
     def noise(self):
-        """Fields of nobody's schema."""
+        """Fields of no schema."""
         number = self.random.randrange(600, 1 << 29)
         value = self.random.choice(
             (self.random.getrandbits(64), self.random.randbytes(self.random.randrange(200)))
@@ -95,7 +94,7 @@ class Values:
         return field(number, value)
 
 
-class TestTencent(Asking):
+class TestTencent(PlatformTest):
     STRATEGIES = {"T1": "new-users", "T2": "careful", "T3": "idless"}
     MD5 = {
         "idfa_md5sum": 0,
@@ -106,7 +105,7 @@ class TestTencent(Asking):
     }
 
     def device(self, values):
-        """A device, the keys that decide about it, and how many ids it has."""
+        """A device, its expected keys, and the number of its ids."""
         device, keys, count = Device(), set(), 0
         rare = values.random.random() < 0.05
         device.doubtful_ids_list.extend(number for number in range(7) if values.chance(0.12))
@@ -203,7 +202,7 @@ class TestTencent(Asking):
             answer.response_cache_time = 3600 if answer.out_target_id else 86400
         return answer
 
-    def test_every_answer_is_what_the_model_says(self):
+    def test_answers_equal_the_model(self):
         values = Values(seed=11)
         codes = set()
         for _ in range(REQUESTS):
@@ -214,10 +213,10 @@ class TestTencent(Asking):
             answer = self.tencent(body)
             assert answer == self.expected(request, keys, count)
             codes.add((answer.code, len(answer.out_target_id), bool(answer.ad_results)))
-        assert len(codes) > 4, "all kinds of answers came"
+        assert len(codes) > 4, "all kinds of answers occurred"
 
 
-class TestOcean(Asking):
+class TestOcean(PlatformTest):
     STRATEGIES = {10003: "new-users", 10004: "careful", -7: "idless"}
     DID = {1: "imei", 3: "android_id", 5: "idfa", 7: "oaid", 9: "gaid"}
     RAW_DID = {2: "android_id", 4: "idfa", 6: "oaid", 8: "gaid"}
@@ -277,14 +276,14 @@ class TestOcean(Asking):
         bids = {id: decide(strategy, keys) for id, strategy in self.STRATEGIES.items()}
         verdicts = [(info.rta_id, info.is_interested) for info in answer.user_infos]
         assert verdicts == [(id, bids.get(id, (False,))[0]) for id in request.rta_ids]
-        asked = [bids[id] for id in request.rta_ids or bids if id in bids]
-        takes_part = any(bid for bid, _ in asked)
+        requested = [bids[id] for id in request.rta_ids or bids if id in bids]
+        takes_part = any(bid for bid, _ in requested)
         assert answer.bid_type.value == (0 if takes_part else 1)
         cache = 3600 if takes_part else 86400
-        unsure = not asked or any(want for _, want in asked)
+        unsure = not requested or any(want for _, want in requested)
         assert answer.cache_time_secs == (0 if unsure else cache)
 
-    def test_every_answer_is_what_the_model_says(self):
+    def test_answers_equal_the_model(self):
         values = Values(seed=12)
         for _ in range(REQUESTS):
             request, keys = self.request(values)

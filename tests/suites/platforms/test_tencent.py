@@ -1,7 +1,7 @@
-"""Tencent: the published bytes both ways, what is asked and what is answered. Ids are in
-test_tencent_ids, failures in test_failures."""
+"""Tencent: published bytes both ways, requests and answers. Ids are in test_tencent_ids, failures
+in test_failures."""
 
-from suites.platforms.asking import Asking, field, fields, varint
+from suites.platforms.client import PlatformTest, field, fields, varint
 from suites.platforms.devices import IMEI, OAID, OLD_USERS, STRANGERS, VIPS
 from suites.testkit.stubs import tencent_pb2
 
@@ -13,7 +13,7 @@ OLD = OLD_USERS["imei"][0].md5
 NEW = STRANGERS["imei"][0].md5
 VIP = VIPS["imei"][0].md5
 
-# As published, made with protoc by somebody else.
+# Published bytes, made with protoc.
 EXAMPLE = bytes.fromhex(
     "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132383332323936"
     "363639636631623533363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002"
@@ -29,8 +29,8 @@ def device(imei_md5sum, **more):
     return RtaRequest(device=Device(imei_md5sum=imei_md5sum, **more))
 
 
-class TestGolden(Asking):
-    def test_the_published_request_is_what_googles_encoder_makes(self):
+class TestGolden(PlatformTest):
+    def test_published_request_equals_googles_encoding(self):
         request = RtaRequest(
             id="Jo825w_uEe2xLlJUAFwvSQ",
             device=Device(
@@ -44,7 +44,7 @@ class TestGolden(Asking):
         assert request.SerializeToString() == EXAMPLE
         assert RtaRequest(id="p1", is_ping=True).SerializeToString() == PING
 
-    def test_the_published_answers_come_byte_for_byte(self):
+    def test_published_answers_are_returned_byte_for_byte(self):
         for sent, came in [
             (EXAMPLE, ACCEPT),
             (EXAMPLE[24:], ACCEPT_MINIMAL),
@@ -57,8 +57,8 @@ class TestGolden(Asking):
         assert RtaResponse(request_id="p1", code=0).SerializeToString() == PONG
 
 
-class TestAsked(Asking):
-    def test_a_ping_is_answered_at_once_and_counts_as_no_decision(self):
+class TestRequests(PlatformTest):
+    def test_ping_is_answered_without_a_decision(self):
         before = self.decisions("tencent")
         for request in [
             RtaRequest(is_ping=True),
@@ -74,22 +74,22 @@ class TestAsked(Asking):
                 expected.request_id = request.id
             assert answer == expected
         assert self.decisions("tencent") == before
-        # False, and any other number than 0: a bool is a varint.
+        # False, and numbers other than 0: a bool is a varint.
         assert self.tencent(field(2, 0)).code == (0 if self.tencent(b"").out_target_id else 1)
         assert self.post("/rta/tencent", field(2, 1 << 63))[2] == bytes.fromhex("1000")
         assert self.decisions("tencent") > before
 
-    def test_a_test_call_is_decided_as_any_other(self):
+    def test_test_request_is_decided_normally(self):
         for id in (OLD, NEW, VIP):
             request = device(id)
             plain = self.tencent(request)
             request.is_test = True
             assert self.tencent(request) == plain
 
-    def test_the_strategies_that_bid_are_listed_and_cache_times_follow(self):
+    def test_bidding_strategies_are_listed_with_cache_times(self):
         for path, id, hit, cache in [
             ("/rta/tencent", OLD, [], 86400),
-            # T2 hangs on an audience that is missing: its answer is not for keeping.
+            # T2 depends on a missing audience: its answer has no cache time.
             ("/rta/tencent", NEW, ["T1", "T2"], None),
             ("/rta/tencent", VIP, ["T1", "T2", "T3"], None),
             ("/rta/tencent-cached", NEW, ["new"], 3600),
@@ -100,7 +100,7 @@ class TestAsked(Asking):
             )
             assert self.tencent(device(id), path) == expected
 
-    def test_the_request_id_is_echoed_byte_for_byte(self):
+    def test_request_id_is_echoed_byte_for_byte(self):
         for id in ["", "r", "请求-№1-🦀", "x" * 4096, "nul\0\n", " "]:
             request = device(OLD)
             request.id = id
@@ -108,17 +108,17 @@ class TestAsked(Asking):
             assert answer.HasField("request_id")
             assert answer.request_id == id
         assert not self.tencent(device(OLD)).HasField("request_id")
-        # Not a text at all: the platform gets back what it sent.
+        # Not UTF-8: echoed unchanged.
         came = self.post("/rta/tencent", field(1, b"\xff\xfe"))[2]
         assert (1, b"\xff\xfe") in fields(came)
 
 
-class TestSecondRequest(Asking):
+class TestSecondRequest(PlatformTest):
     def ads(self, *ids, device_id=NEW):
         request = device(device_id)
         request.request_info.request_type = RtaRequest.AD_LIST
-        for place, id in enumerate(ids):
-            ad = request.ad_infos.add(adgroup_id=2**64 - 1 - place, advertiser_id=7)
+        for index, id in enumerate(ids):
+            ad = request.ad_infos.add(adgroup_id=2**64 - 1 - index, advertiser_id=7)
             ad.creative_infos.add(creative_id=5, crt_template_id=6)
             ad.product_infos.add(product_lib=1, out_product_id="p")
             if id is not None:
@@ -135,35 +135,35 @@ class TestSecondRequest(Asking):
             assert ad.ignore or not ad.HasField("ignore")
         return [not ad.ignore for ad in results]
 
-    def test_an_ad_is_kept_if_its_strategy_bids(self):
+    def test_ad_is_kept_if_its_strategy_bids(self):
         ids = ["T1", "T2", "T3", "T4", "t1", "", None, "T1", "T1 "]
         assert self.kept(self.ads(*ids)) == [True, True] + [False] * 5 + [True, False]
         assert self.kept(self.ads(*ids, device_id=VIP)) == [True] * 3 + [False] * 4 + [True, False]
         assert self.kept(self.ads(*ids, device_id=OLD)) == [False] * 9
         assert self.kept(self.ads(*ids, device_id="0")) == [False, False, True] + [False] * 6
 
-    def test_without_ads_it_is_a_rejection(self):
+    def test_no_ads_is_a_rejection(self):
         assert self.tencent(self.ads()) == RtaResponse(code=1)
 
-    def test_ads_of_another_kind_of_request_are_not_asked_about(self):
+    def test_ads_of_other_request_types_are_ignored(self):
         for kind in (RtaRequest.NORMAL, RtaRequest.CLICK):
             request = self.ads("T1")
             request.request_info.request_type = kind
             answer = self.tencent(request)
             assert (answer.out_target_id, len(answer.ad_results)) == (["T1", "T2"], 0)
 
-    def test_a_full_one(self):
+    def test_full_second_request(self):
         assert self.kept(self.ads(*["T1", "x"] * 300)) == [True, False] * 300
 
 
-class TestWire(Asking):
-    """Bytes that another encoder, an older or a newer schema might send."""
+class TestWire(PlatformTest):
+    """Bytes of other encoders, and of older or newer schemas."""
 
     def same(self, expected, *bodies):
         for body in bodies:
             assert self.tencent(body) == expected
 
-    def test_what_is_not_known_is_skipped(self):
+    def test_unknown_fields_are_skipped(self):
         request = device(OLD)
         request.id = "r"
         plain = self.tencent(request)
@@ -179,13 +179,13 @@ class TestWire(Asking):
         for unknown in (large, nested, group, groups, fixed, last, field(600, 1) * 900):
             in_device = field(1, "r") + field(5, unknown + inside + unknown)
             self.same(plain, unknown + body, body + unknown, in_device)
-        # Numbers that the platform uses and that we do not.
+        # Fields of the platform that rtad does not read.
         for number in (4, 6, 7, 10, 13, 14, 16, 17, 20, 9, 12, 15, 18, 19):
             self.same(plain, field(number, b"\xff\xfe") * 3 + body, body + field(number, 7))
 
     def test_unknown_enum_values_are_skipped(self):
         old = field(3, OLD)
-        # A type of request that is not known is a normal one.
+        # An unknown request type counts as normal.
         for kind in (3, 99, 1 << 31, (1 << 64) - 1):
             self.same(self.tencent(device(NEW)), field(5, field(3, NEW)) + field(8, field(1, kind)))
         for number in (8, 127, 1 << 20, (1 << 64) - 1):
@@ -199,24 +199,24 @@ class TestWire(Asking):
                 RtaResponse(code=1, response_cache_time=86400), field(5, field(9, number) + old)
             )
 
-    def test_the_last_value_wins_and_messages_merge(self):
+    def test_last_value_wins_and_messages_merge(self):
         old, new = field(3, OLD), field(3, NEW)
         rejected, accepted = self.tencent(device(OLD)), self.tencent(device(NEW))
         self.same(rejected, field(5, new + old), field(5, new) + field(5, old))
         self.same(accepted, field(5, old + new), field(5, old) + field(5, new))
-        # Two messages are one with the fields of both.
+        # Two messages merge into one.
         self.same(
             rejected, field(5, old) + field(5, field(1, 2)), field(5, field(1, 2)) + field(5, old)
         )
         assert self.tencent(field(1, "a") + field(1, "b")).request_id == "b"
         assert self.tencent(field(2, 1) + field(2, 0)) == self.tencent(b"")
 
-    def test_varints_may_be_longer_than_they_need_be(self):
+    def test_overlong_varints_are_accepted(self):
         for padding in range(1, 8):
             long_one = bytes([0x81] + [0x80] * (padding - 1) + [0x00])
             assert self.post("/rta/tencent", b"\x10" + long_one)[2] == b"\x10\x00"
 
-    def test_fields_come_in_any_order(self):
+    def test_fields_may_be_in_any_order(self):
         request = device(
             OLD, os=Device.OS_IOS, ip="1.2.3.4", doubtful_ids_list=[Device.DOUBTFUL_MAC_MD5]
         )

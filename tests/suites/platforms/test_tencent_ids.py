@@ -1,7 +1,7 @@
-"""Tencent's device ids: known and strange ones of every kind, several at once, doubtful, blank and
-malformed ones."""
+"""Tencent's device ids: members and non-members of every kind, several at once, doubtful, blank and
+malformed ids."""
 
-from suites.platforms.asking import Asking, field, varint
+from suites.platforms.client import PlatformTest, field, varint
 from suites.platforms.devices import JUNK, MALFORMED, OLD_USERS, STRANGERS, VIPS, md5_of
 from suites.testkit.stubs import tencent_pb2
 
@@ -15,7 +15,7 @@ MD5_FIELDS = {
     "mac_md5sum": ("mac", Device.DOUBTFUL_MAC_MD5),
     "oaid_md5sum": ("oaid", Device.DOUBTFUL_OAID_MD5),
 }
-# Every way to say an id: its kind, the word for doubting it, and the device that says it.
+# All fields with ids: kind, name in the list of doubtful ids, and a device with it.
 WAYS = {
     **{
         name: (kind, doubt, lambda id, name=name: Device(**{name: id.md5}))
@@ -42,7 +42,7 @@ WAYS = {
 OLD, NEW, VIP, NONE = set(), {"T1", "T2"}, {"T1", "T2", "T3"}, {"T3"}
 
 
-class TestIds(Asking):
+class TestIds(PlatformTest):
     def check(self, expected, device):
         hit = set(self.tencent(RtaRequest(device=device)).out_target_id)
         assert hit == expected, str(device)
@@ -53,7 +53,7 @@ class TestIds(Asking):
                 for id in ids[kind]:
                     self.check(expected, saying(id))
 
-    def test_an_md5_comes_in_either_case_and_with_spaces_around(self):
+    def test_md5_may_have_either_case_and_spaces(self):
         for name, (kind, _) in MD5_FIELDS.items():
             for spelled in (str.upper, str.title, lambda md5: f" {md5}\t\n"):
                 self.check(OLD, Device(**{name: spelled(OLD_USERS[kind][0].md5)}))
@@ -69,25 +69,25 @@ class TestIds(Asking):
             device.MergeFrom(saying(OLD_USERS[kind][1]))
             self.check(OLD, device)
 
-    def test_a_doubtful_id_decides_nothing(self):
+    def test_doubtful_id_is_ignored(self):
         for name, (kind, doubt, saying) in WAYS.items():
             if doubt is None:
                 continue
             device = saying(OLD_USERS[kind][0])
             device.doubtful_ids_list.append(doubt)
             self.check(NONE, device)
-            # Others still do.
+            # Other ids still decide.
             device.wx_openid.add(openid=STRANGERS["openid"][0].raw)
             self.check(NEW, device)
             device.wx_openid.add(openid=OLD_USERS["openid"][0].raw)
             self.check(OLD, device)
-        # A doubt is about the one kind that it names.
+        # Only the named kind is doubtful.
         for name, (kind, doubt, saying) in WAYS.items():
             device = saying(OLD_USERS[kind][0])
             device.doubtful_ids_list.extend(other for other in range(7) if other != doubt)
             self.check(OLD, device)
 
-    def test_doubts_come_packed_or_not(self):
+    def test_doubtful_list_may_be_packed_or_not(self):
         old = OLD_USERS["imei"][0].md5
         id = field(3, old)
         doubts = [3, 1, 99, 4]
@@ -116,31 +116,31 @@ class TestIds(Asking):
             for id in STRANGERS["caid"][3:6]
         ]
         self.check(NEW, Device(qaid_infos=new))
-        for place in range(7):
+        for index in range(7):
             for known in (
                 {"qaid": OLD_USERS["caid"][0].raw},
                 {"qaid_md5sum": OLD_USERS["caid"][1].md5},
             ):
-                self.check(OLD, Device(qaid_infos=new[:place] + [known] + new[place:]))
-        # Raw and hashed in one.
+                self.check(OLD, Device(qaid_infos=new[:index] + [known] + new[index:]))
+        # Raw and hashed together.
         both = {"qaid": STRANGERS["caid"][0].raw, "qaid_md5sum": OLD_USERS["caid"][0].md5}
         self.check(OLD, Device(qaid_infos=[both]))
         self.check(NONE, Device(qaid_infos=[both], doubtful_ids_list=[Device.DOUBTFUL_QAID]))
 
-    def test_more_ids_than_are_looked_at_decide_nothing(self):
-        infos = [{"qaid": f"{place:032x}"} for place in range(1 << 8, (1 << 8) + 65)]
+    def test_too_many_ids_are_ignored(self):
+        infos = [{"qaid": f"{index:032x}"} for index in range(1 << 8, (1 << 8) + 65)]
         self.check(NEW, Device(qaid_infos=infos[:64]))
-        # T2 bids when it cannot tell.
+        # T2 bids if unavailable.
         self.check({"T2"}, Device(qaid_infos=infos))
         self.check(
             {"T2"},
             Device(qaid_infos=infos[:64], wx_openid=[{"openid": OLD_USERS["openid"][0].raw}]),
         )
 
-    def test_the_case_of_an_oaid_is_part_of_it(self):
+    def test_oaid_is_case_sensitive(self):
         self.check(NEW, Device(oaid=OLD_USERS["oaid"][0].raw.swapcase()))
 
-    def test_ids_that_stand_for_none_decide_nothing(self):
+    def test_blank_ids_are_ignored(self):
         for junk in JUNK:
             for text in (junk, md5_of(junk), md5_of(junk).upper(), f" {junk} "):
                 device = Device(
@@ -151,11 +151,11 @@ class TestIds(Asking):
                 for name in MD5_FIELDS:
                     setattr(device, name, text)
                 self.check(NONE, device)
-        # Hashed twice.
+        # Double md5.
         for twice in "74be16979710d4c4e7c6647856088456 06a9e146cb8cc0853ded03bb15f2260e".split():
             self.check(NONE, Device(oaid_md5sum=twice))
 
-    def test_malformed_ids_decide_nothing(self):
+    def test_malformed_ids_are_ignored(self):
         for text in MALFORMED:
             device = Device(
                 oaid=text,
@@ -175,7 +175,7 @@ class TestIds(Asking):
         ):
             self.check(NONE, Device(imei_md5sum=text))
 
-    def test_no_device_at_all(self):
+    def test_request_without_a_device(self):
         assert set(self.tencent(RtaRequest()).out_target_id) == NONE
         self.check(NONE, Device())
         self.check(

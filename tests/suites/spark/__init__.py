@@ -1,2 +1,1 @@
-"""The Spark job on a real master with two workers: the chunks must be those of `rtad-loader
-build`."""
+"""Spark job on a real master with two workers: its chunks equal those of `rtad-loader build`."""

@@ -11,10 +11,10 @@ from suites.testkit.ports import HOST, free_port
 from suites.testkit.process import Process
 from suites.testkit.programs import LOADER, ROOT, loader, synth
 
-# rtad-loader, as executors see it: the first try of each step fails, a chunk's once it is written.
+# rtad-loader for executors: the first attempt of each step fails, of `chunk` after writing.
 FLAKY = """#!/usr/bin/env bash
 step=$1
-# That one is the driver's, which tries nothing twice.
+# The driver runs this step and does not retry.
 [ "${*: -1}" != --cut ] || step=cut
 case $step in
     keys | chunk | distinct)
@@ -72,7 +72,7 @@ class Cluster:
         return Process(*command, log=self.work / f"{name}.log", env=self.environment)
 
     def stop(self):
-        # Executors watch their worker and end by themselves.
+        # Executors end after their worker.
         for process in (*self.workers, self.master):
             process.kill()
 
@@ -85,8 +85,7 @@ class Cluster:
         return [self.home / "bin/spark-submit", "--master", self.url, *limits, *flags]
 
     def start_job(self, *flags, conf=()):
-        """The job; its stdout goes to a pipe. What it writes to stderr, spark-submit passes on to
-        stdout as well."""
+        """Starts the job with stdout and stderr in one pipe."""
         script = ROOT / "loader/spark/build_audience.py"
         to = ["--loader", self.flaky, "--store", self.work / "built", "--audience", "old_users"]
         command = [str(word) for word in (*self.submitting(*conf), script, *to, *flags)]
@@ -96,10 +95,10 @@ class Cluster:
             )
 
     def job(self, *flags, conf=()):
-        """Runs the job to its end; returns its exit code and what it said."""
+        """Runs the job; returns its exit code and output."""
         with self.start_job(*flags, conf=conf) as job:
-            said = job.communicate()[0]
-        return job.returncode, said
+            output = job.communicate()[0]
+        return job.returncode, output
 
     def make_tables(self, *words, conf):
         script = Path(__file__).with_name("make_tables.py")
@@ -112,8 +111,8 @@ class Cluster:
 
 
 class Rows:
-    """A table of two kinds: every fifth row a second time, blank cells, malformed cells; in four
-    files. And lines."""
+    """A table with two id columns in four files, with duplicate rows, blank and malformed cells;
+    and a file of lines."""
 
     def __init__(self, work, count):
         self.table, self.lines = work / "table", work / "lines"
@@ -145,7 +144,7 @@ class Rows:
         self.some = some
 
     def publish_past(self, store):
-        """A generation, and devices added, removed and erased since."""
+        """Publishes a generation, then adds, removes and erases devices."""
         to = ["--store", store, "--audience", "old_users", "--quiet"]
 
         def load(command, ids, *flags):

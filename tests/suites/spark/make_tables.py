@@ -1,7 +1,6 @@
-"""Writes the rows of csv files as a warehouse has them: as Parquet, as JSON, and as a table of its
-catalog with binary digests.
+"""Converts CSV files to Parquet, to JSON, and to a catalog table with binary digests.
 
-    spark-submit make_tables.py CSV_FOLDER PARQUET_FOLDER JSON_FOLDER TABLE
+spark-submit make_tables.py CSV_FOLDER PARQUET_FOLDER JSON_FOLDER TABLE
 """
 
 import sys
@@ -12,7 +11,7 @@ from pyspark.sql import functions as F
 csv, parquet, json, table = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 rows = spark.read.options(header=True, escape='"').csv(csv)
-# A device may have no IDFA, and then it has no digest of one either.
+# A device without IDFA has no digest.
 rows = rows.withColumn("digest", F.md5(F.concat("idfa", F.lit("-of-yesterday"))))
 rows.repartition(3).write.parquet(parquet)
 rows.repartition(2).write.json(json)

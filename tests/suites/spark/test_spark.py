@@ -1,6 +1,6 @@
-"""The Spark job against `rtad-loader build` of the same rows: the first try of every step fails,
-and a worker is killed on the way. SPARK_IDS sets how many ids; the tests run in order, over one
-pair of stores."""
+"""Spark job compared with `rtad-loader build` of the same rows. The first attempt of every step
+fails, and a worker is killed. SPARK_IDS sets the number of ids. Tests run in order on one pair of
+stores."""
 
 import json
 import os
@@ -39,8 +39,8 @@ def rows(spark):
 
 @pytest.fixture(scope="module")
 def warehouse(spark, rows):
-    """The settings of a catalog in which the same rows are a table, beside them as Parquet and as
-    JSON."""
+    """Settings of a catalog with the rows as a table; the rows are also in Parquet and JSON
+    files."""
     work = spark.work
     settings = [
         "spark.sql.catalogImplementation=hive",
@@ -59,10 +59,10 @@ def build_expected(spark, *flags):
 
 def manifest(spark, store):
     to = ["--store", spark.work / store, "--audience", "old_users"]
-    told = json.loads(loader("inspect", *to, "--json"))
-    facts = {name: told[name] for name in ("keys", "expected_fpr", "folded")}
-    facts |= {name: told["build"][name] for name in FACTS}
-    return facts | {"chunks": [chunk["digest"] for chunk in told["chunks"]]}
+    manifest = json.loads(loader("inspect", *to, "--json"))
+    facts = {name: manifest[name] for name in ("keys", "expected_fpr", "folded")}
+    facts |= {name: manifest["build"][name] for name in FACTS}
+    return facts | {"chunks": [chunk["digest"] for chunk in manifest["chunks"]]}
 
 
 def chunks(spark, store):
@@ -75,21 +75,21 @@ def assert_same(spark):
 
 
 def succeeds(spark, *flags, conf=()):
-    code, said = spark.job(*flags, conf=conf)
-    assert code == 0, said
-    return said
+    code, output = spark.job(*flags, conf=conf)
+    assert code == 0, output
+    return output
 
 
-def test_csv_gives_the_chunks_of_a_build_though_first_tries_fail(spark, rows):
+def test_csv_gives_the_chunks_of_a_build_after_failed_attempts(spark, rows):
     columns = ["--format", "csv", *KINDS]
     build_expected(spark, *columns, *sorted(rows.table.iterdir()))
     began = time.monotonic()
-    said = succeeds(spark, *columns, "--json", *sorted(rows.table.iterdir()))
+    output = succeeds(spark, *columns, "--json", *sorted(rows.table.iterdir()))
     for step in ("keys", "distinct", "chunk"):
-        assert (spark.work / f"failed-{step}").is_dir(), f"no {step} has failed"
+        assert (spark.work / f"failed-{step}").is_dir(), f"no {step} failed"
     assert_same(spark)
-    told = json.loads(said.splitlines()[-1])
-    figures = f"{told['keys']} keys of {told['values']} values in {told['chunks']} chunks"
+    report = json.loads(output.splitlines()[-1])
+    figures = f"{report['keys']} keys of {report['values']} values in {report['chunks']} chunks"
     print(f"spark: {figures}, in {time.monotonic() - began:.0f} s")
 
 
@@ -102,18 +102,19 @@ def test_csv_gives_the_chunks_of_a_build_though_first_tries_fail(spark, rows):
     ],
     ids=["parquet", "json", "table"],
 )
-def test_a_warehouse_gives_the_chunks_of_a_build(spark, warehouse, format, folder, files, source):
+def test_warehouse_tables_give_the_chunks_of_a_build(
+    spark, warehouse, format, folder, files, source
+):
     there = spark.work / folder
     shrink = ["--max-shrink", "1"]
     build_expected(spark, *shrink, "--format", format, *WITH_DIGESTS, *sorted(there.glob(files)))
-    place, conf = ("dumps.devices", warehouse) if source == "table" else (there, ())
-    succeeds(spark, *shrink, "--format", source, *WITH_DIGESTS, place, conf=conf)
+    table, conf = ("dumps.devices", warehouse) if source == "table" else (there, ())
+    succeeds(spark, *shrink, "--format", source, *WITH_DIGESTS, table, conf=conf)
     assert_same(spark)
 
 
-def test_lines_give_the_chunks_of_a_build_though_a_worker_dies(spark, rows):
-    """It dies with its executor while keys are made distinct: what it held is made again by the
-    other."""
+def test_lines_give_the_chunks_of_a_build_after_a_worker_dies(spark, rows):
+    """A worker and its executor die during deduplication; the other worker repeats their work."""
     build_expected(spark, "--max-shrink", "1", rows.a, rows.b)
     (spark.work / "slow").touch()
     with spark.start_job("--max-shrink", "1", rows.a, rows.b) as job:
@@ -121,8 +122,8 @@ def test_lines_give_the_chunks_of_a_build_though_a_worker_dies(spark, rows):
         wait_until("distinct begins", lambda: slowed.exists() or job.poll() is not None, 120)
         assert slowed.exists(), job.stdout.read()
         spark.workers[1].kill()
-        said = job.communicate()[0]
-    assert job.returncode == 0, said
+        output = job.communicate()[0]
+    assert job.returncode == 0, output
     (spark.work / "slow").unlink()
     assert_same(spark)
 
@@ -130,13 +131,15 @@ def test_lines_give_the_chunks_of_a_build_though_a_worker_dies(spark, rows):
 def test_refusals_keep_their_exit_codes_and_publish_nothing(spark, rows):
     current = spark.work / "built/old_users/CURRENT"
     before = current.read_bytes()
-    code, said = spark.job("--max-shrink", "1", "--max-reject-ratio", "0", rows.b)
-    assert code == 3, said
+    code, output = spark.job("--max-shrink", "1", "--max-reject-ratio", "0", rows.b)
+    assert code == 3, output
     assert current.read_bytes() == before
-    code, said = spark.job("--id-kind", "no_such_kind", rows.b)
-    assert code == 2, said
-    assert re.search(r"^error: .*\(rtad-loader keys, in an executor\)", said, re.MULTILINE), said
+    code, output = spark.job("--id-kind", "no_such_kind", rows.b)
+    assert code == 2, output
+    assert re.search(r"^error: .*\(rtad-loader keys, in an executor\)", output, re.MULTILINE), (
+        output
+    )
 
 
-def test_no_id_is_in_spark_s_log(spark, rows):
+def test_spark_log_contains_no_id(spark, rows):
     assert not re.search(r"[0-9A-F]{8}-[0-9A-F]{4}-", (spark.work / "submit.log").read_text())

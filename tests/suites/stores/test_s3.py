@@ -1,5 +1,4 @@
-"""The Rust tests of stores, run again with a bucket in RTAD_TEST_S3. Without one they skip what
-needs a server."""
+"""Rust tests of stores with a bucket in RTAD_TEST_S3, without which they skip S3."""
 
 import os
 import subprocess
@@ -8,8 +7,8 @@ import pytest
 
 from suites.testkit.programs import ROOT
 
-# Of the whole workspace, as `make test` has built it: dependencies of one package alone would be
-# built anew for its features.
+# Of the whole workspace, as built by `make test`: a single package would rebuild its dependencies
+# with other features.
 CARGO = ["cargo", "test", "--quiet", "--workspace"]
 
 

@@ -1,5 +1,4 @@
-"""The test harness: programs, ports, waiting, clients, an S3 server, and the commands of Markdown
-pages.
+"""Test harness: programs, ports, waiting, clients, an S3 server, and commands of Markdown pages.
 
 Only `stubs` and `s3` need packages, so load tests and benchmarks run the rest with any python3.
 """

@@ -20,8 +20,7 @@ class Answer(NamedTuple):
 
 
 def ask(address, path, body=None, method=None, headers=None):
-    """The answer of `address`, which is `host:port`. A body is posted unless `method` says
-    otherwise."""
+    """The answer of `address` (`host:port`). With a body the default method is POST."""
     connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
     with contextlib.closing(connection):
         connection.request(method or ("GET" if body is None else "POST"), path, body, headers or {})
@@ -30,7 +29,7 @@ def ask(address, path, body=None, method=None, headers=None):
 
 
 def says_yes(address, path):
-    """Whether a probe of this path is answered with 200."""
+    """Whether a GET of this path is answered with 200."""
     try:
         return ask(address, path).status == 200
     except (OSError, http.client.HTTPException):

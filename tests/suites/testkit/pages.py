@@ -1,4 +1,4 @@
-"""Markdown pages: their fenced commands, and running those as a reader would."""
+"""Markdown pages: extracting and running their fenced commands."""
 
 import os
 import re
@@ -8,19 +8,19 @@ from .programs import FOLDER, ROOT
 
 
 def blocks(page, heading=None):
-    """The ```sh blocks of a page, or of one of its parts, in order."""
+    """The ```sh blocks of a page, or of one of its sections, in order."""
     text = (ROOT / page).read_text()
     if heading is not None:
         level = heading.split(" ")[0]
         part = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^{level} |\Z)", text, re.M | re.S)
         assert part, f"{page} has no {heading}"
         text = part[1]
-    # A block of a list item is indented.
+    # Blocks in list items are indented.
     return re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.M | re.S)
 
 
 def with_programs(folder, *names):
-    """An environment whose PATH has these of the built programs first."""
+    """An environment with these built programs first in PATH."""
     there = folder / "bin"
     there.mkdir()
     for name in names:
@@ -29,7 +29,7 @@ def with_programs(folder, *names):
 
 
 def run(command, **more):
-    """Runs a command by bash; returns its output. Fails if it fails."""
+    """Runs a command with bash; returns its output. Asserts success."""
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, **more)
     assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
     return done.stdout

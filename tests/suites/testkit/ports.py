@@ -9,8 +9,8 @@ HOST = "127.0.0.1"
 
 
 def _candidates():
-    # Below the ports that the kernel assigns to connections, so that a restarted server gets its
-    # port back. Each process begins elsewhere, as two may run at once.
+    # Below the ephemeral ports, so that a restarted server gets its port back. Each process starts
+    # at another port, as two may run at once.
     first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     lowest = 10_000
     begin = os.getpid() * 101
@@ -23,7 +23,7 @@ _next = _candidates()
 
 
 def free_ports(count):
-    """Ports that nobody listens on; none is handed out twice."""
+    """Unused ports, each returned only once."""
     found = []
     for port in _next:
         with contextlib.suppress(OSError), socket.socket() as one:

@@ -1,5 +1,4 @@
-"""Processes under test: output in a log file, addresses read from it, and no process outlives its
-test."""
+"""Processes under test: output in a log file, addresses read from it, stopped after the test."""
 
 import contextlib
 import json
@@ -16,8 +15,8 @@ ANY_PORTS = {"RTAD_LISTEN": "127.0.0.1:0", "RTAD_ADMIN_LISTEN": "127.0.0.1:0"}
 
 
 class Process:
-    """A running program. A context manager: it is stopped at the end, and must neither have died
-    nor panicked."""
+    """A running program. As a context manager it is stopped at the end. Fails if the program has
+    ended early or panicked."""
 
     def __init__(self, *command, log, **options):
         self.log = Path(log)
@@ -34,7 +33,7 @@ class Process:
         died = self.process.poll()
         self.stop()
         if error is None:
-            assert died is None, f"{self.name} has died with {died}: {self.complaints()}"
+            assert died is None, f"{self.name} exited early with {died}: {self.complaints()}"
             self.check_log()
 
     def check_log(self):
@@ -44,17 +43,17 @@ class Process:
         return self.log.read_text()
 
     def complaints(self):
-        """The end of its log, without informational lines."""
+        """The last log lines above level info."""
         lines = [line for line in self.text().splitlines() if '"level":"INFO"' not in line]
         return "\n".join(lines[-40:])
 
     def events(self):
-        """The JSON lines of its log, of those that are complete."""
+        """The complete JSON lines of its log."""
         lines = self.text().rpartition("\n")[0].splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def until(self, what, probe, seconds=WAIT_SECONDS):
-        """`wait_until`, but a process that has ended is a failure at once."""
+        """Like `wait_until`, but fails at once if the process ends."""
 
         def alive_and_probed():
             found = probe()
@@ -69,7 +68,7 @@ class Process:
         return self.until(pattern, lambda: re.search(pattern, self.text(), re.MULTILINE), seconds)
 
     def field(self, name):
-        """The field of this name of the first log event that has one."""
+        """This field of the first log event that has it."""
         found = self.until(name, lambda: [event for event in self.events() if name in event])
         return found[0][name]
 
@@ -82,12 +81,12 @@ class Process:
         return self.process.returncode
 
     def end(self):
-        """Asks it to end; returns its exit code."""
+        """Sends SIGTERM; returns its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def stop(self):
-        """Ends it however it is."""
+        """Stops it in any state."""
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -101,7 +100,7 @@ class Process:
 
 
 class Rtad(Process):
-    """`rtad serve` on free ports, with `variables` besides those of this process."""
+    """`rtad serve` on free ports, with additional environment `variables`."""
 
     def __init__(self, *flags, log, variables=None, **options):
         env = os.environ | ANY_PORTS | (variables or {})
@@ -113,5 +112,5 @@ class Rtad(Process):
 
     @property
     def decisions(self):
-        """Known once the first snapshots are loaded."""
+        """Available after the first snapshots are loaded."""
         return self.field("decision_address")

@@ -1,5 +1,4 @@
-"""Paths: the repository and the programs under test, from `target/debug` unless TEST_PROGRAMS names
-another folder."""
+"""Paths of the repository and of the programs under test: `target/debug`, or TEST_PROGRAMS."""
 
 import os
 import subprocess
@@ -11,8 +10,7 @@ RTAD, LOADER, PEERS = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "rtad-pe
 
 
 def loader(*words, given=None, env=None):
-    """Runs `rtad-loader` with `given` as stdin; returns stdout. Fails with stderr as the
-    message."""
+    """Runs `rtad-loader` with `given` as stdin; returns stdout. Asserts success."""
     command = [str(word) for word in (LOADER, *words)]
     done = subprocess.run(command, input=given, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"

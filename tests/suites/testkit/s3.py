@@ -1,4 +1,4 @@
-"""A real S3 server for tests: SeaweedFS, on free ports, in a folder of its own.
+"""S3 server for tests: SeaweedFS on free ports, in a temporary folder.
 
     PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 COMMAND...
 
@@ -25,7 +25,7 @@ BUCKET = "rtad-test"
 
 @contextlib.contextmanager
 def server(folder):
-    """The environment of its clients: the bucket in RTAD_TEST_S3, the keys in AWS_…."""
+    """Yields the environment of its clients: RTAD_TEST_S3 with the bucket, AWS_… with the keys."""
     folder = Path(folder)
     ports = free_ports(8)
     master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3, s3_grpc = ports
@@ -56,7 +56,7 @@ def server(folder):
     weed = Process(*command, log=folder / "weed.log", cwd=folder)
 
     def bucket_made():
-        # The server listens some time before it has a volume to write to.
+        # The server listens before it has a volume to write to.
         shell = [str(WEED), "shell", f"-master={HOST}:{master}.{master_grpc}"]
         try:
             made = subprocess.run(
@@ -77,7 +77,7 @@ def server(folder):
         weed.until("S3 port", lambda: accepts(s3))
         yield env
     finally:
-        # On SIGTERM it would wait for its clients.
+        # SIGTERM would wait for its clients.
         weed.kill()
         for port in ports:
             for path in glob.glob(f"/tmp/seaweedfs-*-{port}.sock"):

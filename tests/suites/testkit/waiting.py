@@ -2,12 +2,12 @@
 
 import time
 
-# Far longer than anything takes: no machine is too slow for it.
+# Long enough for the slowest machine.
 WAIT_SECONDS = 60
 
 
 def wait_until(what, probe, seconds=WAIT_SECONDS):
-    """The first true value that `probe` returns."""
+    """The first true value of `probe`."""
     deadline = time.monotonic() + seconds
     while not (found := probe()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"

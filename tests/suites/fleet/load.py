@@ -1,5 +1,4 @@
-"""The load: `rtad-peers steady` in a process of its own, which asks at a fixed rate and compares
-every answer."""
+"""Load: `rtad-peers steady`, open-loop traffic at a fixed rate with verified answers."""
 
 import json
 import pathlib
@@ -10,7 +9,7 @@ from suites.fleet.balancer import Balancer
 from suites.testkit.programs import PEERS
 
 CONNECTIONS = 64
-# A moment without anything being done to the fleet, so that what was done before is over.
+# Quiet time after each operation, so that its effects are over.
 CALM_SECONDS = 1
 
 
@@ -28,7 +27,7 @@ class Load:
         self.process.kill()
         self.process.wait()
 
-    def say(self, line: str) -> str:
+    def command(self, line: str) -> str:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -36,55 +35,55 @@ class Load:
         return answer
 
     def expect(self, which: str) -> None:
-        """`before`, `either` or `after`: the right answers from now on."""
-        assert self.say(which) == "expected\n", which
+        """Sets the correct answers from now on: `before`, `either` or `after`."""
+        assert self.command(which) == "expected\n", which
 
-    def tally(self, title: str, calm: float = CALM_SECONDS) -> dict:
-        """What came of the requests since the last tally; a row of the table."""
+    def report(self, title: str, calm: float = CALM_SECONDS) -> dict:
+        """Results of the requests since the last report, as a row of the table."""
         time.sleep(calm)
-        return self.row(title, json.loads(self.say("tally")))
+        return self.row(title, json.loads(self.command("report")))
 
-    def row(self, title: str, tally: dict) -> dict:
-        now, retried = time.monotonic(), self.balancer.asked_again()
-        tally |= {
+    def row(self, title: str, stats: dict) -> dict:
+        now, retried = time.monotonic(), self.balancer.retried()
+        stats |= {
             "title": title,
             "seconds": now - self.since,
-            "asked_again": retried - self.retried,
+            "retried": retried - self.retried,
         }
         self.since, self.retried = now, retried
-        self.rows.append(tally)
-        why = ", ".join(sorted({failure["why"] for failure in tally["failures"]}))
-        print(f"fleet: {title}: {line(tally)}" + (f" ({why})" if why else ""), flush=True)
-        assert tally["wrong"] == 0, (
-            f"{title}: wrong answers to the requests {tally['wrong_requests'][:10]}"
+        self.rows.append(stats)
+        reasons = ", ".join(sorted({failure["reason"] for failure in stats["failures"]}))
+        print(f"fleet: {title}: {line(stats)}" + (f" ({reasons})" if reasons else ""), flush=True)
+        assert stats["wrong"] == 0, (
+            f"{title}: wrong answers to the requests {stats['wrong_requests'][:10]}"
         )
-        return tally
+        return stats
 
-    def unharmed(self, title: str) -> None:
-        assert self.tally(title)["failed"] == 0, f"{title}: requests have failed"
+    def assert_no_failure(self, title: str) -> None:
+        assert self.report(title)["failed"] == 0, f"{title}: requests have failed"
 
     def end(self) -> None:
-        """No more are asked; every one must have been answered in the end."""
+        """Ends the load. Every request must have been answered."""
         self.process.stdin.close()
-        tally = self.row("the last ones", json.loads(self.process.stdout.readline()))
+        stats = self.row("end of the load", json.loads(self.process.stdout.readline()))
         assert self.process.wait() == 0, "the load has failed"
-        assert tally["failed"] == 0, "the last requests have failed"
+        assert stats["failed"] == 0, "the last requests have failed"
         total = {
             name: sum(row[name] for row in self.rows) for name in ("due", "ok", "failed", "wrong")
         }
         assert total["due"] == total["ok"] + total["failed"] + total["wrong"], (
-            f"not every request has an end: {total}"
+            f"some requests have no result: {total}"
         )
 
     def table(self) -> str:
         head = [
             "",
-            "for s",
+            "seconds",
             "requests",
-            "a second",
+            "requests/s",
             "failed",
             "wrong",
-            "asked again",
+            "retried",
             "over 60 ms",
             "median ms",
             "99 %",
@@ -98,7 +97,7 @@ class Load:
 
 def cells(row: dict) -> list[str]:
     answered = row["ok"] + row["failed"] + row["wrong"]
-    counts = [f"{row[name]:,}" for name in ("failed", "wrong", "asked_again", "late")]
+    counts = [f"{row[name]:,}" for name in ("failed", "wrong", "retried", "late")]
     times = [f"{row[name] / 1000:.1f}" for name in ("p50_us", "p99_us", "max_us")]
     return [
         f"{row['seconds']:.0f}",
@@ -111,4 +110,4 @@ def cells(row: dict) -> list[str]:
 
 def line(row: dict) -> str:
     seconds, answered, rate, failed, wrong, again, late, _, p99, highest = cells(row)
-    return f"{answered} answers in {seconds} s, {failed} failed, {wrong} wrong, {again} asked again, 99 % {p99} ms, highest {highest} ms"
+    return f"{answered} answers in {seconds} s, {failed} failed, {wrong} wrong, {again} retried, 99 % {p99} ms, highest {highest} ms"

@@ -1,7 +1,7 @@
-"""How the tests ask: one kept connection per test, every exchange remembered, and what every answer
-must be.
+"""Platform client: one kept connection per test, a record of the last exchange, and checks of every
+answer.
 
-Nothing here knows the service's code: answers are read by the stubs that Google's compiler made.
+Independent of the service's code: answers are decoded by classes of Google's protobuf compiler.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from suites.testkit.stubs import ocean_pb2, tencent_pb2
 
 TIMEOUT_SECONDS = 20
 
-# The ids that each path may accept with.
+# Strategy ids that each path may return.
 TENCENT_IDS = {
     "/rta/tencent": {"T1", "T2", "T3"},
     "/rta/tencent-keyed": {"new", "old-example"},
@@ -30,17 +30,17 @@ OCEAN_IDS = {
 
 
 class Exchange:
-    """What was sent and what came, for the report of a failure."""
+    """Request and answer, for failure reports."""
 
     def __init__(self, path, headers, body):
         self.sent = f"{path} {headers}\n  sent {body.hex()}"
-        self.came = "  nothing came"
+        self.received = "  nothing received"
 
     def __str__(self):
-        return f"{self.sent}\n{self.came}"
+        return f"{self.sent}\n{self.received}"
 
 
-class Asking:
+class PlatformTest:
     exchange = None
 
     @pytest.fixture(autouse=True)
@@ -52,35 +52,34 @@ class Asking:
             yield
 
     def post(self, path, body, headers=None, **options):
-        """Asks over the test's connection; returns status, headers and body. A list of bytes goes
-        out in chunks."""
+        """POSTs on the test's connection; returns status, headers and body. A list of bytes is sent
+        in chunks."""
         headers = {"Content-Type": "application/x-protobuf"} if headers is None else headers
         whole = body if isinstance(body, bytes) else b"".join(body)
         self.exchange = Exchange(path, headers, whole)
         self.connection.request("POST", path, body, headers, **options)
         response = self.connection.getresponse()
-        came = response.read()
-        self.exchange.came = f"  came {response.status} {came.hex()}"
-        return response.status, response.headers, came
+        received = response.read()
+        self.exchange.received = f"  received {response.status} {received.hex()}"
+        return response.status, response.headers, received
 
     def tencent(self, request, path="/rta/tencent", headers=None, **options):
-        """Asks with a message or with bytes; returns the answer, which is all that a Tencent answer
-        must be."""
+        """Sends a message or bytes; returns the verified Tencent answer."""
         body = (
             request.SerializeToString() if isinstance(request, tencent_pb2.RtaRequest) else request
         )
-        status, head, came = self.post(path, body, headers, **options)
-        assert int(head["Content-Length"]) == len(came)
+        status, head, received = self.post(path, body, headers, **options)
+        assert int(head["Content-Length"]) == len(received)
         assert "Content-Encoding" not in head
-        return self.tencent_answer(path, status, came)
+        return self.tencent_answer(path, status, received)
 
-    def tencent_answer(self, path, status, came):
+    def tencent_answer(self, path, status, received):
         assert status == 200
-        assert came, "an empty answer accepts every ad"
-        answer = tencent_pb2.RtaResponse.FromString(came)
-        assert answer.HasField("code"), "no code on the wire accepts every ad"
-        # The code stands on the wire, not only in a default: found by hand.
-        assert 2 in [number for number, _ in fields(came)]
+        assert received, "an empty answer would accept every ad"
+        answer = tencent_pb2.RtaResponse.FromString(received)
+        assert answer.HasField("code"), "a missing code would accept every ad"
+        # The code is on the wire, not only a default.
+        assert 2 in [number for number, _ in fields(received)]
         hit = list(answer.out_target_id)
         assert set(hit) <= TENCENT_IDS[path]
         assert len(hit) == len(set(hit))
@@ -89,15 +88,15 @@ class Asking:
         return answer
 
     def ocean(self, request, path="/rta/ocean", headers=None, **options):
-        """The same for Ocean Engine; a failure is its status_code."""
+        """Sends a message or bytes; returns the verified Ocean Engine answer."""
         body = request.SerializeToString() if isinstance(request, ocean_pb2.Req) else request
-        status, head, came = self.post(path, body, headers, **options)
+        status, head, received = self.post(path, body, headers, **options)
         assert head["Content-Type"] == "application/x-protobuf"
-        return self.ocean_answer(status, came)
+        return self.ocean_answer(status, received)
 
-    def ocean_answer(self, status, came):
+    def ocean_answer(self, status, received):
         assert status == 200
-        answer = ocean_pb2.Rsp.FromString(came)
+        answer = ocean_pb2.Rsp.FromString(received)
         assert answer.HasField("bid_type"), "bid_type is always written"
         assert answer.bid_type.value in (0, 1)
         for info in answer.user_infos:
@@ -106,8 +105,7 @@ class Asking:
         return answer
 
     def raw(self, *parts):
-        """Sends bytes over a connection of its own, one part after the other; a number waits for as
-        many answers' heads."""
+        """Sends bytes in parts on a new connection; returns the socket."""
         address = self.served.decisions.split(":")
         connection = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         self.opened.callback(connection.close)
@@ -117,28 +115,28 @@ class Asking:
         return connection
 
     def answer_on(self, connection):
-        """The next answer on a bare socket: status and body; None if it was closed without one."""
+        """The next answer on a socket: status and body; None if it was closed."""
         response = http.client.HTTPResponse(connection)
         try:
             response.begin()
-            came = response.read()
+            received = response.read()
         except (http.client.BadStatusLine, ConnectionError):
             return None
-        self.exchange.came = f"  came {response.status} {came.hex()}"
-        return response.status, came
+        self.exchange.received = f"  received {response.status} {received.hex()}"
+        return response.status, received
 
     def metrics(self):
-        """Each series with its labels, and its value."""
+        """Values of all series, by name and labels."""
         text = ask(self.served.admin, "/metrics").text()
         rows = (row.rsplit(" ", 1) for row in text.splitlines() if not row.startswith("#"))
         return {row[0]: float(row[1]) for row in rows if len(row) == 2}
 
     def metric(self, line):
-        """The value of a metric with exactly these labels; 0 if there is none yet."""
+        """The value of a metric with exactly these labels; 0 if missing."""
         return self.metrics().get(line, 0)
 
     def decisions(self, platform):
-        """How many decisions a platform was given."""
+        """Number of decisions for a platform."""
         begin = f'rtad_decisions_total{{platform="{platform}"'
         found = [value for series, value in self.metrics().items() if series.startswith(begin)]
         assert found
@@ -146,7 +144,7 @@ class Asking:
 
 
 def varint(number):
-    """Written by hand, for bytes that no encoder would make."""
+    """Encodes a varint, optionally longer than needed."""
     number &= (1 << 64) - 1
     out = bytearray()
     while number > 0x7F:
@@ -156,7 +154,7 @@ def varint(number):
 
 
 def field(number, value):
-    """A field by hand: an int as a varint, anything else as bytes."""
+    """Encodes a field: an int as a varint, anything else as bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value
@@ -164,7 +162,7 @@ def field(number, value):
 
 
 def fields(message):
-    """Reads a message by hand: its fields' numbers and values, in order."""
+    """Decodes a message: numbers and values of its fields, in order."""
 
     def read(at):
         number = shift = 0

@@ -1,4 +1,4 @@
-// What the scripts beside it share: reading the requests, asking, and comparing the answer with the one that it must be.
+// Shared by the k6 scripts: reads requests, sends them and verifies the answers.
 
 import encoding from 'k6/encoding';
 import exec from 'k6/execution';
@@ -9,17 +9,17 @@ import { Trend } from 'k6/metrics';
 
 const folder = __ENV.REQUESTS || import.meta.resolve('../../target/loadtest/requests');
 
-// Of every request: HEADER is one more, such as what a platform authenticates itself with.
+// Headers of all requests. HEADER adds one, such as a platform's authentication.
 const common = { 'Content-Type': 'application/x-protobuf' };
 if (__ENV.HEADER) {
     const [name, ...value] = __ENV.HEADER.split(':');
     common[name] = value.join(':').trim();
 }
 
-// Milliseconds from asking to the last byte of the answer, with the time that a new connection took.
+// Milliseconds from the request to the last byte of the answer, including a new connection.
 const answerTime = new Trend('answer_time', true);
-// Milliseconds from when the rate says that the request was due, to its answer; to the millisecond, as k6's clock goes. Too much
-// once a request was dropped, as k6 does not number those.
+// Milliseconds from the due time of the request to its answer, in whole milliseconds as k6's clock.
+// Too high after a dropped request, as k6 does not number those.
 const fromIntendedStart = new Trend('from_intended_start', true);
 
 function base64(hex) {
@@ -28,7 +28,7 @@ function base64(hex) {
     return encoding.b64encode(bytes.buffer);
 }
 
-// Up to 5,000 requests, taken from the files in turn. All VUs share them, which takes text: hence base64.
+// Up to 5,000 requests, alternating between the files. Shared by all VUs as text, hence base64.
 export function requestsOf(...names) {
     return new SharedArray(names.join(), () => {
         const files = names.map((name) => open(`${folder}/${name}.tsv`).trim().split('\n'));
@@ -42,32 +42,33 @@ export function requestsOf(...names) {
     });
 }
 
-// Asks the server at `url`, each iteration another of the requests. What does not come, or not with a 200, counts as
-// http_req_failed; a 200 that says something else than it must, as a failed check.
-export function ask(url, requests, headers = {}) {
+// Sends the next request to `url`. No answer, or a status other than 200, counts as
+// http_req_failed; a wrong answer as a failed check.
+export function send(url, requests, headers = {}) {
     const one = requests[exec.scenario.iterationInTest % requests.length];
     const answer = http.request(one.method, url + one.path, one.body && encoding.b64decode(one.body), {
         headers: { ...common, ...headers },
         responseType: 'binary',
         timeout: '5s',
-        // Series of metrics are named by the URL, which for a GET has an id in it.
+        // The default name is the URL, which for a GET contains an id.
         tags: { name: one.method },
     });
     if (answer.status === 200) check(answer, { 'right answer': () => encoding.b64encode(answer.body) === one.answer });
     return answer;
 }
 
-export function took(...answers) {
+export function recordAnswerTime(...answers) {
     answerTime.add(answers.reduce((sum, answer) => sum + answer.timings.blocked + answer.timings.duration, 0));
 }
 
-// In a scenario of executor constant-arrival-rate, with its rate.
-export function tookFromIntendedStart(rate) {
+// For a scenario of executor constant-arrival-rate and this rate.
+export function recordFromIntendedStart(rate) {
     fromIntendedStart.add(Math.max(0, Date.now() - exec.scenario.startTime - (exec.scenario.iterationInTest * 1000) / rate));
 }
 
-// A scenario of so many requests a second, each sent when it is due. There are as many VUs, each with a connection of its own,
-// as are busy if every answer takes the whole 60 ms; when all are, the next request is dropped, and that fails the run.
+// Open-loop scenario: each request is sent when it is due. Enough VUs, each with its own
+// connection, for answers of 60 ms. If all are busy, the next request is dropped, which fails the
+// run.
 export function openLoop(rate, seconds, more = {}) {
     return {
         executor: 'constant-arrival-rate',
@@ -78,7 +79,7 @@ export function openLoop(rate, seconds, more = {}) {
     };
 }
 
-// The platforms' deadline, and what their agreements allow, or less.
+// The platforms' deadline and error limits, or stricter.
 export const thresholds = {
     answer_time: ['p(99)<60'],
     http_req_failed: ['rate<0.001'],

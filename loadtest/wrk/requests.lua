@@ -1,12 +1,14 @@
--- What the scripts beside it share: the requests of a file are sent in its order, round and round, and every answer is compared.
+-- Shared by the wrk scripts: sends the requests of a file in order, repeatedly, and verifies the
+-- answers.
 --
--- wrk does not tell which request an answer belongs to, but answers to platforms and to /v1/decide repeat the request's id.
--- So what is counted is, for each correct answer, how many requests wait for it; an answer that none waits for is wrong. Of
--- `{"member":true}` all connections of a thread wait at once, so a single wrong one can hide behind another: with as many
--- threads as connections (wrk -t8 -c8) no more than one waits, and none can.
+-- wrk does not match answers to requests, so the script counts the pending requests per correct
+-- answer. An answer without a pending request is wrong. Answers to platforms and /v1/decide repeat
+-- the request's id. For `{"member":true}`, one wrong answer can be masked by another connection of
+-- the thread. With as many threads as connections (wrk -t8 -c8) only one request is pending, and
+-- every answer is verified.
 --
--- The folder of the requests is $REQUESTS, or target/loadtest/requests. CHECK=0 leaves answers unread, but for wrk's own look at the
--- status: for the highest rate, where wrk would be what is slow. SHARE=8 gives each of 8 threads an eighth of the requests, for a
+-- Requests are read from $REQUESTS, or target/loadtest/requests. CHECK=0 verifies only the status,
+-- for the highest rate of wrk. SHARE=8 gives each of 8 threads an eighth of the requests, for a
 -- quick start.
 
 local threads = {}
@@ -24,22 +26,22 @@ local function unhex(text)
     return (text:gsub("%x%x", bytes))
 end
 
-local requests, answers, place, sent = {}, {}, 0, 0
--- How many requests wait for an answer, and the statuses whose bodies are not compared.
-local waiting, status_only = {}, {}
+local requests, answers, index, sent = {}, {}, 0, 0
+-- Pending requests per answer, and the statuses whose bodies are not compared.
+local pending, status_only = {}, {}
 wrong, example = 0, ""
 
 local function read(line)
     local method, target, status, body, answer = line:match("^(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)$")
     body, answer = unhex(body), unhex(answer)
     if not answer then status_only[tonumber(status)] = true end
-    -- Those of wrk's -H, and Host.
+    -- Headers of wrk's -H, and Host.
     local headers = {}
     for name, value in pairs(wrk.headers) do headers[name] = value end
     if body then headers["Content-Type"] = target:find("^/v1/") and "application/json" or "application/x-protobuf" end
     table.insert(requests, wrk.format(method, target, headers, body))
     table.insert(answers, status .. (answer or ""))
-    waiting[answers[#answers]] = 0
+    pending[answers[#answers]] = 0
 end
 
 function init()
@@ -50,41 +52,42 @@ function init()
         if lines % share == number % share then read(line) end
     end
     assert(#requests > 0, path .. " has too few requests")
-    -- Threads do not ask for the same at the same time.
-    place = number * 7919 % #requests
+    -- Threads start at different requests.
+    index = number * 7919 % #requests
     -- wrk calls the first thread's request() once before the start, and does not send it.
     if number == 0 then sent = -1 end
     if os.getenv("CHECK") == "0" then response = nil end
 end
 
 function request()
-    place = place % #requests + 1
+    index = index % #requests + 1
     sent = sent + 1
     if sent > 0 then
-        local answer = answers[place]
-        waiting[answer] = waiting[answer] + 1
+        local answer = answers[index]
+        pending[answer] = pending[answer] + 1
     end
-    return requests[place]
+    return requests[index]
 end
 
 function response(status, _, body)
     local answer = status_only[status] and tostring(status) or status .. body
-    local count = waiting[answer]
+    local count = pending[answer]
     if count and count > 0 then
-        waiting[answer] = count - 1
+        pending[answer] = count - 1
     else
         wrong = wrong + 1
         example = answer
     end
 end
 
--- A line for loadtest/run.sh: requests, requests per second, p50, p99 and p99.9 in milliseconds, errors of sockets, wrong answers.
+-- Line for loadtest/run.sh: requests, requests per second, p50, p99 and p99.9 in ms, socket errors,
+-- wrong answers.
 function done(summary, latency)
     local wrong_answers = os.getenv("CHECK") == "0" and summary.errors.status or 0
     for _, thread in ipairs(threads) do
         wrong_answers = wrong_answers + thread:get("wrong")
         local text = thread:get("example")
-        if text ~= "" then print("a wrong answer: " .. text:gsub("[^%g ]", ".")) end
+        if text ~= "" then print("wrong answer: " .. text:gsub("[^%g ]", ".")) end
     end
     local errors = summary.errors
     print(string.format("row %d %.0f %.2f %.2f %.2f %d %d", summary.requests, summary.requests / summary.duration * 1e6,
