@@ -187,7 +187,7 @@ fn odd_lines_have_their_place() {
             "{arguments}: {refused:?}"
         );
     }
-    sandbox.run("dedup {}/nowhere").fails(3, "there is no such file");
+    sandbox.run("dedup {}/nowhere").fails(3, "no such file");
 }
 
 #[test]

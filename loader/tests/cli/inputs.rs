@@ -120,8 +120,8 @@ fn what_cannot_be_read_is_fatal_and_publishes_nothing() {
             sandbox.run(&format!("build --store {{}}/s --audience a {{}}/good {{}}/{name} --json"));
         outcome.fails(3, says);
     }
-    sandbox.run("build --store {}/s --audience a {}/missing").fails(3, "there is no such file");
-    sandbox.run("build --store {}/s --audience a {}/none*").fails(3, "there is no such file");
+    sandbox.run("build --store {}/s --audience a {}/missing").fails(3, "no such file");
+    sandbox.run("build --store {}/s --audience a {}/none*").fails(3, "no such file");
     sandbox.run("build --store {}/s --audience a {}/folder").fails(3, "is a directory");
     sandbox.run("build --store {}/s --audience a - -").fails(2, "only once");
     sandbox

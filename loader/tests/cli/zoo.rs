@@ -364,7 +364,7 @@ fn files_that_are_none_or_go_away() {
         build(&format!("--format {format} {{}}/folder"))
             .fails(3, "folder: is a directory; name its files, as in");
         build(&format!("--format {format} {{}}/nothing"))
-            .fails(3, "nothing: there is no such file");
+            .fails(3, "nothing: no such file");
     }
     // Opened, and then not readable; not even root can.
     build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");

@@ -113,8 +113,10 @@ class TestRunbook:
         text = sources.RUNBOOK.read_text()
         headings = sources.headings(text)
         for rule in sources.alerts():
-            anchor = rule["alert"].lower()
-            assert rule["annotations"]["runbook_url"] == f"docs/guides/runbook.md#{anchor}"
+            assert (
+                rule["annotations"]["runbook_url"]
+                == f"docs/guides/runbook.md#{rule['alert'].lower()}"
+            )
         alerts = {rule["alert"]: rule["labels"]["severity"] for rule in reversed(sources.alerts())}
         assert {anchor: name for anchor, name in headings.items() if name.startswith("Rtad")} == {
             name.lower(): name for name in alerts
