@@ -31,6 +31,13 @@ signature = { algorithm = "md5", template = "{secret}", in = "query:sign", secre
 /// Keys that are checked outside `Section::require`.
 const ALSO_REQUIRED: [&str; 3] =
     ["store.url", "platform[].strategies", "platform[].signature.secrets"];
+/// Keys that REQUIRED_ONLY has because one of several must be given, and their defaults.
+const ONE_OF_SEVERAL: [(&str, &str); 4] = [
+    ("strategy[].exclude", "`[]`"),
+    ("platform[].signature", "unset"),
+    ("platform[].request.ids", "unset"),
+    ("platform[].response.accepted", "unset"),
+];
 /// Flags of `rtad serve`, by key. A test of the commands holds the list.
 const FLAGS: [(&str, &str); 4] = [
     ("server.listen", "--listen"),
@@ -77,7 +84,8 @@ fn values<'a>(config: &'a toml::Value, table: &str, key: &str) -> Vec<&'a toml::
             tables = tables.into_iter().filter_map(|list| list.as_array()).flatten().collect();
         }
     }
-    tables.into_iter().filter_map(|table| table.get(key)).collect()
+    let is_secret = |value: &&toml::Value| value.as_str() == Some("<redacted>");
+    tables.into_iter().filter_map(|table| table.get(key)).filter(|it| !is_secret(it)).collect()
 }
 
 /// The doc comment of the field that holds a key.
@@ -113,22 +121,50 @@ fn description(table: &str, key: &str) -> String {
     wrapped(&docs.replace("[`", "`").replace("`]", "`"))
 }
 
+/// Text with tables in braces as code: Markdown would read them as attributes.
+fn with_code(text: &str) -> String {
+    let (mut out, mut depth) = (String::new(), 0);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == '{' {
+            depth += 1;
+            if depth == 1 && !out.ends_with('}') {
+                out.push('`');
+            }
+        }
+        out.push(letter);
+        if letter == '}' {
+            depth -= 1;
+            if depth == 0 && letters.peek() != Some(&'{') {
+                out.push('`');
+            }
+        }
+    }
+    out
+}
+
+fn is_required(Key { table, name, is_required, .. }: &Key) -> bool {
+    *is_required || ALSO_REQUIRED.contains(&format!("{table}.{name}").as_str())
+}
+
 /// A key's part of the page.
 fn entry(key: &Key, defaults: &toml::Value, needs_restart: &[&str]) -> String {
     let Key { table, name, accepted, variable, .. } = key;
     let path = format!("{table}.{name}");
-    let is_required = key.is_required || ALSO_REQUIRED.contains(&path.as_str());
     // Names of the sample config are no part of the reference.
     let accepted = match path.as_str() {
-        "platform[].strategies" => "a table `{ \"id of the platform\" = \"name of a strategy\" }`",
+        "platform[].strategies" => "a table { \"id of the platform\" = \"name of a strategy\" }",
         _ => accepted.split(": old_users").next().unwrap(),
     };
+    let given = ONE_OF_SEVERAL.iter().find(|(key, _)| *key == path);
     let default = match values(defaults, table, name).first() {
-        _ if is_required => "none, required".to_owned(),
+        _ if is_required(key) => "none, required".to_owned(),
+        _ if given.is_some() => given.unwrap().1.to_owned(),
         Some(value) => format!("`{value}`"),
         None => "unset".to_owned(),
     };
-    let mut facts = vec![format!("**Value:** {accepted}"), format!("**Default:** {default}")];
+    let mut facts =
+        vec![format!("**Value:** {}", with_code(accepted)), format!("**Default:** {default}")];
     facts.extend(variable.as_ref().map(|variable| format!("**Environment:** `{variable}`")));
     let flag = FLAGS.iter().find(|(key, _)| *key == path);
     facts.extend(flag.map(|(_, flag)| format!("**Flag:** `{flag}`")));
@@ -144,7 +180,7 @@ fn entry(key: &Key, defaults: &toml::Value, needs_restart: &[&str]) -> String {
         .into_iter()
         .map(|fact| format!("- {}\n", wrapped(&fact).replace('\n', "\n  ")))
         .collect();
-    format!("#### `{name}`\n\n{}\n\n{facts}\n", description(table, name))
+    format!("### `{name}`\n\n{}\n\n{facts}\n", description(table, name))
 }
 
 #[test]
@@ -153,9 +189,9 @@ fn configuration_reference_is_current() {
     let needs_restart = every.needs_restart(&required);
     let [all, defaults] = [&every, &required].map(|config| toml::Value::try_from(config).unwrap());
     let keys = keys::all();
-    let mut page = TEMPLATE.to_owned();
+    let mut page = TEMPLATE.to_owned() + "\n";
     for (table, heading) in TABLES {
-        page.push_str(&format!("\n## {heading}\n\n"));
+        page.push_str(&format!("## {heading}\n\n"));
         let (custom, plain): (Vec<&Key>, Vec<&Key>) = keys
             .iter()
             .filter(|key| key.table == table)
@@ -166,16 +202,18 @@ fn configuration_reference_is_current() {
         }
         for (index, key) in custom.into_iter().enumerate() {
             if index == 0 {
-                page.push_str("### Keys of `kind = \"custom\"`\n\n");
+                page.push_str("## `[[platform]]` of `kind = \"custom\"`\n\n");
             }
             page.push_str(&entry(key, &defaults, &needs_restart));
         }
     }
-    for Key { table, name, .. } in &keys {
-        let is_listed = page.contains(&format!("#### `{name}`"));
+    for key in &keys {
+        let Key { table, name, .. } = key;
+        let is_listed = page.contains(&format!("### `{name}`"));
         assert!(is_listed, "{table}.{name}: a table of TABLES");
         let default = values(&defaults, table, name);
-        let differs = default.is_empty() || values(&all, table, name) != default;
+        let differs =
+            is_required(key) || default.is_empty() || values(&all, table, name) != default;
         assert!(differs, "{table}.{name}: a value in reference.toml other than the default");
     }
     assert_current("rtad", "configuration.md", &(page.trim_end().to_owned() + "\n"));

@@ -24,7 +24,8 @@ pub fn assert_current(package: &str, name: &str, text: &str) {
     let differs = lines.find(|(_, (old, new))| old != new).map(|(line, _)| line + 1);
     assert!(
         committed == text,
-        "docs/reference/{name}: stale from line {}. Run `UPDATE_DOCS=1 cargo test -p {package} reference`",
+        "docs/reference/{name}: stale from line {}. \
+         Run `UPDATE_DOCS=1 cargo test -p {package} reference`",
         differs.unwrap_or(1 + committed.lines().count().min(text.lines().count())),
     );
 }
