@@ -75,8 +75,12 @@ pub fn page(name: &str) -> String {
     std::fs::read_to_string(page_path(name)).unwrap()
 }
 
+/// The path of a page in the repository of the test that runs. Cargo names its package at run time;
+/// a path from compile time may be that of another checkout with the same target directory.
 fn page_path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name)
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap());
+    let folders = package.ancestors().map(|folder| folder.join("docs/reference"));
+    folders.into_iter().find(|folder| folder.is_dir()).unwrap().join(name)
 }
 
 /// The page of a program: `template` with every command in place of `<!-- commands -->`.
