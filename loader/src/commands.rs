@@ -17,6 +17,7 @@ mod query;
 mod reference;
 mod rollback;
 mod serve;
+mod sign_args;
 mod synth;
 mod trust_args;
 mod verify;

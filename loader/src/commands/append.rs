@@ -23,7 +23,7 @@ use super::build::{check_rejects, parse_ratio};
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::trust_args::SignArgs;
+use super::sign_args::SignArgs;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use writer::{Operation, Writer};
 
@@ -70,8 +70,7 @@ struct Common {
     #[command(flatten)]
     input: InputArgs,
     /// Write rows without a usable id to FILE: input, line, reason, text (its first KiB), separated
-    /// by
-    /// tabs; readable by its owner only
+    /// by tabs; readable by its owner only
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     /// Publish nothing if a larger fraction of values is malformed; blank ones do not count

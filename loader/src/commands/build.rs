@@ -31,7 +31,7 @@ use tokio::runtime::Runtime;
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::trust_args::SignArgs;
+use super::sign_args::SignArgs;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;

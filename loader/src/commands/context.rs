@@ -65,8 +65,8 @@ impl Output {
 #[derive(Debug, Args)]
 pub(super) struct Target {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix,
-    /// az://container/prefix; for reading also https://host/path and http://host/path
+    /// gs://bucket/prefix, az://container/prefix; for reading also https://host/path and
+    /// http://host/path
     #[arg(long, value_name = "URL")]
     pub(super) store: String,
     /// The audience's name: 1 to 64 of a-z, 0-9, _ and -

@@ -9,7 +9,8 @@ use rtad_store::StoreError;
 
 use super::build::GateError;
 use super::job::JobError;
-use super::{serve, verify};
+use super::serve::tokens::TokenError;
+use super::verify::error::VerifyError;
 use crate::exit::ExitStatus;
 use crate::frames::FrameError;
 use crate::input::{InputError, RejectError};
@@ -57,7 +58,7 @@ pub(crate) enum CommandError {
         source: io::Error,
     },
     #[error(transparent)]
-    Verify(#[from] verify::VerifyError),
+    Verify(#[from] VerifyError),
     #[error(
         "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
          nothing was published; keep them with --rejects FILE to look into them"
@@ -145,7 +146,7 @@ pub(crate) enum UsageError {
     )]
     Unsigned,
     #[error(transparent)]
-    Token(serve::TokenError),
+    Token(TokenError),
     #[error("--no-token with --listen {listen}, which is no loopback address; give a --token-file")]
     NoToken { listen: SocketAddr },
 }

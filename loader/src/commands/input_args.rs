@@ -51,15 +51,15 @@ pub(super) struct InputArgs {
     /// Format of the inputs
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv, ndjson, parquet: a column with ids, and its kind if it is not --id-kind; repeatable.
-    /// In ndjson and parquet, device.idfa is member idfa of device, and \\. a dot in a name.
+    /// csv, ndjson, parquet: a column with ids, and its kind if it is not --id-kind; repeatable. In
+    /// ndjson and parquet, device.idfa is member idfa of device, and \\. a dot in a name.
     #[arg(long = "column", value_name = "NAME[=KIND]")]
     columns: Vec<ColumnArg>,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
-    /// Case of ids before md5, instead of their kind's own: as-is, lower, upper, all
-    /// (all adds each spelling as a key of its own)
+    /// Case of ids before md5, instead of their kind's own: as-is, lower, upper, all (all adds each
+    /// spelling as a key of its own)
     #[arg(long)]
     case: Option<Case>,
     /// Another id that means "no id", besides the built-in ones; repeatable

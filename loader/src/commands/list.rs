@@ -18,8 +18,7 @@ use super::trust_args::TrustArgs;
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix
-    /// or az://container/prefix
+    /// gs://bucket/prefix or az://container/prefix
     #[arg(long, value_name = "URL")]
     store: String,
     /// Only this audience

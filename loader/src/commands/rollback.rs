@@ -7,7 +7,7 @@ use rtad_store::StoreError;
 
 use super::context::{Output, Target, now_unix_seconds, runtime};
 use super::error::{CommandError, UsageError};
-use super::trust_args::SignArgs;
+use super::sign_args::SignArgs;
 
 /// Make an older generation live again: by default the newest one below the live one.
 #[derive(Debug, Args)]
@@ -17,8 +17,7 @@ pub(super) struct RollbackArgs {
     #[command(flatten)]
     sign: SignArgs,
     /// Roll back even if the deltas in later generations are unknown, as with a damaged manifest:
-    /// those
-    /// deltas are lost, removals included. Tombstones stay
+    /// those deltas are lost, removals included. Tombstones stay
     #[arg(long)]
     lose_deltas: bool,
     /// The generation to make live; also a newer one, to undo a rollback

@@ -3,6 +3,8 @@
 //! Three checks of the files in the store: every file is whole (digests, fields, totals, fill);
 //! every id that should be a member is one; the false-positive rate is within its promise.
 
+pub(super) mod error;
+pub(super) mod error;
 mod fill;
 mod probe;
 
@@ -24,6 +26,7 @@ use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
+use error::VerifyError;
 pub(super) use fill::FillSurvey;
 use probe::MeasuredFpr;
 pub(super) use probe::{random_key, wilson};
@@ -57,30 +60,6 @@ pub(super) struct VerifyArgs {
     /// [default: enough for 10,000 false positives, at most 200 million]
     #[arg(long, value_name = "N")]
     probes: Option<u64>,
-}
-
-/// A generation that contradicts its own statements.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum VerifyError {
-    #[error("verification failed")]
-    File(#[source] StoreError),
-    #[error(
-        "verification failed: {field} is {found} by the chunks, the manifest says {stated}; \
-         rebuild with `rtad-loader build`"
-    )]
-    Statistics { field: &'static str, found: f64, stated: f64 },
-    #[error(
-        "verification failed: {missing} of {checked} ids are not members; \
-         were they in the build, and read with the same flags?"
-    )]
-    FalseNegatives { missing: u64, checked: u64 },
-    #[error(
-        "verification failed: measured fpr {} ({} to {}, 95 %) \
-         is more than 10 % above the expected {expected}",
-        measured.measured_fpr, measured.low, measured.high
-    )]
-    Fpr { measured: MeasuredFpr, expected: f64 },
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
-use super::{CommandError, First, count};
+use super::super::error::CommandError;
+use super::first::First;
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
 use crate::progress::Progress;
 
@@ -70,7 +71,9 @@ impl<'a> LineKeys<'a> {
                 }
                 Err(reason) => counts.rejected[reason as usize] += 1,
             }
-            count(counts, keys.len());
+            counts.rows += 1;
+            counts.values += 1;
+            counts.keys += keys.len() as u64;
             if counts.rows.is_multiple_of(TURN_ROWS) {
                 progress.add(TURN_ROWS);
                 if let Some(error) = first.failed.take() {
