@@ -1,8 +1,8 @@
-//! `build`: dumps in, a new generation out.
+//! `build`: a new generation from dumps of ids.
 //!
-//! What is live is noted before the input is read, and the store is written to only when all input was read
-//! and found good enough (`gate.rs`): a build that fails, or that comes second, changes nothing. The bytes of the chunks
-//! depend on the set of keys only.
+//! The base is read before the input, and the store is written only after all input has passed its
+//! checks (`gate.rs`): a build that fails or loses a race changes nothing. The chunks' bytes depend
+//! on the set of keys only.
 
 mod chunks;
 mod compact;
@@ -47,20 +47,23 @@ use stages::Stages;
 
 /// Build an audience from dumps of device ids and publish it.
 ///
-/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are told by content. Rows without a usable id are counted
-/// by reason and left out: `blank` ones say "no id" (empty, zeros, null, an unexpanded macro, or the md5 of
-/// one), `malformed` ones cannot be of their kind. Only malformed ones count towards --max-reject-ratio, as
-/// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
-/// harmless.
+/// Reads files, globs, stdin (`-`) and URLs; gzip and zstd are detected by content. Rows without a
+/// usable id are counted by reason and skipped: `blank` ones mean "no id" (empty, zeros, null, an
+/// unexpanded macro, or the md5 of one), `malformed` ones are not valid for their kind. Only
+/// malformed
+/// ones count towards --max-reject-ratio, as exports with many empty ids are normal. A line longer
+/// than
+/// 64 KiB is one malformed row. Duplicates are harmless.
 ///
-/// Keys are held in memory as long as they fit --memory, and spilled to disk from then on:
-/// 16 bytes per usable id, duplicates included. With --spill-dir an interrupted build can go on.
+/// Keys are held in memory up to --memory, and spilled to disk beyond: 16 bytes per usable id,
+/// duplicates
+/// included. With --spill-dir an interrupted build can continue.
 ///
-/// Devices that were appended or removed before the build begins stay so, whatever the input says, and those
-/// with a tombstone are left out; what is appended while it runs applies to the new generation.
+/// Appends and removals from before the build take precedence over the input; devices with a
+/// tombstone
+/// are left out. Later appends apply to the new generation.
 ///
-/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates, the
-/// number of threads or the memory.
+/// Equal sets of ids give byte-identical chunks for any order, duplicates, threads and memory.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct BuildArgs {
@@ -68,21 +71,21 @@ pub(super) struct BuildArgs {
     target: Target,
     #[command(flatten)]
     input: InputArgs,
-    /// False-positive rate to size the filters for, a fraction
+    /// False-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512 (one cache line per look-up, any size), classic (an eighth smaller, from 328 million
-    /// keys on at the default rate)
+    /// Kind of filter: block512 (one cache line per lookup, any size), classic (an eighth smaller,
+    /// from 328 million keys on at the default rate)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
-    /// readable by its owner only; written in a dry run too
+    /// Write rows without a usable id to FILE: input, line, reason, text (its first KiB), separated
+    /// by tabs; readable by its owner only; also in a dry run
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Publish even if there is no usable id at all; over a generation that has keys also needs --max-shrink 1
+    /// Publish even without any usable id; over a generation with keys also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -91,14 +94,15 @@ pub(super) struct BuildArgs {
     gate: GateArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    /// Expiry: pods stop serving this generation after this time, such as 72h, and do not load it
+    /// later
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     expires: Option<Duration>,
-    /// Read and build all the same, but write nothing to the store
+    /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read no input: put the keys that deltas added into the filters that are live, which become fuller. What deltas removed
-    /// stays a delta. A full build does better in both
+    /// Read no input: add the keys of deltas to the live filters, which become fuller. Removals
+    /// stay a delta. A full build does better in both
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
@@ -111,7 +115,7 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
         return compact(&args, output);
     }
     let dir = Arc::new(args.memory.spill_dir()?);
-    // Until it is known whether it is of this build.
+    // Until the directory is known to belong to this build.
     dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
     run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.may_go_on() {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
@@ -177,7 +181,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     output.report(&summary, BuildSummary::write_text)
 }
 
-/// A build whose inputs, store, limits and earlier progress are checked, before any row is read.
+/// A build with checked inputs, store, limits and earlier progress, before any row is read.
 struct Prepared {
     filter: FilterSpec,
     writer: StoreWriter,
@@ -188,7 +192,7 @@ struct Prepared {
     gate: Gate,
     merged: MergedDeltas,
     fingerprint: Fingerprint,
-    /// Progress of an earlier run that this one resumes.
+    /// Progress of the interrupted run.
     state: Option<State>,
     rejects: Option<Rejects>,
 }
@@ -227,7 +231,7 @@ impl Prepared {
         })
     }
 
-    /// Reads the rest of the input, and the keys that deltas added, into `keys`.
+    /// Reads the rest of the input, and the keys added by deltas, into `keys`.
     fn read_keys<'k>(
         &mut self,
         args: &BuildArgs,
@@ -265,14 +269,14 @@ impl Prepared {
     }
 }
 
-/// What the keys and the chunks hang on.
+/// Parameters that determine keys and chunks.
 fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let facts = [
         ("--store", args.target.store.clone()),
         ("--audience", args.target.audience.to_string()),
         ("--filter", args.filter.as_str().to_owned()),
         ("--fpr", args.fpr.to_string()),
-        ("what the ids are and how rows are told apart", format!("{:?}", input.layout)),
+        ("kind of ids and format", format!("{:?}", input.layout)),
         ("--case", format!("{:?}", input.case)),
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
@@ -292,7 +296,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     output.report(&compacted, compact::Compacted::write_text)
 }
 
-/// Whether what was read may be published.
+/// Whether the input may be published.
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
     check_rejects(counts, args.max_reject_ratio)?;
     if counts.keys == 0 && !args.allow_empty {
@@ -301,7 +305,7 @@ fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether few enough values are malformed.
+/// Checks the share of malformed values.
 pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), CommandError> {
     let (malformed, values) = (counts.malformed(), counts.values);
     if malformed as f64 > max_ratio * values as f64 {

@@ -37,9 +37,7 @@ pub(crate) enum CommandError {
     Sign(#[from] SignError),
     #[error(transparent)]
     Gate(#[from] GateError),
-    #[error(
-        "the chunks make no manifest that could be read; nothing was published; a build without --resume begins anew"
-    )]
+    #[error("the chunks form no valid manifest; nothing was published; build without --resume")]
     Refused(#[source] rtad_core::snapshot::ManifestError),
     #[error(transparent)]
     Frames(#[from] FrameError),
@@ -61,7 +59,7 @@ pub(crate) enum CommandError {
     Verify(#[from] VerifyError),
     #[error(
         "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
-         nothing was published; keep them with --rejects FILE to look into them"
+         nothing was published; store them with --rejects FILE for inspection"
     )]
     TooManyRejects { malformed: u64, values: u64, max_ratio: f64 },
     #[error(
@@ -69,20 +67,20 @@ pub(crate) enum CommandError {
          --allow-empty publishes an audience without devices"
     )]
     Empty { rows: u64 },
-    #[error("nothing is published for audience {audience}")]
+    #[error("audience {audience}: nothing was published")]
     NotPublished { audience: AudienceName },
-    #[error("audience {audience} has no generation older than {live} to go back to")]
+    #[error("audience {audience}: no generation is older than {live}")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error(
-        "a later generation's manifest cannot be read, and so not which deltas it has taken up; nothing was changed; \
-         --lose-deltas goes back without those"
+        "a later generation's manifest cannot be read, so its deltas are unknown; nothing was changed; \
+         --lose-deltas rolls back without them"
     )]
     LaterManifest(#[source] StoreError),
-    #[error("could not read stdin; what was read before is published")]
+    #[error("could not read stdin; the rows read before are published")]
     Follow(#[source] io::Error),
     #[error(
-        "generation {generation} of {audience} has expired: no pod would load it; \
-         build a new one, or go back to one that has not"
+        "generation {generation} of {audience} has expired: pods refuse it; \
+         build a new one, or choose another"
     )]
     Expired { audience: AudienceName, generation: u64 },
     #[error("--plot {path}: could not write it")]
@@ -91,7 +89,7 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("no memory to remember more ids; --bloom remembers in as much as it is given")]
+    #[error("not enough memory for more ids; --bloom uses a fixed amount")]
     Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
@@ -104,9 +102,7 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error(
-        "stopped before everything that was asked was answered; what has no answer is not acknowledged"
-    )]
+    #[error("the drain timed out: requests without an answer are not acknowledged")]
     Drain,
 }
 
@@ -116,7 +112,7 @@ pub(crate) enum CommandError {
 pub(crate) enum UsageError {
     #[error("--format {format} needs --column NAME[=KIND]")]
     NoColumn { format: &'static str },
-    #[error("--follow reads stdin alone: name no INPUT, or `-`")]
+    #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     FollowInputs,
     #[error("--column is for --format csv, ndjson and parquet")]
     ColumnOfLines,
@@ -125,29 +121,33 @@ pub(crate) enum UsageError {
     #[error("--memory: the system has less than that")]
     NoMemory { source: io::Error },
     #[error(
-        "spill directory {dir}: holds what is left of an interrupted build; --resume goes on with it; \
-         to begin anew, remove its files"
+        "spill directory {dir}: belongs to an interrupted build: --resume continues it; \
+         remove its files to start a new one"
     )]
     Interrupted { dir: String },
-    #[error("spill directory {dir}: is of another build: {what}; to begin anew, remove its files")]
+    #[error(
+        "spill directory {dir}: belongs to another build: {what}; remove its files to start a new one"
+    )]
     OtherBuild { dir: String, what: String },
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
         "--filter classic keeps an fpr of {fpr} from {min_keys} keys on and there are {keys}; \
-         take --filter block512, which keeps it at any size"
+         use --filter block512, which keeps it at any size"
     )]
     TooFewKeys { fpr: f64, keys: u64, min_keys: u64 },
     #[error("generation {generation} of {audience} is live already")]
     LiveAlready { audience: AudienceName, generation: u64 },
     #[error(
-        "--public-key without --sign-key: this would publish what those who trust that key alone refuse; \
-         leave one out or give both"
+        "--public-key without --sign-key: readers that trust this key would refuse the publish; \
+         omit it, or add --sign-key"
     )]
     Unsigned,
     #[error(transparent)]
     Token(TokenError),
-    #[error("--no-token with --listen {listen}, which is no loopback address; give a --token-file")]
+    #[error(
+        "--no-token with --listen {listen}, which is not a loopback address: pass --token-file"
+    )]
     NoToken { listen: SocketAddr },
 }
 

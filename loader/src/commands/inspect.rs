@@ -178,7 +178,7 @@ impl InspectReport {
         )?;
         writeln!(
             out,
-            "  fpr         {:.3e} by fill, {:.3e} asked for",
+            "  fpr         {:.3e} by fill, target {:.3e}",
             self.expected_fpr, self.target_fpr
         )
     }

@@ -1,16 +1,16 @@
-//! A build that is spread over many machines: the commands that an engine runs, and what they hand each other.
+//! Distributed build: the commands that an engine runs, and their exchange formats.
 //!
 //! ```text
 //! begin ──▶ job, and the keys that deltas changed
-//!   ids ──▶ keys ──▶ frames ══ dealt out by bucket ══▶ distinct ──▶ frames, and how many keys there are
-//!                    frames ══ dealt out by chunk ═══▶ chunk ─────▶ the store, and a line for
-//!                                                                   publish ──▶ manifest, CURRENT
+//! ids ──▶ keys ──▶ frames ══ grouped by bucket ══▶ distinct ──▶ frames, and their number of keys
+//! frames ══ grouped by chunk ═══▶ chunk ─────▶ the store, and a line for
+//! publish ──▶ manifest, CURRENT
 //! ```
 //!
-//! Which engine does it, and how often it tries a step, is its own affair: `keys` and `distinct` depend on nothing but their
-//! input, `chunk` writes under a name that is its content's digest, and only `publish`, which one process runs once, decides what is
-//! live. Each line that a step reports is that of one input; of a step that was tried twice one line counts. `publish` refuses what
-//! does not add up.
+//! The engine decides the schedule and the retries. `keys` and `distinct` depend on their input
+//! only, `chunk` writes under its content's digest, and only `publish`, run once, makes anything
+//! live. One line per input counts, whatever the number of tries. `publish` refuses inconsistent
+//! lines.
 
 mod begin;
 mod chunk;
@@ -38,10 +38,10 @@ pub(super) use publish::{PublishArgs, run as publish};
 
 const FORMAT: &str = "rtad-job";
 const VERSION: u32 = 1;
-/// A `CURRENT` has 4 KiB at most.
+/// A `CURRENT` has at most 4 KiB.
 const MAX_JOB_BYTES: u64 = 64 << 10;
 
-/// What all steps of one build must agree on: what is built, and what was live when it began.
+/// Agreement of all steps of one build: its parameters, and its base.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Job {
@@ -50,13 +50,13 @@ pub(super) struct Job {
     audience: AudienceName,
     filter: FilterFields,
     target_fpr: f64,
-    /// `None` if nothing was live.
+    /// `None` without a live generation.
     current: Option<Current>,
-    /// What `begin` wrote to `--changes`, and every part must have been given its share of.
+    /// Content of `--changes`; each part must receive its share.
     changes: ChangedKeys,
 }
 
-/// How many keys deltas and tombstones changed.
+/// Number of keys changed by deltas and tombstones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangedKeys {
@@ -89,7 +89,7 @@ impl Job {
         }
     }
 
-    /// For the command line: the job itself, or a file that holds it.
+    /// Command-line value: the job itself, or a file with it.
     fn parse(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('{') {
             return Self::from_json(text);
@@ -125,10 +125,10 @@ impl Job {
 
     fn filter(&self) -> FilterSpec {
         let FilterFields { kind, hashes, millibits_per_key } = self.filter;
-        FilterSpec::new(kind, hashes, millibits_per_key).expect("looked at when it was read")
+        FilterSpec::new(kind, hashes, millibits_per_key).expect("checked by parse")
     }
 
-    /// Tells jobs apart: what one has made is of no use to another.
+    /// Identity of a job: its results are of no use to another.
     fn id(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("plain fields"))
     }
@@ -137,7 +137,7 @@ impl Job {
         Base::new(self.audience.clone(), self.current.clone())
     }
 
-    /// Whether filters of this kind keep their rate with so many keys.
+    /// Whether filters of this kind keep their rate with this number of keys.
     fn check_size(&self, keys: u64) -> Result<(), UsageError> {
         let fpr = self.target_fpr;
         let min_keys = FilterSpec::min_keys(self.filter.kind, fpr);
@@ -148,70 +148,73 @@ impl Job {
     }
 }
 
-/// Steps that do not fit together.
+/// Inconsistent steps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum JobError {
     #[error("stdin: could not read it")]
     Stdin(#[source] io::Error),
-    #[error("stdin: has {bytes} bytes, and a key has 16; was whoever wrote it stopped?")]
+    #[error("stdin: has {bytes} bytes, and a key has 16: was its writer interrupted?")]
     PartOfAKey { bytes: u64 },
     #[error(
-        "stdin: has keys of chunk {one} and of chunk {other}, which are cut every {shards_per_chunk} shards; give each its own"
+        "stdin: has keys of chunk {one} and of chunk {other}, cut every {shards_per_chunk} shards: \
+         expected keys of one chunk"
     )]
     TwoChunks { one: u32, other: u32, shards_per_chunk: u32 },
     #[error(
-        "stdin: has frames that deltas changed, or of one bucket after a higher one; give what `rtad-loader distinct` writes"
+        "stdin: has frames of changed keys, or buckets out of order: \
+         expected the output of `rtad-loader distinct`"
     )]
     NotDistinct,
-    #[error("stdin: has {found} distinct keys, and --keys says that there are {keys} in all")]
+    #[error("stdin: has {found} distinct keys, more than --keys {keys}")]
     TooManyKeys { found: u64, keys: u64 },
     #[error("{input}: could not read it")]
     Lines { input: String, source: io::Error },
-    #[error("{input}, line {line}: is not what `rtad-loader keys`, `distinct` or `chunk` writes")]
+    #[error("{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk`")]
     Line { input: String, line: u64, source: serde_json::Error },
-    #[error(
-        "chunk {chunk} is of another job; each job's chunks are of use to that job alone; nothing was published"
-    )]
+    #[error("chunk {chunk} belongs to another job; nothing was published")]
     OtherJob { chunk: u32 },
     #[error(
-        "chunk {chunk} was cut for {found} keys, another for {expected}; give all steps one --keys; nothing was published"
+        "chunk {chunk} was cut for {found} keys, another for {expected}: \
+         pass the same --keys to all steps; nothing was published"
     )]
     CutOtherwise { chunk: u32, found: u64, expected: u64 },
     #[error(
-        "shards {first} to {last} are no chunk of {shards_per_chunk} shards; nothing was published"
+        "shards {first} to {last} are not a chunk of {shards_per_chunk} shards; nothing was published"
     )]
     Uncut { first: u32, last: u32, shards_per_chunk: u32 },
     #[error(
-        "chunk {chunk} came twice and differs: were its keys the same at every try? nothing was published"
+        "chunk {chunk} has two different lines: its keys changed between tries; nothing was published"
     )]
     Differs { chunk: u32 },
     #[error(
-        "no line of `rtad-loader distinct` says that it made buckets {first} to {last} distinct: is that part still at work? \
-         nothing was published"
+        "no line of `rtad-loader distinct` has buckets {first} to {last}: \
+         wait until that part has ended; nothing was published"
     )]
     PartMissing { first: u32, last: u32 },
     #[error(
-        "bucket {bucket} is in two lines of `rtad-loader distinct`; give each part's line once; nothing was published"
+        "bucket {bucket} is in two lines of `rtad-loader distinct`: \
+         pass each part's line once; nothing was published"
     )]
     PartTwice { bucket: u32 },
     #[error(
-        "a line of `rtad-loader distinct` has {buckets} buckets from {first} on, and there are {BUCKETS} in all; nothing was published"
+        "a line of `rtad-loader distinct` has {buckets} buckets from {first} on, of {BUCKETS} in all; \
+         nothing was published"
     )]
     NoPart { first: u32, buckets: u32 },
     #[error(
-        "`rtad-loader distinct` was given {found} keys that deltas {what}, and `begin` wrote {expected}: give every part the \
-         frames of --changes as well; nothing was published"
+        "`rtad-loader distinct` read {found} keys that deltas {what}, `begin` wrote {expected}: \
+         pass the frames of --changes to every part; nothing was published"
     )]
     ChangesNotGiven { what: &'static str, found: u64, expected: u64 },
-    #[error("the chunks make no manifest that could be read; nothing was published")]
+    #[error("the chunks form no valid manifest; nothing was published")]
     Refused(#[source] ManifestError),
-    #[error("the chunks have {found} keys, and there are {expected} in all: {}; nothing was published",
-        if found < expected { "some chunk is missing" } else { "some key is in two" })]
+    #[error("the chunks have {found} keys of {expected}: {}; nothing was published",
+        if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
     NotWhole { found: u64, expected: u64 },
     #[error(
-        "{missing} of {chunks} chunks are not in the store, {first} among them: run their steps again, and gc with a --min-age \
-         that is longer than a job takes; nothing was published"
+        "{missing} of {chunks} chunks are missing in the store, such as {first}: repeat their steps, and run gc \
+         with a --min-age above the duration of a job; nothing was published"
     )]
     NotThere { missing: usize, chunks: usize, first: Digest },
 }
@@ -238,7 +241,7 @@ mod tests {
             ("\"version\":1,\"audience\"", "\"version\":2,\"audience\"", "use one for all steps"),
             ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),
             ("\"sequence\":7", "\"sequence\":0", "sequence"),
-            ("\"hashes\":10", "\"hashes\":99", "99 hashes"),
+            ("\"hashes\":10", "\"hashes\":99", "filter is 99"),
             ("\"target_fpr\"", "\"fpr\"", "unknown field"),
             ("\"removed\"", "\"gone\"", "unknown field"),
         ] {

@@ -4,7 +4,6 @@
 //! every id that should be a member is one; the false-positive rate is within its promise.
 
 pub(super) mod error;
-pub(super) mod error;
 mod fill;
 mod probe;
 
@@ -239,7 +238,7 @@ impl VerifyReport {
         writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
         writeln!(
             out,
-            "  expected    {:.3e} by fill, {:.3e} asked for",
+            "  expected    {:.3e} by fill, target {:.3e}",
             self.expected_fpr, self.target_fpr
         )
     }

@@ -64,7 +64,7 @@ fn what_has_expired_is_shown_so_and_not_gone_back_to() {
     );
     sandbox
         .run("rollback --store {}/s --audience a")
-        .fails(4, "generation 1 of a has expired: no pod would load it");
+        .fails(4, "generation 1 of a has expired: pods refuse it");
     sandbox.run("verify --store {}/s --audience a --generation 1 --probes 1000 --json").json();
     // What is live may have expired: it is still what a build is compared with.
     sandbox.build("--expires 1s {}/ids");

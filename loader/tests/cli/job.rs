@@ -181,11 +181,9 @@ fn what_does_not_add_up_is_not_published() {
     let with = |some: &[String]| [&counts[..], some].concat();
     let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
 
-    steps
-        .publish("", &with(&chunks[1..]))
-        .fails(3, "and there are 2000 in all: some chunk is missing");
+    steps.publish("", &with(&chunks[1..])).fails(3, "of 2000: a chunk is missing");
     steps.publish("", &counts).fails(3, "the chunks have 0 keys, and there are 2000 in all");
-    steps.publish("", &[]).fails(3, "made buckets 0 to 4095 distinct: is that part still at work?");
+    steps.publish("", &[]).fails(3, "has buckets 0 to 4095: wait until that part has ended");
     sandbox.file("none", "");
     let mut none = Steps::begin(&sandbox);
     none.distinct(&["{}/none"], 1);
@@ -200,12 +198,12 @@ fn what_does_not_add_up_is_not_published() {
     let fewer = fewer.chunks(2000, &fewer_frames);
     steps
         .publish("", &with(&[&chunks[..], &fewer[..]].concat()))
-        .fails(3, "came twice and differs");
+        .fails(3, "has two different lines");
     sandbox.file("one", "0".repeat(31) + "1\n");
     sandbox.run("build --store {}/s --audience b --json {}/one").json();
     let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
     let job = std::mem::replace(&mut steps.job, begun.to_string());
-    steps.publish("", &with(&chunks)).fails(3, "is of another job");
+    steps.publish("", &with(&chunks)).fails(3, "belongs to another job");
     steps.job = job;
     let line: Value = serde_json::from_str(&chunks[3]).unwrap();
     let name = format!("s/a/chunks/{}.chunk", line["entry"]["digest"].as_str().unwrap());
@@ -213,7 +211,7 @@ fn what_does_not_add_up_is_not_published() {
     let bytes = std::fs::read(&gone).unwrap();
     let held = bytes.len();
     std::fs::remove_file(&gone).unwrap();
-    steps.publish("", &with(&chunks)).fails(5, "1 of 16 chunks are not in the store");
+    steps.publish("", &with(&chunks)).fails(5, "1 of 16 chunks are missing in the store");
     std::fs::write(&gone, vec![0; held]).unwrap();
     nothing_is_live();
 
@@ -283,8 +281,8 @@ fn changes_that_a_part_was_not_given_are_missed() {
     sandbox.run("append --store {}/s --audience a --json {}/added").json();
     sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
     for (given, says) in [
-        ("none", "was given 0 keys that deltas added, and `begin` wrote 7"),
-        ("added", "was given 0 keys that deltas removed, and `begin` wrote 5"),
+        ("none", "read 0 keys that deltas added, `begin` wrote 7"),
+        ("added", "read 0 keys that deltas removed, `begin` wrote 5"),
         ("all", ""),
     ] {
         let mut steps = Steps::begin(&sandbox);

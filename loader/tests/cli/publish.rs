@@ -106,9 +106,7 @@ fn a_rollback_and_the_generation_after_it() {
         .run("rollback --store {}/s --audience a --to 1")
         .fails(2, "generation 1 of a is live already");
     sandbox.run("rollback --store {}/s --audience a --to 9").fails(5, "9.json does not exist");
-    sandbox
-        .run("rollback --store {}/s --audience b")
-        .fails(5, "nothing is published for audience b");
+    sandbox.run("rollback --store {}/s --audience b").fails(5, "audience b: nothing was published");
     assert_eq!(sandbox.store(), before);
 
     sandbox.file("ids", format!("{}\n", all[3]));

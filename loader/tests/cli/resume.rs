@@ -201,16 +201,14 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
         let ended = outcome(child);
         ended.fails(
             if name == "INT" { 130 } else { 143 },
-            "the same command with --resume goes on with it",
+            "the same command with --resume continues",
         );
         assert!(
-            ended
-                .stderr
-                .contains(&format!("interrupted; what was done is kept in {}", spill(&sandbox)))
+            ended.stderr.contains(&format!("interrupted; progress is kept in {}", spill(&sandbox)))
         );
         assert!(is_private(&sandbox.path().join("spill")));
         let rest = [" {}/dump - --max-reject-ratio 1", " {}/dump - --max-reject-ratio 1 --resume"];
-        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "--resume goes on with it");
+        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "--resume continues it");
         for (how, what) in [
             ("{}/dump - --resume --fpr 0.01", "--fpr is 0.01, it was 0.0001"),
             ("{}/dump - --resume --case all", "--case is Some(All), it was None"),
@@ -249,11 +247,7 @@ fn a_store_that_is_busy_costs_no_more_than_another_try() {
     lock.lock().unwrap();
     let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
     busy.fails(6, "another loader is publishing this audience; nothing was changed");
-    assert!(
-        busy.stderr.contains("the same command with --resume goes on with it"),
-        "{}",
-        busy.stderr
-    );
+    assert!(busy.stderr.contains("the same command with --resume continues"), "{}", busy.stderr);
     lock.unlock().unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);

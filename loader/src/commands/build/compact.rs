@@ -1,8 +1,8 @@
-//! `build --compact`: the deltas that were appended go into the filters that are live, without an export.
+//! `build --compact`: appended keys go into the live filters, without an export.
 //!
-//! Filters hold no keys, so they cannot be built anew: what was added is set in them, and they become fuller; what was removed
-//! cannot be taken out, and stays a delta that goes with the generation. A full build does better in both, and is due when the
-//! gate says so.
+//! Filters contain no keys, so they cannot be rebuilt: added keys are set in them, and they become
+//! fuller. Removed keys stay a delta of the generation. A full build does better in both, and is
+//! due when the gate refuses.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::super::error::CommandError;
 use super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 
-/// The JSON object of `build --compact --json`.
+/// JSON object of `build --compact --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Compacted {
     audience: String,
-    /// None of a dry run, or if there was nothing to do.
+    /// `None` in a dry run, or without deltas.
     generation: Option<u64>,
     dry_run: bool,
-    /// Keys added by deltas, and those of them that filters were not sized for.
+    /// Keys added by deltas, and those that filters were not sized for.
     added: u64,
     inserted: u64,
     /// Keys removed by deltas, which stay a delta.
@@ -39,7 +39,7 @@ pub(super) struct Compacted {
     chunks_written: u64,
 }
 
-/// What was made of the chunks.
+/// Results for the chunks.
 struct Grown {
     chunks: ManifestBuilder,
     inserted: u64,
@@ -66,7 +66,7 @@ pub(super) async fn run(
     if end.is_some() {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
-    // Not `CURRENT`'s: a generation that has taken these changes up must be known to have them.
+    // The manifest's, as a generation must record the changes it includes.
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
@@ -74,7 +74,7 @@ pub(super) async fn run(
     };
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
-    // Who was erased is not set in a filter again.
+    // Erased keys are not set in a filter again.
     let is_erased =
         |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added =
@@ -86,7 +86,7 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    // What it is made of grows no younger by it.
+    // The age of the data does not change.
     let expires =
         expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
     let manifest = match expires {
@@ -121,7 +121,7 @@ pub(super) async fn run(
     Ok(compacted)
 }
 
-/// Grows every chunk by its part of the keys, one after the other: a chunk is in memory three times.
+/// Adds each chunk's keys, one chunk after the other: a chunk is in memory three times.
 async fn grow(
     store: &Store,
     old: &Manifest,
@@ -157,7 +157,8 @@ async fn grow(
     Ok(grown)
 }
 
-/// The keys that go into a chunk: from its first shard to the next chunk's; into the first also those before it.
+/// The keys of a chunk: from its first shard to the next chunk's; the first chunk also takes those
+/// before it.
 fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a [DeviceKey] {
     let before = |shard: u32| keys.partition_point(|key| u32::from(key.shard()) < shard);
     let start = if index == 0 { 0 } else { before(entries[index].first_shard) };

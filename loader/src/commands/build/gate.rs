@@ -1,8 +1,9 @@
-//! What must hold before a build goes live, so that an empty or halved export does not by accident.
+//! Limits that a build must meet before it goes live, such as against an empty or halved export.
 //!
-//! Three limits: how far the audience may shrink against the live generation, the false-positive rate by the filters' fill, and
-//! the fill of the fullest shard. The first is known before chunks are built, the others when they are; whatever is refused,
-//! nothing is made live. A limit that is lifted is lifted by its own flag, for one run.
+//! Three limits: the shrinkage against the live generation, the false-positive rate by fill, and
+//! the fill of the fullest shard. The first is checked before chunks are built, the others
+//! afterwards; a refused build makes nothing live. Each limit has a flag to override it for one
+//! run.
 
 use std::io;
 
@@ -16,25 +17,26 @@ use rtad_store::{Store, StoreError};
 
 use super::parse_ratio;
 
-/// Above what a filter that was sized for its keys comes to: small shards vary by that much.
+/// Margin above the design fill: small shards vary by that much.
 const FILL_MARGIN: f64 = 0.1;
 
-/// The limits, as they are set.
+/// The limits as set by flags.
 #[derive(Debug, Args)]
 pub(in super::super) struct GateArgs {
-    /// Publish nothing if more than this fraction of the live generation's keys would be gone; 1 compares nothing
+    /// Publish nothing if a larger fraction of the live generation's keys would be lost; 1 disables
+    /// the check
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
-    /// Publish nothing if the expected false-positive rate is higher than this [default: twice --fpr]
+    /// Publish nothing if the expected false-positive rate is higher [default: twice --fpr]
     #[arg(long, value_name = "P", value_parser = parse_ratio)]
     max_fpr: Option<f64>,
-    /// Publish nothing if a shard has a higher fraction of its bits set [default: 0.1 above what filters of this kind and rate
-    /// come to; 0.49 for block512 at the default rate]
+    /// Publish nothing if a shard has a higher fraction of set bits [default: 0.1 above the design
+    /// value of this kind and rate; 0.49 for block512 at the default rate]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
 }
 
-/// The limits in effect, and what is live.
+/// The limits in effect, and the live generation.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(in super::super) struct Gate {
     live_generation: Option<u64>,
@@ -44,7 +46,7 @@ pub(in super::super) struct Gate {
     max_fill: f64,
 }
 
-/// A build that is not to go live.
+/// A refused build.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum GateError {
@@ -75,7 +77,7 @@ pub(crate) enum GateError {
 }
 
 impl Gate {
-    /// Looks at what is live. A first publish has nothing to shrink from.
+    /// Reads the live generation. A first publish has no limit on shrinking.
     pub(in super::super) async fn open(
         args: &GateArgs,
         filter: &FilterSpec,
@@ -100,7 +102,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Without limits, for tests of other things.
+    /// Without limits, for other tests.
     #[cfg(test)]
     pub(super) const fn open_to_all() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! How much memory a build may take, and where the rest of its keys goes.
+//! Memory of a build, and location of spilled keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,28 +10,29 @@ use super::super::input_args::InputArgs;
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 
-/// Beyond any machine.
+/// More than any machine has.
 const MOST: u64 = 16 << 40;
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
-    /// Memory that the build may take in all, such as 256MiB or 4GiB: at least 64MiB, and 16MiB for each thread beyond two
+    /// Memory of the whole build, such as 256MiB or 4GiB: at least 64MiB, and 16MiB per thread
+    /// beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
-    /// Spill keys to files in DIR, which is made if need be, and not to files without a name in the system's temporary directory.
-    /// If the build is interrupted, they stay there, and --resume goes on
+    /// Spill keys to files in DIR, created if missing, instead of unnamed files in the system's
+    /// temporary directory. They stay there after an interruption, for --resume
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
-    /// Go on with the build that was interrupted in --spill-dir; begin anew if there is none
+    /// Continue the interrupted build in --spill-dir; start a new one if there is none
     #[arg(long, requires = "spill_dir")]
     pub(super) resume: bool,
-    /// With --spill-dir: write down this often how far reading has come
+    /// With --spill-dir: interval of recording the progress of reading
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, requires = "spill_dir")]
     pub(super) checkpoint: Duration,
 }
 
 impl MemoryArgs {
-    /// How it is divided among the threads: as many as were asked for, else as many as there are cores and memory.
+    /// Division among the threads: as many as requested, else as many as cores and memory allow.
     pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, CommandError> {
         let threads = match input.asked_threads() {
             Some(threads) => threads,

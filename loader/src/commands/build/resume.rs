@@ -1,14 +1,14 @@
-//! What is kept in a spill directory, so that a build that was interrupted can go on.
+//! Content of a spill directory, for resuming an interrupted build.
 //!
 //! ```text
-//! rtad-00.keys …     keys that were read
-//! rtad-state.json    which inputs were read to their end, how much of the keys' files is good, and of which build they are
-//! rtad-chunks.jsonl  which chunks are in the store
+//! rtad-00.keys …     keys read so far
+//! rtad-state.json    finished inputs, valid length of the key files, and the build's parameters
+//! rtad-chunks.jsonl  chunks in the store
 //! ```
 //!
-//! Keys are a set: an input that was half read is read again, and what comes twice by that is removed with other duplicates. Counts
-//! are kept of whole inputs only, so they come out as if nothing had happened. Whatever was written after the last state is cut
-//! off, as a crash of the machine may have left anything there.
+//! Keys are a set: a partly read input is read again, and repeated keys vanish with other
+//! duplicates. Counts are of whole inputs only, so they equal those of an uninterrupted build.
+//! Bytes after the last state are cut off, as a crash may have left anything there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -24,13 +24,13 @@ use super::super::error::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
-/// More often would be nothing but work.
+/// Shortest interval of recording.
 const LEAST_CHECKPOINT: Duration = Duration::from_millis(10);
 pub(super) const STATE: &str = "rtad-state.json";
 pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
 
-/// What a build is made of, in words: only the same build can go on.
+/// Parameters of a build, in words: only the same build can resume.
 pub(super) type Fingerprint = Vec<(String, String)>;
 
 /// `rtad-state.json`.
@@ -38,22 +38,22 @@ pub(super) type Fingerprint = Vec<(String, String)>;
 pub(super) struct State {
     version: u32,
     fingerprint: Fingerprint,
-    /// What was live when the build began: its generation, and the sequence it was published with.
+    /// The base: its generation, and the sequence of its publish.
     base: (u64, u64),
     /// Whether all inputs were read.
     pub(super) is_read: bool,
-    /// Those that were read to their end, by their place.
+    /// Finished inputs, by index.
     sources: BTreeMap<usize, Counts>,
-    /// Good bytes of each partition's file.
+    /// Valid bytes of each partition's file.
     pub(super) lengths: Vec<u64>,
 }
 
-/// What was live, as far as it may not change.
+/// The part of the base that must not change.
 fn base_of(base: &Base) -> (u64, u64) {
     base.current().map_or((0, 0), |current| (current.generation, current.published_sequence()))
 }
 
-/// How inputs are recognised.
+/// Identity of the inputs.
 pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> {
     let describe = |source: &Source| {
         let identity = source.identity()?.unwrap_or_else(|| "a stream".to_owned());
@@ -63,7 +63,7 @@ pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> 
 }
 
 impl State {
-    /// What an interrupted build left, if there is any.
+    /// Progress of an interrupted build, if there is any.
     pub(super) fn read(
         dir: &SpillDir,
         fingerprint: &Fingerprint,
@@ -71,7 +71,7 @@ impl State {
         may_resume: bool,
     ) -> Result<Option<Self>, CommandError> {
         let Some(bytes) = dir.read_note(STATE)? else {
-            // Left by a build that was killed before it was worth keeping.
+            // Left by a build that was killed early.
             dir.clear_files();
             return Ok(None);
         };
@@ -91,7 +91,7 @@ impl State {
             return Err(differs(what).into());
         }
         if state.base != base_of(base) {
-            // Nobody can go on with it.
+            // No build can resume it.
             dir.keep(false);
             let (then, now) = (state.base.0, base_of(base).0);
             let reason = format!(
@@ -106,14 +106,14 @@ impl State {
         }
         dir.keep(false);
         if !state.is_read && dir.is_named() {
-            // Chunks are of all keys or of none.
+            // Chunks exist only after all keys were read.
             dir.remove_note(CHUNKS)?;
         }
         Ok(Some(state))
     }
 }
 
-/// The first thing that is not the same.
+/// The first difference.
 fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
     let (old, new) = then.iter().zip(now).find(|(then, now)| then != now).map_or_else(
         || (then.get(now.len()), now.get(then.len())),
@@ -130,10 +130,10 @@ fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
     }
 }
 
-/// Which inputs were read how far.
+/// Progress of the inputs.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Those that are being read: blocks parsed, what they held, and how many there are once that is known.
+    /// Inputs in progress: parsed blocks, their counts, and the number of blocks once known.
     open: HashMap<usize, (u64, Counts, Option<u64>)>,
     ended: BTreeMap<usize, Counts>,
 }
@@ -151,7 +151,7 @@ impl Ledger {
     }
 }
 
-/// Writes down, every so often, how far reading has come.
+/// Recorder of the progress of reading.
 pub(super) struct Checkpoints<'a> {
     dir: &'a SpillDir,
     fingerprint: Fingerprint,
@@ -193,14 +193,14 @@ impl<'a> Checkpoints<'a> {
         self.ledger().ended.keys().copied().collect()
     }
 
-    /// What was read to its end.
+    /// Finished inputs.
     pub(super) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.ledger().ended.values().for_each(|counts| sum.add(counts));
         sum
     }
 
-    /// Runs `read` and writes down meanwhile what is done, if the directory has a name.
+    /// Runs `read` and records its progress, if the directory has a name.
     pub(super) fn during<T>(
         &self,
         keys: &Keys<'_, '_>,
@@ -213,7 +213,7 @@ impl<'a> Checkpoints<'a> {
         let saved = self.ended().len();
         std::thread::scope(|scope| {
             scope.spawn(|| self.save_every_so_often(saved, keys, fillers));
-            // Also if reading panics.
+            // Also after a panic.
             let _over = Over(self);
             read()
         })
@@ -238,7 +238,7 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// Everything was read. Work of moments is not worth a file.
+    /// Records the end of reading, unless it took only moments.
     pub(super) fn end(
         &self,
         keys: &Keys<'_, '_>,
@@ -254,7 +254,7 @@ impl<'a> Checkpoints<'a> {
         fillers: &[Filler<'_, '_>],
         is_read: bool,
     ) -> Result<(), SpillError> {
-        // Before the keys: theirs are in the fillers by now.
+        // Before the keys, which are in the fillers by now.
         let sources = self.ledger().ended.clone();
         fillers.iter().for_each(Filler::flush);
         let lengths = keys.sync()?;
@@ -265,7 +265,7 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
-/// Ends the writing down.
+/// Stops the recording.
 struct Over<'c, 'a>(&'c Checkpoints<'a>);
 
 impl Drop for Over<'_, '_> {
@@ -275,7 +275,7 @@ impl Drop for Over<'_, '_> {
     }
 }
 
-/// A parser's keys, and what it has done.
+/// A parser's keys and progress.
 pub(super) struct Sink<'a, 'k, 'm> {
     pub(super) filler: &'a Filler<'k, 'm>,
     pub(super) checkpoints: &'a Checkpoints<'a>,

@@ -1,7 +1,7 @@
-//! Whether the disk has room for the keys that are going to be spilled, as far as that can be known before.
+//! Free disk space for spilled keys, as far as it is known in advance.
 //!
-//! It can be of files of lines that are not compressed: their beginnings say how many keys a byte gives. Of anything else a full disk
-//! is told when it is full.
+//! Uncompressed files of lines have an estimate: their beginnings give the keys per byte. For other
+//! inputs a full disk is an error when it occurs.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use rtad_core::device::DeviceKey;
 use crate::input::{Input, Layout, Source, lines};
 use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};
 
-/// Of each file this much is looked at.
+/// Bytes examined per file.
 const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// Compares what `input` needs with what there is; `there` bytes of keys are on the disk already.
+/// Compares the need of `input` with the free space; `there` bytes of keys are on the disk already.
 pub(super) fn check(
     input: &Input,
     dir: &SpillDir,
@@ -30,11 +30,11 @@ pub(super) fn check(
     Ok(())
 }
 
-/// About how many keys a source gives; 0 if that cannot be told.
+/// Estimated keys of a source; 0 if unknown.
 fn keys_in(input: &Input, source: &Source) -> f64 {
     let (Layout::Lines { kind }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
     let is_file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    // A pipe that is so much as opened and closed again has lost what was in it.
+    // Opening and closing a pipe loses its content.
     let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?)))
     else {
         return 0.0;
@@ -46,7 +46,7 @@ fn keys_in(input: &Input, source: &Source) -> f64 {
     let case = input.case.unwrap_or(kind.canonical_case());
     let mut keys: Vec<DeviceKey> = Vec::new();
     for line in lines(&sample) {
-        // What is compressed has no lines that are ids.
+        // Compressed files have no lines with ids.
         let _ = input.keys.keys(*kind, case, line, &mut keys);
     }
     keys.len() as f64 / sample.len() as f64 * facts.len() as f64

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM while keys are kept in a directory.
 //!
-//! What is there is good at any moment, as after `kill -9`: so there is nothing to wait for. It is said what is left and how to go
-//! on, and the process ends as it would have without this. Without such a directory nothing is left behind in any case.
+//! The directory is valid at any moment, as after `kill -9`, so nothing is awaited: the process
+//! prints how to resume, and ends by the signal. Without a directory nothing is left.
 
 use std::sync::Arc;
 
@@ -14,22 +14,20 @@ use crate::exit;
 use crate::keys::SpillDir;
 use crate::progress::Progress;
 
-/// What a shell adds to a signal's number to make it an exit code.
+/// Base of the exit codes for signals.
 const BY_SIGNAL: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
-    #[error(
-        "interrupted; what was done is kept in {dir}, and the same command with --resume goes on with it"
-    )]
+    #[error("interrupted; progress is kept in {dir}: the same command with --resume continues")]
     Kept { dir: String },
-    #[error("interrupted; nothing was kept, as no input was read to its end yet")]
+    #[error("interrupted; nothing was kept, as no input is finished")]
     Nothing,
 }
 
 /// Ends the process at the first of these signals.
 pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), CommandError> {
-    // Not held by this thread: who is done with it removes what is in it.
+    // Not held by this thread: its owner removes the content when done.
     let (runtime, dir, bar) = (runtime()?, Arc::downgrade(dir), progress.handle());
     let mut signals = {
         let _context = runtime.enter();
@@ -55,7 +53,7 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
                 dir.clear();
                 exit::write_error(&Interrupted::Nothing);
             }
-            // It is over already.
+            // The build has ended.
             None => {}
         }
         std::process::exit(BY_SIGNAL + kind.as_raw_value());

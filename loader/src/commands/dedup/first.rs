@@ -16,7 +16,7 @@ pub(super) struct First {
     out: Option<BufWriter<io::Stdout>>,
     pub(super) first_seen: u64,
     /// First write error, returned at the end, or after the current line.
-    failed: Option<CommandError>,
+    pub(super) failed: Option<CommandError>,
 }
 
 impl First {

@@ -1,4 +1,4 @@
-//! `distinct`: the keys of a part of all shards, each once, with what deltas changed.
+//! `distinct`: the distinct keys of a part of all shards, with the changes of deltas.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -13,24 +13,28 @@ use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, Line};
 use crate::frames::{self, BUCKETS, Content};
 
-/// Make the keys of frames distinct; a step of a build that is spread over many machines.
+/// Make the keys of frames distinct; a step of a build on many machines.
 ///
-/// Reads frames in any order on stdin: those of `rtad-loader keys --frames`, and those that `rtad-loader begin --changes` wrote. Writes
-/// frames, sorted, each key once, with those that deltas added and without those that deltas and tombstones removed: the sum of `keys`
-/// over all parts is what `rtad-loader chunk --keys` is to be given. It must be given all frames of a bucket at once.
+/// Reads frames in any order on stdin: those of `rtad-loader keys --frames`, and those of
+/// `rtad-loader begin --changes`. Writes frames, sorted, each key once, with keys added by deltas
+/// and
+/// without those removed by deltas and tombstones: the sum of `keys` over all parts is the value of
+/// `rtad-loader chunk --keys`. All frames of a bucket must go to one run.
 ///
-/// Which part it was, and how many keys there are, goes to stderr as one line of JSON, or to --report. Holds 16 bytes in memory for each key that it is given,
-/// duplicates included, and up to as much again while that grows.
+/// The part and its number of keys go to stderr as one line of JSON, or to --report. Holds 16 bytes
+/// per key
+/// read, duplicates included, and up to as much again while that grows.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct DistinctArgs {
-    /// Pass over all buckets but those of part J (from 0) of N, such as 3/16; N is a power of two up to 4096
+    /// Skip all buckets but those of part J (from 0) of N, such as 3/16; N is a power of two up to
+    /// 4096
     #[arg(long, value_name = "J/N", default_value = "0/1")]
     part: Part,
-    /// Write the keys alone, without the frames' headers
+    /// Write keys only, without frame headers
     #[arg(long)]
     bare: bool,
-    /// Where to report to, instead of stderr
+    /// File for the report, instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -104,7 +108,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
 }
 
 fn sort(keys: &mut Vec<DeviceKey>) {
-    // As numbers, keys compare in one step and in the same order as byte by byte.
+    // As integers, keys compare in one step and in byte order.
     keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
     keys.dedup();
 }

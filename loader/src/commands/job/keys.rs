@@ -1,4 +1,4 @@
-//! `keys`: ids in, device keys out, by the very code that `build` reads with.
+//! `keys`: device keys from ids, read as `build` does.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -16,23 +16,27 @@ use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};
 
-/// Keys that a thread gathers before they are sorted and written: 32 MiB.
+/// Keys that a thread collects before they are sorted and written: 32 MiB.
 const BATCH_KEYS: usize = 2 << 20;
 
-/// Turn device ids into device keys, on stdout: 16 bytes each, back to back; a step of a build that is spread over many machines.
+/// Turn device ids into device keys, on stdout: 16 bytes each, back to back; a step of a build on
+/// many
+/// machines.
 ///
-/// Counts of what was read, of keys and of what was rejected for which reason go to stderr as one line of JSON, or to --report.
-/// Memory does not depend on the input: with --frames some 40 MB and 33 MB per thread.
+/// Counts of rows, keys and rejects by reason go to stderr as one line of JSON, or to --report.
+/// Memory is
+/// bounded: with --frames about 40 MB and 33 MB per thread.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct KeysArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Write frames: a header of 8 bytes (u16 bucket, u16 0, u32 count, little-endian) and keys that begin with the bucket's 12 bits,
-    /// sorted, each once per frame; for `rtad-loader distinct`
+    /// Write frames: a header of 8 bytes (u16 bucket, u16 0, u32 count, little-endian) and keys
+    /// that begin with the bucket's 12 bits, sorted, each once per frame; for `rtad-loader
+    /// distinct`
     #[arg(long)]
     frames: bool,
-    /// Where to report to, instead of stderr
+    /// File for the report, instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Paths, globs, or `-` for stdin
@@ -58,18 +62,18 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     lines::report(&Line::Keys(KeysLine::of(&counts)), args.report.as_deref())
 }
 
-/// Stdout, for all threads.
+/// Stdout, shared by all threads.
 struct Out {
     file: BufWriter<io::Stdout>,
-    /// Kept for the end: parsers have nobody to tell.
+    /// First write error, returned at the end.
     failed: Option<io::Error>,
 }
 
-/// One parser's keys, until they are written.
+/// Keys of one parser, until they are written.
 struct Sink<'a> {
     out: &'a Mutex<Out>,
     keys: Vec<DeviceKey>,
-    /// 0 to write them as they are.
+    /// 0 writes them unsorted.
     batch: usize,
 }
 

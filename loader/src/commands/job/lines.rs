@@ -1,4 +1,4 @@
-//! What the steps report, as lines of JSON, for the next steps and for `publish`.
+//! Reports of the steps, as lines of JSON, for the next steps and for `publish`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,42 +22,42 @@ pub(super) enum Line {
     Chunk(ChunkLine),
 }
 
-/// What `keys` has read.
+/// Report of `keys`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeysLine {
     pub(super) rows: u64,
     pub(super) values: u64,
-    /// Those that came up before included.
+    /// Duplicates included.
     pub(super) keys: u64,
     /// By reason.
     pub(super) rejected: BTreeMap<String, u64>,
 }
 
-/// What `distinct` has left of a part.
+/// Report of `distinct`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctLine {
-    /// The part: these buckets and no others.
+    /// The part: exactly these buckets.
     pub(super) first_bucket: u32,
     pub(super) buckets: u32,
-    /// Distinct keys, with those that were added, without those that were removed.
+    /// Distinct keys after additions and removals.
     pub(super) keys: u64,
-    /// Before anything was removed.
+    /// Before removals.
     pub(super) found: u64,
-    /// Keys that deltas added, those of the input included.
+    /// Keys added by deltas, including those in the input.
     pub(super) added: u64,
-    /// Keys that deltas and tombstones removed, whether they were there or not.
+    /// Keys removed by deltas and tombstones, present or not.
     pub(super) removed: u64,
 }
 
-/// What `chunk` has built.
+/// Report of `chunk`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChunkLine {
     pub(super) job: Digest,
-    /// For how many keys in all it was cut.
+    /// Total number of keys that determined the cut.
     pub(super) keys: u64,
     pub(super) entry: ChunkEntry,
     pub(super) stats: FillStats,
-    /// Whether the store did not hold it already.
+    /// Whether the store did not have it.
     pub(super) written: bool,
 }
 
@@ -72,7 +72,7 @@ impl KeysLine {
         }
     }
 
-    /// Values that are broken, as distinct from those that say "no id".
+    /// Broken values, without blank ones.
     pub(super) fn malformed(&self) -> u64 {
         let is_broken = |(reason, _): &(&String, &u64)| reason.as_str() != Reason::Blank.as_str();
         self.rejected.iter().filter(is_broken).map(|(_, count)| count).sum()
@@ -88,7 +88,7 @@ impl KeysLine {
     }
 }
 
-/// Reports a step whose data went to stdout: to a file, or else to stderr.
+/// Writes a step's report, as its data is on stdout: to a file, or to stderr.
 pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandError> {
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
@@ -99,7 +99,7 @@ pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandErro
     std::fs::write(file, text).map_err(failed)
 }
 
-/// Reads the lines of files; `-` is stdin. Empty lines are passed over.
+/// Reads the lines of files; `-` is stdin. Empty lines are skipped.
 pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(Line)) -> Result<(), JobError> {
     for file in files {
         let input = file.display().to_string();

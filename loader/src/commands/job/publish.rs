@@ -1,4 +1,4 @@
-//! `publish`: the chunks of a job become a generation, if they are all there and good enough.
+//! `publish`: a generation from the chunks of a job, if they are complete and within the limits.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,42 +22,46 @@ use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
 use super::{ChangedKeys, Job, JobError};
 use crate::frames::BUCKETS;
 
-/// A dry run makes no generation; its manifest is never written.
+/// A dry run has no generation; its manifest is never written.
 const NO_GENERATION: u64 = 0;
 
-/// Publish the chunks of a build that was spread over many machines: the last step, run once.
+/// Publish the chunks of a build on many machines: the last step, run once.
 ///
-/// Takes the lines that `rtad-loader keys`, `distinct` and `chunk` have reported, in any order; a chunk's line may come several
-/// times. Nothing is published unless every part was made distinct and had what deltas changed, and the chunks are of this job, cut
-/// alike, overlap nowhere, have all keys between them and are in the store. Of `keys` and `distinct` each step's line must come once;
-/// without those of `keys` nothing is known of malformed values.
+/// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order; a chunk's
+/// line may
+/// repeat. Publishes only if every part was made distinct with its changes of deltas, and the
+/// chunks belong
+/// to this job, have one cut, do not overlap, contain all keys and are in the store. Lines of
+/// `keys` and
+/// `distinct` must come once; without those of `keys`, malformed values are unknown.
 ///
 /// Exit codes and limits are those of `rtad-loader build`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct PublishArgs {
-    /// Where snapshots are published, as of `rtad-loader build`
+    /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL")]
     store: String,
-    /// What `rtad-loader begin` has printed: itself, or a file that holds it
+    /// Output of `rtad-loader begin`: the text, or a file with it
     #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
     job: Job,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Publish even if there is no chunk at all; over a generation that has keys also needs --max-shrink 1
+    /// Publish even without any chunk; over a generation with keys also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
-    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    /// Expiry: pods stop serving this generation after this time, such as 72h, and do not load it
+    /// later
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     expires: Option<Duration>,
-    /// Look at everything all the same, but write nothing to the store
+    /// Check everything, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
     /// Files of lines, or `-` for stdin
@@ -65,25 +69,25 @@ pub(in super::super) struct PublishArgs {
     lines: Vec<PathBuf>,
 }
 
-/// All that the steps have reported.
+/// All reports of the steps.
 #[derive(Debug, Default)]
 struct Reported {
     read: KeysLine,
-    /// Of all parts; these are by their first bucket.
+    /// Of all parts, by their first bucket.
     distinct: Distinct,
-    /// By the number of its run of shards.
+    /// By the index of its run of shards.
     chunks: BTreeMap<u32, ChunkLine>,
 }
 
-/// What the parts have reported.
+/// Reports of the parts.
 #[derive(Debug, Default)]
 struct Distinct {
-    /// How many buckets each has, by its first.
+    /// Number of buckets of each, by its first.
     parts: BTreeMap<u32, u32>,
     keys: u64,
-    /// Before anything was removed.
+    /// Before removals.
     found: u64,
-    /// What they were given of `--changes`.
+    /// Their share of `--changes`.
     changes: ChangedKeys,
 }
 
@@ -92,7 +96,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let store = args.trust.applied_to(Store::open(&args.store)?);
     let signer = args.sign.signer(&store, &args.trust)?;
     let is_signed = signer.is_some();
-    // A dry run also works over a store that is read-only.
+    // A dry run also works with a read-only store.
     let writer = match args.dry_run {
         true => None,
         false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
@@ -101,7 +105,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     reported.check(args)?;
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
-        // First, as what follows compares with what was live.
+        // First, as the following checks compare with the base.
         let publication = match &writer {
             Some(writer) => Some(writer.publish(base.clone()).await?),
             None => None,
@@ -109,7 +113,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
         let manifest = reported.manifest(args, generation);
-        // What a line says is looked at as readers will look at it.
+        // Lines are checked as readers check manifests.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::Refused)?;
         gate.check(&manifest)?;
@@ -186,7 +190,7 @@ impl Reported {
         }
     }
 
-    /// Whether it is all there, and may be published.
+    /// Whether it is complete and within the limits.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
         let (malformed, values) = (self.read.malformed(), self.read.values);
         if malformed as f64 > args.max_reject_ratio * values as f64 {
@@ -232,7 +236,7 @@ impl Reported {
         }
     }
 
-    /// Keys that came up again.
+    /// Duplicate keys.
     fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }
@@ -254,7 +258,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Whether each bucket is in one part, and the parts were given all that deltas changed.
+    /// Whether each bucket is in exactly one part, and the parts received all changes of deltas.
     fn check(&self, changes: ChangedKeys) -> Result<(), JobError> {
         let mut next = 0;
         for (first, buckets) in
@@ -280,11 +284,11 @@ impl Distinct {
     }
 }
 
-/// The JSON object of `publish --json`.
+/// JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
 struct Summary {
     audience: String,
-    /// None of a dry run.
+    /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
     signed: bool,
@@ -354,11 +358,7 @@ impl Summary {
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(
-            out,
-            "  written     {} chunks, the others were there already",
-            self.chunks_written
-        )?;
+        writeln!(out, "  written     {} chunks, the others already existed", self.chunks_written)?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
         self.gate.write_text(out)
     }

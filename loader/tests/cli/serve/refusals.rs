@@ -38,12 +38,12 @@ fn without_a_token_nothing_is_told() {
     assert_eq!(api.0.request("GET", AUDIENCE, other, "").status, 200);
     sandbox.file("tokens", "another-token-0123456789\n");
     serve.signal("HUP");
-    serve.log("tokens read again", 1);
+    serve.log("tokens reloaded", 1);
     assert_eq!(api.0.request("GET", AUDIENCE, other, "").status, 200);
     api.get(AUDIENCE).problem(401, "unauthorized");
     sandbox.file("tokens", "");
     serve.signal("HUP");
-    let refused = serve.log("tokens not read again; the old ones stay", 1);
+    let refused = serve.log("tokens not reloaded; the old ones stay", 1);
     assert!(refused["error"].as_str().unwrap().contains("holds no token"), "{refused}");
     assert_eq!(api.0.request("GET", AUDIENCE, other, "").status, 200);
     assert!(!serve.stderr().contains("another-token") && !serve.stderr().contains(TOKEN));
@@ -210,7 +210,9 @@ fn a_command_line_that_cannot_be_is_refused() {
         .run(&format!("{serve} --token-file {{}}/nothing"))
         .fails(2, "could not read --token-file");
     let open = "serve --store {}/s --listen 0.0.0.0:0 --no-token";
-    sandbox.run(open).fails(2, "--no-token with --listen 0.0.0.0:0, which is no loopback address");
+    sandbox
+        .run(open)
+        .fails(2, "--no-token with --listen 0.0.0.0:0, which is not a loopback address");
     assert_eq!(sandbox.run(serve).status, Some(2), "neither");
     assert_eq!(
         sandbox.run(&format!("{serve} --no-token --token-file {{}}/tokens")).status,
