@@ -244,7 +244,7 @@ fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, Sta
     let acceptor = tokio::spawn(async move {
         let admit = || telemetry.connect(limit);
         listener::accept(listener, phases, admit, |stream, permit| {
-            dispatch.hand_out(stream, permit)
+            dispatch.assign(stream, permit)
         })
         .await
     });

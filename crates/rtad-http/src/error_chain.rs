@@ -1,10 +1,10 @@
-//! Error chain: an error and its causes in one text, each cause once.
+//! Error chain: the messages of an error and its causes in one line.
 
 use std::error::Error;
 
 /// The error's message and those of its causes, joined by `: `.
 ///
-/// A cause that its parent already quotes is left out: some libraries repeat their source.
+/// Omits a cause that its parent's message already has: some libraries repeat their source.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -47,7 +47,7 @@ fn bad_usage_is_two() {
 #[test]
 fn a_log_level_that_does_not_exist_is_two() {
     let stderr = failure(&["serve"], &[("RTAD_LOG", "loud")], 2);
-    assert_eq!(stderr, "error: RTAD_LOG: log level \"loud\"; accepted: error, warn, info, debug\n");
+    assert_eq!(stderr, "error: RTAD_LOG: log level is \"loud\", expected error, warn, info or debug\n");
 }
 
 #[test]

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::fixture::{
     FixtureServer, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, TestStore, key,
 };
-use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
+use testkit::platform::{REQUEST_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::hex;
 
 const TOKEN: &str = "X-Rta-Token: hush-hush\r\n";
 
 fn server() -> FixtureServer {
     let store = TestStore::with_everything();
-    store.publish("old_users", &[key("md5", ASKED_IMEI_MD5)]);
+    store.publish("old_users", &[key("md5", REQUEST_IMEI_MD5)]);
     FixtureServer::start(store, "max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}"))
 }
 
@@ -72,8 +72,8 @@ fn the_explanation_names_ids_audiences_and_reasons() {
     assert_eq!(
         explained["ids"][0],
         json!({
-            "path": "device.imei_md5", "kind": "imei_md5", "value": ASKED_IMEI_MD5, "result": "usable",
-            "md5": ASKED_IMEI_MD5, "shard": "8d3e", "audiences": [{ "name": "old_users", "answer": "member" }],
+            "path": "device.imei_md5", "kind": "imei_md5", "value": REQUEST_IMEI_MD5, "result": "usable",
+            "md5": REQUEST_IMEI_MD5, "shard": "8d3e", "audiences": [{ "name": "old_users", "answer": "member" }],
         })
     );
     assert_eq!(
