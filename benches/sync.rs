@@ -114,7 +114,7 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     }
     let generation = publication.generation();
     let manifest = manifest.finish(name(), generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("nobody else publishes");
+    publication.commit(&manifest).await.expect("no concurrent publish");
     manifest.size_bytes()
 }
 

@@ -95,7 +95,7 @@ async fn publish(directory: &Path, count: u64) {
     }
     let generation = publication.generation();
     let manifest = manifest.finish(name, generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("nobody else publishes");
+    publication.commit(&manifest).await.expect("no concurrent publish");
 }
 
 fn assembly(store: &Path) -> Assembly {

@@ -72,7 +72,7 @@ pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
             ),
             ("second request, ads of a number", full(second, b"\x5a\x02\x08\x00", b"")),
             ("second request, ads to keep", full(second, b"\x5a\x04\x2a\x02T1", b"")),
-            ("ads that are not asked about", full(b"", b"\x5a\x00", b"")),
+            ("ads without strategies", full(b"", b"\x5a\x00", b"")),
             ("empty qaids", within(b"\x2a", b"\x6a\x00")),
             ("2^14 + 1 empty qaids", {
                 let inside = b"\x6a\x00".repeat((1 << 14) + 1);

@@ -34,7 +34,7 @@ struct Site {
     /// Snapshots by generation, from 1.
     snapshots: Vec<Snapshot>,
     /// Members of any generation, and non-members of all.
-    asked: Vec<DeviceKey>,
+    queried: Vec<DeviceKey>,
 }
 
 impl Site {
@@ -43,8 +43,8 @@ impl Site {
         let depot = Depot::new();
         let unruly = FileServer::serve(&depot.root);
         let folder = tempfile::tempdir().unwrap();
-        let asked = keys(1_000_000, 2000, |shard| shard);
-        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), asked };
+        let queried = keys(1_000_000, 2000, |shard| shard);
+        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), queried };
         site.publish();
         site
     }
@@ -79,7 +79,7 @@ impl Site {
         let spec = Spec { filter, shards_per_chunk, ..Spec::small() };
         assert_eq!(self.depot.publish(AUDIENCE, &members, &spec), generation);
         self.snapshots.push(self.depot.read(AUDIENCE).unwrap());
-        self.asked.extend(members);
+        self.queried.extend(members);
         generation
     }
 
@@ -90,14 +90,14 @@ impl Site {
     /// A pod's answers for all devices.
     fn answers(&self, client: &mut Client) -> Vec<bool> {
         // The highest number of keys per request.
-        self.asked.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
+        self.queried.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
     }
 
     /// Asserts that a pod's answers equal this generation's, including false positives.
     #[track_caller]
     fn assert_answers(&self, client: &mut Client, generation: u64) {
         let snapshot = self.snapshot(generation);
-        let expected: Vec<bool> = self.asked.iter().map(|key| snapshot.contains(key)).collect();
+        let expected: Vec<bool> = self.queried.iter().map(|key| snapshot.contains(key)).collect();
         assert!(
             self.answers(client) == expected,
             "everybody is answered as of generation {generation}"

@@ -186,7 +186,7 @@ fn broken_delta_keeps_the_old_state_until_repaired() {
     let mut rotten = bytes.clone();
     rotten[100] ^= 1;
     let longer = [&bytes[..], b"x"].concat();
-    for (spoiled, result) in [
+    for (damaged, result) in [
         (Some(&rotten[..]), "digest"),
         (Some(&bytes[..5000]), "truncated"),
         (Some(&longer[..]), "truncated"),
@@ -194,7 +194,7 @@ fn broken_delta_keeps_the_old_state_until_repaired() {
         (None, "not_found"),
     ] {
         let count = server.sync_count(AUDIENCE, result);
-        depot.put(AUDIENCE, name, spoiled);
+        depot.put(AUDIENCE, name, damaged);
         // A manual poll ignores the backoff.
         server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
         assert!(

@@ -138,7 +138,7 @@ fn rollbacks_and_later_publishes_are_followed() {
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     let mut client = server.connect();
     assert_eq!(server.generation(AUDIENCE), 3);
-    let mut looked = |generation: u64, seed: u64| {
+    let mut poll_and_check = |generation: u64, seed: u64| {
         server.poll();
         assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
         assert_eq!(server.generation(AUDIENCE), generation);
@@ -146,19 +146,19 @@ fn rollbacks_and_later_publishes_are_followed() {
         assert!(server.is_ready());
     };
     depot.roll_back(AUDIENCE, 2);
-    looked(2, 2);
+    poll_and_check(2, 2);
     depot.roll_back(AUDIENCE, 1);
-    looked(1, 1);
+    poll_and_check(1, 1);
     depot.roll_back(AUDIENCE, 2);
-    looked(2, 2);
+    poll_and_check(2, 2);
     assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
-    looked(4, 4);
+    poll_and_check(4, 4);
     // Two changes between polls.
     depot.publish(AUDIENCE, &members(5), &Spec::small());
     depot.roll_back(AUDIENCE, 1);
-    looked(1, 1);
+    poll_and_check(1, 1);
     depot.publish(AUDIENCE, &members(6), &Spec::small());
-    looked(6, 6);
+    poll_and_check(6, 6);
 }
 
 #[test]
@@ -306,12 +306,12 @@ fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     // Backoff of fifteen polls. The new publish is another one, although CURRENT was restored and
     // so has the same sequence.
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
-    let refused = server.sync_count(AUDIENCE, "truncated");
+    let rejected = server.sync_count(AUDIENCE, "truncated");
     assert_eq!(depot.publish(AUDIENCE, &members(3), &Spec::small()), 3);
     assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 2);
-    wait_until("what is new is taken", || server.generation(AUDIENCE) == 3);
+    wait_until("the new generation", || server.generation(AUDIENCE) == 3);
     // A poll may have been in progress.
-    assert!(server.sync_count(AUDIENCE, "truncated") <= refused + 1);
+    assert!(server.sync_count(AUDIENCE, "truncated") <= rejected + 1);
 }
 
 #[test]
@@ -403,7 +403,7 @@ exclude = ["others", "old_users"]
     assert_eq!((server.generation("others"), server.status("others")), (0, Value::Null));
     let metrics = server.metrics();
     let created = "rtad_snapshot_created_timestamp_seconds{audience=\"others\"} NaN";
-    assert!(metrics.contains(created), "no alert goes off on the age of what is no longer served");
+    assert!(metrics.contains(created), "no age metric of an audience that is not served");
     assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
     server.reload(with(more)).unwrap();
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 2));

@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn each_cause_is_printed_once() {
         let cause = || io::Error::other("connection refused");
-        let plain = error_chain(&Outer("could not ask", cause()));
-        assert_eq!(plain, "could not ask: connection refused");
-        let repeating = Outer("could not ask: connection refused", cause());
-        assert_eq!(error_chain(&repeating), "could not ask: connection refused");
+        let plain = error_chain(&Outer("request failed", cause()));
+        assert_eq!(plain, "request failed: connection refused");
+        let repeating = Outer("request failed: connection refused", cause());
+        assert_eq!(error_chain(&repeating), "request failed: connection refused");
     }
 }

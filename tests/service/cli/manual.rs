@@ -11,7 +11,7 @@ fn shell_completes_commands_and_flags() {
     assert_eq!(bash.status, Some(0), "{bash:?}");
     let script = bash.stdout;
     // Input of a shell: the words so far, and the index of the word at the cursor.
-    let asked = |words: &str, cursor: usize| {
+    let completions = |words: &str, cursor: usize| {
         let ask = format!(
             "{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}; COMPREPLY=(); \
              _rtad rtad \"${{COMP_WORDS[{cursor}]}}\" \"${{COMP_WORDS[{cursor}-1]}}\"; printf \
@@ -21,8 +21,8 @@ fn shell_completes_commands_and_flags() {
         assert!(answered.stderr.is_empty(), "{answered:?}");
         String::from_utf8(answered.stdout).unwrap()
     };
-    assert_eq!(asked("rtad che", 1), "check-config\n");
-    assert!(asked("rtad serve --st", 2).lines().any(|word| word == "--store"));
+    assert_eq!(completions("rtad che", 1), "check-config\n");
+    assert!(completions("rtad serve --st", 2).lines().any(|word| word == "--store"));
     for shell in ["zsh", "fish"] {
         let script = run(&["completions", shell], &[]).stdout;
         assert!(script.contains("check-config") && script.contains("admin-listen"), "{shell}");
@@ -49,8 +49,8 @@ fn every_command_has_a_man_page() {
     }
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let refused = man(file.as_os_str());
-    assert_eq!(refused.status, Some(1));
-    let told = refused.stderr;
-    assert!(told.contains(file.to_str().unwrap()), "{told}");
+    let failed = man(file.as_os_str());
+    assert_eq!(failed.status, Some(1));
+    let stderr = failed.stderr;
+    assert!(stderr.contains(file.to_str().unwrap()), "{stderr}");
 }

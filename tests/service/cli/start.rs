@@ -87,7 +87,7 @@ fn readiness_waits_for_the_decision_port() {
         wait_until("the admin port is open", || TcpStream::connect(admin).ok());
         let mut probe = Client::connect(admin);
         while probe.get("/readyz").status != 200 {}
-        TcpStream::connect(listen).expect("a pod that is ready can be asked");
+        TcpStream::connect(listen).expect("a ready pod accepts connections");
         drop(rtad);
     }
 }

@@ -61,8 +61,8 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
 
     // `T1` names a strategy that no longer exists.
     map.change("..3", "rtad.toml", &config(RULES));
-    let told = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(told["reason"].as_str().unwrap().contains("no-vip"), "{told}");
+    let event = rtad.log("config not reloaded; the old one stays", 1);
+    assert!(event["reason"].as_str().unwrap().contains("no-vip"), "{event}");
     assert_eq!(metrics("rtad_config_last_reload_successful"), 0.0);
     assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
 
@@ -71,19 +71,19 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     rtad.log("config reloaded", 2);
     assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
 
-    let refused =
+    let rejected =
         || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
     let ask = |token: &str| {
         rtad.connect().request("POST", "/rta/tencent", &format!("X-Rta-Token: {token}\r\n"), "")
     };
     ask("first");
-    assert_eq!(refused(), 0.0);
+    assert_eq!(rejected(), 0.0);
     secret.change("..2", "token", "second");
     rtad.log("config reloaded", 3);
     ask("second");
-    assert_eq!(refused(), 0.0);
+    assert_eq!(rejected(), 0.0);
     ask("first");
-    assert_eq!(refused(), 1.0);
+    assert_eq!(rejected(), 1.0);
 
     // A missing file is an error, and its return a change.
     std::fs::remove_file(secret.file("..data")).unwrap();
@@ -96,7 +96,7 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     assert_eq!(
         ended.stderr.matches("config not reloaded").count(),
         2,
-        "each mistake once, however often it was looked at: {}",
+        "each mistake is logged once: {}",
         ended.stderr
     );
 }
@@ -113,8 +113,8 @@ fn config_is_applied_when_its_audience_becomes_available() {
          exclude = [\"late\"]"
     );
     map.change("..2", "rtad.toml", &config(&more));
-    let told = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(told["reason"].as_str().unwrap().contains("late"), "{told}");
+    let event = rtad.log("config not reloaded; the old one stays", 1);
+    assert!(event["reason"].as_str().unwrap().contains("late"), "{event}");
     store.publish("late", &[key("oaid", NON_MEMBER)]);
     rtad.log("config reloaded", 1);
     let status = rtad.connect_admin().get("/v1/status").ok();

@@ -17,7 +17,7 @@ fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<Strin
     if !strategies.is_empty() {
         let named: Vec<_> =
             decisions.iter().map(|decision| decision["strategy"].as_str().unwrap()).collect();
-        assert_eq!(named, strategies, "answered in the order asked");
+        assert_eq!(named, strategies, "answers are in request order");
     }
     let sign = |bid: &Value| if bid.as_bool().unwrap() { '+' } else { '-' };
     let word = |one: &Value| format!("{}{}", sign(&one["bid"]), one["reason"].as_str().unwrap());

@@ -42,11 +42,11 @@ fn connection_over_the_limit_is_rejected() {
     for client in &mut clients {
         client.get(&target()).ok();
     }
-    let mut refused = server.connect();
+    let mut rejected = server.connect();
     // The server may close before it reads the request; the kernel may then drop the answer.
-    if let Some(answer) = refused.next() {
+    if let Some(answer) = rejected.next() {
         assert_eq!((answer.status, answer.header("connection")), (503, Some("close")));
-        refused.closes();
+        rejected.closes();
     }
     let [mut first, second] = clients;
     first.get(&target()).ok();

@@ -134,7 +134,7 @@ fn metrics_have_documented_names_and_closed_label_sets() {
 #[test]
 fn counters_match_the_requests() {
     let server = FixtureServer::with_everything("");
-    let asked = send_all_requests(&server);
+    let sent = send_all_requests(&server);
     let metrics = server.metrics();
     let mut requests = 0.0;
     for (route, code, expected) in [
@@ -154,7 +154,7 @@ fn counters_match_the_requests() {
         assert_eq!(found, expected, "{route} {code}\n{metrics}");
         requests += found;
     }
-    assert_eq!(requests, asked as f64);
+    assert_eq!(requests, sent as f64);
     for (route, expected) in
         [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)]
     {

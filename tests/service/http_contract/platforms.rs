@@ -251,7 +251,7 @@ fn client_still_sending_receives_the_answer_to_an_oversized_body() {
             }
             let answer = client.next().expect("the answer is not lost to a reset");
             assert_eq!(answer.status, status, "{path} {head}");
-            assert_eq!(client.get("/nothing").status, 404, "the connection goes on");
+            assert_eq!(client.get("/nothing").status, 404, "the connection stays open");
         }
     }
 }
@@ -292,7 +292,7 @@ fn overload_skips_lookups_and_waits() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     late.send([0x0a; 100]);
     assert_eq!(accepted(&late.next().unwrap()), Some(vec!["bold".to_owned()]));
-    assert_eq!(late.get("/nothing").status, 404, "the connection goes on");
+    assert_eq!(late.get("/nothing").status, 404, "the connection stays open");
     counted(&server, "tencent", &[("overload", 1.0)]);
     counted(&server, "bold", &[("overload", 3.0)]);
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 5.0);
@@ -372,7 +372,7 @@ fn reload_adds_and_removes_platforms() {
     assert_eq!(
         accepted(&post(&mut client, "/rta/gdt", &body)),
         Some(vec!["fresh".to_owned()]),
-        "the old goes on"
+        "the old platforms stay"
     );
 }
 

@@ -14,7 +14,7 @@ fn unwritable_cache_keeps_the_old_generation() {
     let mut server = site.start();
     site.assert_serves(&mut server, 1);
     site.publish();
-    wait_until("it is noticed", || server.sync_count(AUDIENCE, "cache") >= 1);
+    wait_until("the failure of the cache", || server.sync_count(AUDIENCE, "cache") >= 1);
     let (result, error) = server.last_sync(AUDIENCE);
     let words = "store.swap = \"rolling\" needs all chunks in the cache, and ";
     assert!(
@@ -25,7 +25,7 @@ fn unwritable_cache_keeps_the_old_generation() {
     site.assert_serves(&mut server, 1);
 
     std::fs::remove_file(site.cache()).unwrap();
-    wait_until("it goes on by itself", || server.generation(AUDIENCE) == 2);
+    wait_until("the roll continues", || server.generation(AUDIENCE) == 2);
     site.assert_serves(&mut server, 2);
 }
 
@@ -38,8 +38,8 @@ fn full_disk_keeps_the_old_generation() {
     assert!(pod.metric("rtad_cache_errors_total") >= 1);
     site.publish();
     // The next poll may report `unchanged`.
-    let refused = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
-    let (_, error) = wait_until("it is noticed", refused);
+    let rejected = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
+    let (_, error) = wait_until("the failure of the cache", rejected);
     assert!(error.contains("File too large"), "{error}");
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));

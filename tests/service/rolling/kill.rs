@@ -7,7 +7,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     let mut site = Site::new();
     let mut pod = site.pod("");
     let failed = "rtad_sync_total{audience=\"old_users\",result=\"store\"}";
-    assert_eq!(site.spoil_the_next(|| pod.metric(failed) >= 1), 2);
+    assert_eq!(site.damage_the_next(|| pod.metric(failed) >= 1), 2);
     assert_eq!(pod.metric("rtad_snapshot_mixed{"), 1);
     let members = site.answers(&mut pod.client);
     site.assert_mixed(&members, 1, 2);

@@ -1,6 +1,6 @@
 //! Peak memory during the replacement of a generation by another of the same size.
 
-#![allow(clippy::print_stderr, reason = "the figures, for whoever asks with --nocapture")]
+#![allow(clippy::print_stderr, reason = "figures, shown with --nocapture")]
 
 use super::*;
 

@@ -5,7 +5,7 @@ use rtad_core::snapshot::Snapshot;
 use super::*;
 
 /// Index of the damaged chunk of the new generation.
-const ROTTEN: usize = 5;
+const DAMAGED: usize = 5;
 
 impl Site {
     /// Path of a chunk in the cache.
@@ -15,7 +15,7 @@ impl Site {
     }
 
     /// Damages one chunk during the roll to the next generation and makes the store unavailable.
-    pub(crate) fn spoil_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
+    pub(crate) fn damage_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
         let path = |snapshot: &Snapshot, index: usize| -> &'static str {
             format!("{}.chunk", snapshot.chunks()[index].digest()).leak()
         };
@@ -26,12 +26,12 @@ impl Site {
         self.unruly.misbehave(Fault::Gate, path(self.snapshot(generation), last));
         let fetched = |index: usize| self.cached(generation, index).exists();
         wait_until("all but the last are on the disk", || (0..last).all(fetched));
-        let rotten = self.cached(generation, ROTTEN);
+        let rotten = self.cached(generation, DAMAGED);
         let mut bytes = std::fs::read(&rotten).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&rotten, bytes).unwrap();
-        let refused = Fault::Status("403 Forbidden", "");
-        self.unruly.misbehave(refused, path(self.snapshot(generation), ROTTEN));
+        let forbidden = Fault::Status("403 Forbidden", "");
+        self.unruly.misbehave(forbidden, path(self.snapshot(generation), DAMAGED));
         wait_until("it is found", is_mixed);
         generation
     }
@@ -40,10 +40,10 @@ impl Site {
     #[track_caller]
     pub(crate) fn assert_mixed(&self, members: &[bool], old: u64, new: u64) {
         let [before, after] = [old, new].map(|generation| self.snapshot(generation));
-        let end = &after.manifest().chunks()[ROTTEN - 1];
+        let end = &after.manifest().chunks()[DAMAGED - 1];
         let end = end.first_shard + end.shard_count;
         let mut answered = [0, 0];
-        for (key, member) in self.asked.iter().zip(members) {
+        for (key, member) in self.queried.iter().zip(members) {
             let is_new = u32::from(key.shard()) < end;
             let expected = if is_new { after } else { before }.contains(key);
             assert_eq!(*member, expected);
@@ -57,7 +57,7 @@ impl Site {
 fn mixed() -> (Site, Server) {
     let mut site = Site::new();
     let mut server = site.start();
-    assert_eq!(site.spoil_the_next(|| server.sync_count(AUDIENCE, "store") >= 2), 2);
+    assert_eq!(site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2), 2);
     let (_, error) = server.last_sync(AUDIENCE);
     assert!(error.contains(".chunk") && error.contains("403 Forbidden"), "{error}");
     assert_eq!((server.generation(AUDIENCE), server.is_ready()), (1, true));
@@ -75,10 +75,10 @@ fn mixed_pod_continues_when_the_store_recovers() {
     let (site, mut server) = mixed();
     let read = server.metric("rtad_chunks_read_total{source=\"cache\"}");
     site.unruly.behave();
-    wait_until("it goes on", || server.generation(AUDIENCE) == 2);
+    wait_until("the roll continues", || server.generation(AUDIENCE) == 2);
     site.assert_serves(&mut server, 2);
     // Replaced chunks are not read again.
-    let chunks = site.snapshot(2).chunks().len() - ROTTEN;
+    let chunks = site.snapshot(2).chunks().len() - DAMAGED;
     assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read + chunks as u64);
 }
 
@@ -102,7 +102,7 @@ fn mixed_pod_rolls_back() {
         let mut site = Site::new();
         let before = site.depot.files(AUDIENCE)["CURRENT"].clone();
         let mut server = site.start();
-        site.spoil_the_next(|| server.sync_count(AUDIENCE, "store") >= 2);
+        site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2);
         site.depot.put(AUDIENCE, "CURRENT", Some(&before));
         (site, server)
     };

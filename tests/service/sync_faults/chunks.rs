@@ -42,7 +42,7 @@ fn modified_chunk_is_rejected() {
         let mut damages = vec![
             Damage::new("a byte too many", "truncated", length)
                 .file(&path, [&whole[..], b"x"].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+            Damage::new("missing", "not_found", format!("{AUDIENCE}/{path} does not exist"))
                 .deleted(&path),
             Damage::new("first bit of the body", "digest", &*digest).file(&path, flipped(BODY)),
             Damage::new("last bit", "digest", &*digest).file(&path, flipped(whole.len() - 1)),

@@ -46,7 +46,7 @@ fn manifest_that_does_not_match_current_is_rejected() {
         vec![
             Damage::new("a byte too many", "truncated", sizes)
                 .file(&path, [&whole[..], b" "].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+            Damage::new("missing", "not_found", format!("{AUDIENCE}/{path} does not exist"))
                 .deleted(&path),
             Damage::new("a bit", "digest", format!("{AUDIENCE}/{path}: digest is "))
                 .file(&path, flipped),

@@ -165,9 +165,9 @@ fn leaves_alone(fields: &'static str) {
     assert!(error.contains("answered 503 with Retry-After: 3600 s"), "{error}");
     network.assert_serves(served, "busy");
     // A manual poll sends one request, at once.
-    let asked = network.unruly.requests("CURRENT");
+    let requests = network.unruly.requests("CURRENT");
     network.server.poll();
-    assert_eq!(network.unruly.requests("CURRENT"), asked + 1);
+    assert_eq!(network.unruly.requests("CURRENT"), requests + 1);
     network.unruly.behave();
     network.server.poll();
     network.assert_serves(served + 1, "no longer busy");

@@ -108,7 +108,7 @@ fn oversized_signature_is_not_read_whole() {
     let path = depot.path(AUDIENCE, signature);
     std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
-    wait_until("it is refused", || pod.last_sync().0 == "signature");
+    wait_until("the rejection", || pod.last_sync().0 == "signature");
     assert!(pod.peak_bytes() < before + (64 << 20));
     assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (1, 200));
     assert!(pod.client.members(AUDIENCE, &members(1)).into_iter().all(|member| member));
@@ -165,11 +165,11 @@ fn signatures_are_fetched_only_with_public_keys() {
     ] {
         unruly.misbehave(fault, "minisig");
         let generation = depot.publish(AUDIENCE, &members(2), &Spec::small());
-        wait_until("it is refused", || server.last_sync(AUDIENCE).0 == result);
+        wait_until("the rejection", || server.last_sync(AUDIENCE).0 == result);
         assert_eq!(server.generation(AUDIENCE), generation - 1);
         assert!(server.sync_count(AUDIENCE, result) >= 1 && server.is_ready());
         unruly.behave();
-        wait_until("it is taken", || {
+        wait_until("the new generation", || {
             server.poll();
             server.generation(AUDIENCE) == generation
         });
@@ -205,10 +205,10 @@ fn start_from_the_cache_verifies_signatures() {
     assert_eq!(start(&[&key]).generation(AUDIENCE), 1);
     let signature = std::fs::read(cached("1.json.minisig")).unwrap();
     assert_eq!((dead(&[&key]), dead(&[&Key::new()]), dead(&[])), (1, 0, 1));
-    for spoilt in
+    for damaged in
         [b"".to_vec(), b"<html>".to_vec(), vec![b'x'; 1 << 20], key.signature(b"else", "x")]
     {
-        std::fs::write(cached("1.json.minisig"), spoilt).unwrap();
+        std::fs::write(cached("1.json.minisig"), damaged).unwrap();
         assert_eq!(dead(&[&key]), 0);
     }
     std::fs::write(cached("1.json.minisig"), &signature).unwrap();
