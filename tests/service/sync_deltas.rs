@@ -193,12 +193,12 @@ fn broken_delta_keeps_the_old_state_until_repaired() {
         (Some(&[][..]), "truncated"),
         (None, "not_found"),
     ] {
-        let count = server.sync_count(AUDIENCE, result);
+        let syncs = server.sync_count(AUDIENCE, result);
         depot.put(AUDIENCE, name, damaged);
         // A manual poll ignores the backoff.
         server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
         assert!(
-            server.sync_count(AUDIENCE, result) > count,
+            server.sync_count(AUDIENCE, result) > syncs,
             "{result}: {:?}",
             server.last_sync(AUDIENCE)
         );
