@@ -363,8 +363,7 @@ fn files_that_are_none_or_go_away() {
     for format in ["lines", "csv --column id", "ndjson --column id", "parquet --column id"] {
         build(&format!("--format {format} {{}}/folder"))
             .fails(3, "folder: is a directory; name its files, as in");
-        build(&format!("--format {format} {{}}/nothing"))
-            .fails(3, "nothing: no such file");
+        build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: no such file");
     }
     // Opened, and then not readable; not even root can.
     build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");

@@ -62,12 +62,7 @@ async fn damaged_files_are_refused_with_path_and_cause() {
         (&manifest, last_bit_flipped, "digest", ": digest is ".to_owned()),
         (&manifest, large, "too_large", ": the manifest is ".to_owned()),
         (&manifest, deleted, "not_found", " does not exist".to_owned()),
-        (
-            &current,
-            emptied,
-            "format",
-            ": is not valid in version 1 of the format: EOF".to_owned(),
-        ),
+        (&current, emptied, "format", ": is not valid in version 1 of the format: EOF".to_owned()),
         (
             &current,
             first_bit_flipped,
