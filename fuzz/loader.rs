@@ -43,7 +43,7 @@ impl KeySink for Counter {
 }
 
 /// Reads the body from a file in memory.
-pub(crate) fn hold(layout: Layout, body: &[u8]) {
+pub(crate) fn check(layout: Layout, body: &[u8]) {
     static FILE: LazyLock<PathBuf> =
         LazyLock::new(|| PathBuf::from(format!("/dev/shm/rtad-fuzz-{}", std::process::id())));
     static KEYS: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);

@@ -271,7 +271,7 @@ impl World {
     }
 
     /// Answers a body and checks the answer.
-    pub fn hold(&self, protocol: Protocol, body: impl Into<Bytes>) {
+    pub fn answer_and_check(&self, protocol: Protocol, body: impl Into<Bytes>) {
         let body = body.into();
         self.check(protocol, &body, &self.answer(protocol, body.clone()));
     }

@@ -282,7 +282,7 @@ fn assert_same_answer(protocol: Protocol, body: &[u8], other: Vec<u8>) {
     let expected = WORLD.answer(protocol, Bytes::copy_from_slice(body));
     assert_eq!(expected.failure, None);
     let other = Bytes::from(other);
-    WORLD.hold(protocol, other.clone());
+    WORLD.answer_and_check(protocol, other.clone());
     let answer = WORLD.answer(protocol, other.clone());
     let (body, other) = (const_hex::encode(body), const_hex::encode(&other));
     assert_eq!((answer.failure, &answer.bytes), (None, &expected.bytes), "\n {body}\n {other}");
