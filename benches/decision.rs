@@ -1,14 +1,13 @@
-//! One decision in process, with an audience of full size in memory, beside the floor of one random
-//! memory read.
+//! Decision benchmark: one decision in process with a full-size audience, and one random memory
+//! read for comparison.
 //!
-//! The audience goes the whole way: keys → chunk files → verified chunks → snapshot → catalog. What
-//! is measured is what a request does between its bytes and its answer's. Takes some three minutes
-//! and 9 GB at 1.5 billion keys.
+//! Builds chunk files, verifies them and serves the snapshot by a catalog. Measures a request from
+//! its body to its answer's body. Takes about three minutes and 9 GB at 1.5 billion keys.
 //!
 //! ```text
 //! cargo bench --bench decision                       # 1.5 billion keys
 //! cargo bench --bench decision -- --keys 100000000   # fewer
-//! cargo bench --bench decision -- --delta 10000000   # another number of keys in deltas than a million
+//! cargo bench --bench decision -- --delta 10000000   # keys in deltas; one million by default
 //! ```
 
 #![allow(clippy::print_stdout)]
@@ -41,14 +40,15 @@ fn main() {
     let snapshot = Arc::new(build(keys, per_shard));
     let manifest = snapshot.manifest();
     println!(
-        "{} keys, {:.2} GB of filters, expected fpr {:.2e}; built and verified in {:.0} s on two threads\n",
+        "{} keys, {:.2} GB of filters, expected fpr {:.2e}; built and verified in {:.0} s on two \
+         threads\n",
         manifest.keys(),
         snapshot.filter_bytes() as f64 / 1e9,
         manifest.expected_fpr(),
         begun.elapsed().as_secs_f64()
     );
     let telemetry = Telemetry::default();
-    // As a worker does.
+    // Set up like a worker.
     count_as_worker(0);
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let audience = Audience {
@@ -75,16 +75,14 @@ fn main() {
         println!("| {name} | {hit:.0} | {miss:.0} |");
     };
     println!("| floor: one random read, independent | {independent_read:.0} | |");
-    println!("| floor: one random read, each place given by the last | {dependent_read:.0} | |");
-    row("look-up, independent", &|hit, salt| {
+    println!("| floor: one random read, each address given by the last | {dependent_read:.0} | |");
+    row("lookup, independent", &|hit, salt| {
         loop_over(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
     });
-    row("look-up, each key given by the last answer", &|hit, salt| {
+    row("lookup, each key given by the last answer", &|hit, salt| {
         chain(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
     });
-    row("look-up in batches of 10,000, per key", &|hit, salt| {
-        batched(&snapshot, &probe, hit, salt)
-    });
+    row("lookup in batches of 10,000, per key", &|hit, salt| batched(&snapshot, &probe, hit, salt));
     row("decision on 1 md5: hex → key → strategy → counters, dependent", &|hit, salt| {
         chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)]))
     });
@@ -103,7 +101,10 @@ fn main() {
                 [probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)];
             let text = |hex: &[u8; 32]| String::from_utf8_lossy(hex).into_owned();
             let body = format!(
-                r#"{{"request_id":"r1","strategies":["new-users"],"device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#,
+                concat!(
+                    r#"{{"request_id":"r1","strategies":["new-users"],"#,
+                    r#""device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#
+                ),
                 text(&a),
                 text(&b),
                 text(&c)
@@ -115,13 +116,14 @@ fn main() {
     println!();
     deltas(&snapshot, &probe, argument("--delta").unwrap_or(1_000_000));
     println!(
-        "\nMaking an md5's hex digits, which every decision above includes once per id: {making:.0} ns"
+        "\nMaking an md5's hex digits, which every decision above includes once per id: \
+         {making:.0} ns"
     );
 }
 
-/// The same look-ups under deltas, and what it takes to read one.
+/// The same lookups with deltas, and the time to read a delta.
 fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
-    // Of devices that no filter holds, spread like all others.
+    // Devices in no filter, uniformly distributed.
     let of = |range: std::ops::Range<u64>| -> Vec<DeviceKey> {
         range.map(|n| key((mix(n) >> 48) as usize, n | 1 << 38)).collect()
     };
@@ -132,7 +134,8 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
     let delta = Delta::parse(&built.bytes, built.delta.entry()).expect("a good delta");
     let reading = begun.elapsed();
     println!(
-        "A delta of {keys} keys: {:.1} MB in its file, {:.1} MB in memory; built in {:.0} ms, read and verified in {:.0} ms\n",
+        "A delta of {keys} keys: {:.1} MB in its file, {:.1} MB in memory; built in {:.0} ms, read \
+         and verified in {:.0} ms\n",
         built.bytes.len() as f64 / 1e6,
         delta.memory_bytes() as f64 / 1e6,
         building.as_secs_f64() * 1e3,
@@ -143,7 +146,7 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
         current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
         Overlay::new(&current, deltas, None)
     };
-    // As appending leaves them: each a fourth of the one before it.
+    // Sizes as after merging: each a fourth of the one before.
     let mut starts = vec![0];
     let mut rest = keys;
     while rest > keys / 256 {
@@ -158,7 +161,8 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
     let parts: Vec<_> = parts.collect();
     let many = parts.len();
     println!(
-        "| look-up, one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n|---|---|---|"
+        "| lookup, one core, ns each, best of three rounds of {DECISIONS} | hit | miss |\n\
+         |---|---|---|"
     );
     for (name, overlay) in [
         ("without deltas".to_owned(), Overlay::default()),
@@ -184,7 +188,7 @@ fn argument(name: &str) -> Option<u64> {
     arguments.nth(1).map(|value| value.parse().expect("a number"))
 }
 
-/// A bijection on 64 bits whose output passes for random (SplitMix64's finaliser).
+/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
 fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -201,7 +205,7 @@ fn key(shard: usize, index: u64) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
-/// Members and strangers by a random number.
+/// Members and non-members by a random number.
 struct Probe {
     per_shard: u64,
 }
@@ -225,7 +229,7 @@ impl Probe {
     }
 }
 
-/// Builds each chunk's file, reads it back as a pod would, and puts the snapshot together.
+/// Builds each chunk file, reads it like a pod, and assembles the snapshot.
 fn build(keys: u64, per_shard: u64) -> Snapshot {
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
     let run = shards_per_chunk(&spec, keys) as usize;
@@ -278,7 +282,7 @@ fn best_of_three(round: impl Fn(u64) -> f64) -> f64 {
     (1..=3).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// Work that knows nothing of what came before.
+/// Time per independent operation.
 fn loop_over(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
     let sum = (0..DECISIONS).fold(0_u64, |sum, i| sum.wrapping_add(work(i ^ salt << 40)));
@@ -286,8 +290,7 @@ fn loop_over(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
     begun.elapsed().as_nanos() as f64 / DECISIONS as f64
 }
 
-/// Work whose place is given by the answer before it: the latency of one, as one request after
-/// another sees it.
+/// Latency of an operation: each depends on the answer before.
 fn chain(salt: u64, work: impl Fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
     let mut state = salt << 40;
@@ -325,14 +328,14 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
         .strategies
         .iter()
         .filter_map(|name| catalog.strategy_index(name))
-        .map(|place| {
-            (catalog.strategies()[place].name.as_str(), catalog.decide(place, &request.keys))
+        .map(|index| {
+            (catalog.strategies()[index].name.as_str(), catalog.decide(index, &request.keys))
         })
         .collect();
     api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64
 }
 
-/// Reading one byte at a random place of as much memory, independent and dependent.
+/// Times to read one byte at a random address of as much memory: independent and dependent.
 fn memory_floor(bytes: u64) -> (f64, f64) {
     let mut memory = Region::zeroed(bytes as usize, Pages::Large).expect("memory for the floor");
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);

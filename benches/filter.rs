@@ -1,8 +1,7 @@
-//! The two filter kinds at full size, side by side, beside the floor of one random memory read.
+//! Filter benchmark: both kinds at full size, and one random memory read for comparison.
 //!
-//! 1.5 billion keys in 65,536 shards, made on the fly from a counter, so nothing but the filters is
-//! in memory. Prints one Markdown table: `docs/explanation/performance.md` holds the last one.
-//! Takes some ten minutes and 6 GB.
+//! 1.5 billion keys in 65,536 shards, generated from a counter, so only the filters are in memory.
+//! Prints a Markdown table for `docs/explanation/performance.md`. Takes about ten minutes and 6 GB.
 //!
 //! ```text
 //! cargo bench --bench filter                       # 1.5 billion keys
@@ -18,16 +17,19 @@ use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
 
-/// Look-ups per figure; each figure is the best of three rounds.
+/// Lookups per figure; each figure is the best of three rounds.
 const LOOKUPS: u64 = 4_000_000;
 
 fn main() {
     let keys = argument("--keys").unwrap_or(1_500_000_000);
     println!(
-        "{keys} keys in {SHARDS} shards, one core; ns per look-up, best of three rounds of {LOOKUPS}\n"
+        "{keys} keys in {SHARDS} shards, one core; ns per lookup, best of three rounds of \
+         {LOOKUPS}\n"
     );
     println!(
-        "| filter | pages | GB | bits/key | fpr by formula | by fill | measured over all | measured in each of 16 shards | build M keys/s | miss | hit | miss, dependent | hit, dependent | miss, batch | hit, batch |"
+        "| filter | pages | GB | bits/key | fpr by formula | by fill | measured over all | \
+         measured in each of 16 shards | build M keys/s | miss | hit | miss, dependent | \
+         hit, dependent | miss, batch | hit, batch |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for fpr in [1e-3, 1e-4] {
@@ -38,7 +40,8 @@ fn main() {
         }
     }
     println!(
-        "\n| keys per shard | classic, measured fpr for 1e-4 | block512, measured fpr for 1e-4 |\n|---|---|---|"
+        "\n| keys per shard | classic, measured fpr for 1e-4 | block512, measured fpr for 1e-4 |\n\
+         |---|---|---|"
     );
     for per_shard in [5, 15, 76, 305, 1526, 22_888] {
         let [classic, block] =
@@ -65,7 +68,7 @@ fn argument(name: &str) -> Option<u64> {
     arguments.nth(1).map(|value| value.parse().expect("a number"))
 }
 
-/// A bijection on 64 bits whose output passes for random (SplitMix64's finaliser).
+/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
 fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -100,7 +103,7 @@ impl Table {
         self.spec.contains(self.filter(usize::from(key.shard())), key)
     }
 
-    /// A member (`hit`) or a stranger that nothing else shares, from a random number.
+    /// A member (`hit`) or a non-member, from a random number.
     fn probe(&self, random: u64, hit: bool) -> DeviceKey {
         let shard = (random >> 48) as usize;
         let (_, _, keys) = self.shards[shard];
@@ -110,7 +113,7 @@ impl Table {
 }
 
 fn build(keys: u64, spec: FilterSpec, pages: Pages) -> (Table, f64) {
-    // Shard sizes vary as they do when md5 deals keys out: by about the square root of their mean.
+    // Shard sizes vary as with md5s: their standard deviation is the square root of their mean.
     let mean = keys as f64 / SHARDS as f64;
     let counts: Vec<u64> = (0..SHARDS as u64)
         .map(|shard| {
@@ -162,7 +165,9 @@ fn measure_filter(keys: u64, kind: FilterKind, fpr: f64, pages: Pages) {
     let [miss_batch, hit_batch] =
         [false, true].map(|hit| best_of_three(|salt| batched(&table, hit, salt)));
     println!(
-        "| {} k = {} | {} | {:.2} | {:.2} | {formula:.2e} | {fill:.2e} | {measured:.2e} | {least:.2e} to {most:.2e} | {build_rate:.0} | {miss:.0} | {hit:.0} | {miss_chain:.0} | {hit_chain:.0} | {miss_batch:.0} | {hit_batch:.0} |",
+        "| {} k = {} | {} | {:.2} | {:.2} | {formula:.2e} | {fill:.2e} | {measured:.2e} | \
+         {least:.2e} to {most:.2e} | {build_rate:.0} | {miss:.0} | {hit:.0} | {miss_chain:.0} | \
+         {hit_chain:.0} | {miss_batch:.0} | {hit_batch:.0} |",
         kind.as_str(),
         spec.hashes(),
         name(pages),
@@ -178,9 +183,8 @@ fn name(pages: Pages) -> &'static str {
     }
 }
 
-/// False positives among strangers: 2,000 in every shard, then 4 million in one, whose rate must
-/// stand out if it does not follow the formula. Returns the rate over all shards, and the lowest
-/// and highest of 16 shards at 4 million each.
+/// False-positive rates: over all shards with 2,000 non-members each, and the lowest and highest of
+/// 16 shards with 4 million each.
 fn false_positives(table: &Table) -> (f64, f64, f64) {
     let rate = |shard: usize, count: u64| {
         (0..count).filter(|index| table.contains(&key(shard, index | 1 << 38))).count() as f64
@@ -192,7 +196,7 @@ fn false_positives(table: &Table) -> (f64, f64, f64) {
     (overall, least, shards.into_iter().fold(0.0, f64::max))
 }
 
-/// The rate over 4,096 shards of about `mean` keys each, by 20 million strangers.
+/// The rate over 4,096 shards of about `mean` keys each, with 20 million non-members.
 fn fpr_of_shards(kind: FilterKind, mean: u64) -> f64 {
     let spec = FilterSpec::for_fpr(kind, 1e-4).expect("a sensible rate");
     let (table, _) = build(mean * SHARDS as u64, spec, Pages::Large);
@@ -205,7 +209,7 @@ fn best_of_three(round: impl Fn(u64) -> f64) -> f64 {
     (1..=3).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// A loop of look-ups that know nothing of each other, as one request after another.
+/// Time per lookup of independent lookups.
 fn independent(table: &Table, hit: bool, salt: u64) -> f64 {
     let begun = Instant::now();
     let mut found = 0_u64;
@@ -216,7 +220,7 @@ fn independent(table: &Table, hit: bool, salt: u64) -> f64 {
     begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
 }
 
-/// Each key is chosen by the answer before it, so nothing overlaps: the latency of one look-up.
+/// Latency of a lookup: each key depends on the answer before, so lookups do not overlap.
 fn dependent(table: &Table, hit: bool, salt: u64) -> f64 {
     let lookups = LOOKUPS / 4;
     let begun = Instant::now();
@@ -229,36 +233,36 @@ fn dependent(table: &Table, hit: bool, salt: u64) -> f64 {
     begun.elapsed().as_nanos() as f64 / lookups as f64
 }
 
-/// Sixteen keys at a time, the memory of all touched before any is tested.
+/// Time per lookup in batches of sixteen keys, all touched before any is tested.
 fn batched(table: &Table, hit: bool, salt: u64) -> f64 {
     let begun = Instant::now();
     let mut found = 0_u64;
     for batch in 0..LOOKUPS / 16 {
         let keys: [DeviceKey; 16] =
             std::array::from_fn(|i| table.probe(mix((batch * 16 + i as u64) ^ salt << 40), hit));
-        let places = keys
+        let targets = keys
             .each_ref()
             .map(|key| table.spec.probe_target(table.filter(usize::from(key.shard())), key));
-        black_box(places.iter().fold(0, |read, place| read ^ place.touch()));
+        black_box(targets.iter().fold(0, |read, target| read ^ target.touch()));
         found += keys
             .iter()
-            .zip(places)
-            .filter(|(key, place)| table.spec.contains_at(*place, key))
+            .zip(targets)
+            .filter(|(key, target)| table.spec.contains_at(*target, key))
             .count() as u64;
     }
     black_box(found);
     begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
 }
 
-/// The floor: reading one byte at a random place of as much memory.
+/// Time to read one byte at a random address of as much memory.
 fn measure_memory(bytes: u64, pages: Pages) {
     let mut memory = Region::zeroed(bytes as usize, pages).expect("memory for the floor");
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-    let place = |random: u64| ((u128::from(random) * u128::from(bytes)) >> 64) as usize;
+    let address = |random: u64| ((u128::from(random) * u128::from(bytes)) >> 64) as usize;
     let independent = best_of_three(|salt| {
         let begun = Instant::now();
-        let sum =
-            (0..LOOKUPS).fold(0_u64, |sum, i| sum + u64::from(memory[place(mix(i ^ salt << 40))]));
+        let sum = (0..LOOKUPS)
+            .fold(0_u64, |sum, i| sum + u64::from(memory[address(mix(i ^ salt << 40))]));
         black_box(sum);
         begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
     });
@@ -266,7 +270,7 @@ fn measure_memory(bytes: u64, pages: Pages) {
         let begun = Instant::now();
         let mut state = salt;
         for _ in 0..LOOKUPS / 4 {
-            state = state.wrapping_add(1 + u64::from(memory[place(mix(state))]));
+            state = state.wrapping_add(1 + u64::from(memory[address(mix(state))]));
         }
         black_box(state);
         begun.elapsed().as_nanos() as f64 / (LOOKUPS / 4) as f64

@@ -1,15 +1,14 @@
-//! How a pod comes to serve a generation: the time and the memory to load one of full size from
-//! each kind of place, and what a swap costs the requests that are answered meanwhile.
+//! Sync benchmark: time and memory to load a full-size generation from each kind of store, and the
+//! latency of requests during swaps.
 //!
-//! Each load is a process of its own, so that its peak memory is its own, and the best of three: in
-//! a virtual machine the first to touch memory pays for the host finding it. The page cache is
-//! warm: what is measured is reading, copying and hashing, on as many blocking threads as sync
-//! uses, and not a disk. Over S3 the server shares the machine.
+//! Each load is a separate process with its own peak memory; the best of three counts, because the
+//! first to touch memory in a virtual machine is slowed by the host. The page cache is warm: this
+//! measures reading, copying and hashing, not a disk. The S3 server runs on the same machine.
 //!
 //! ```text
-//! cargo bench --bench sync                          # 1.3 billion keys, 3.6 GB; some ten minutes, 12 GB of disk
-//! cargo bench --bench sync -- --keys 100000000      # fewer
-//! # From a real S3 server too: from the bucket in RTAD_TEST_S3.
+//! cargo bench --bench sync                       # 1.3 billion keys; 10 minutes, 12 GB of disk
+//! cargo bench --bench sync -- --keys 100000000   # fewer
+//! # Also from S3: sets RTAD_TEST_S3 to a bucket.
 //! PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 cargo bench --bench sync
 //! ```
 
@@ -36,7 +35,7 @@ use rtad_store::write::StoreWriter;
 
 /// Keys of the audience that is swapped under load: 300 MB.
 const SWAPPED_KEYS: u64 = 108_000_000;
-/// Requests are measured for so long with and without swaps.
+/// Duration of the measurement of requests, with and without swaps.
 const QUIET: Duration = Duration::from_secs(20);
 
 fn main() {
@@ -58,7 +57,8 @@ fn main() {
         begun.elapsed().as_secs_f64()
     );
     println!(
-        "| loaded from | seconds | GB/s | CPU seconds | peak memory, snapshots |\n|---|---|---|---|---|"
+        "| loaded from | seconds | GB/s | CPU seconds | peak memory, snapshots |\n\
+         |---|---|---|---|---|"
     );
     let cache = folder.path().join("cache");
     let cache = cache.to_str().expect("UTF-8");
@@ -87,8 +87,7 @@ fn name() -> AudienceName {
     "old_users".parse().expect("a valid name")
 }
 
-/// Publishes that many keys, spread evenly; another seed shares no chunk. Returns the size of its
-/// chunks.
+/// Publishes `keys` uniform keys; other seeds share no chunk. Returns the size of the chunks.
 async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let writer = StoreWriter::open(url).expect("a store");
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
@@ -115,11 +114,11 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     }
     let generation = publication.generation();
     let manifest = manifest.finish(name(), generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("nobody else publishes");
+    publication.commit(&manifest).await.expect("no concurrent publish");
     manifest.size_bytes()
 }
 
-/// A bijection on 64 bits whose output passes for random (SplitMix64's finaliser).
+/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
 fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -137,8 +136,10 @@ fn key(shard: usize, index: u64) -> DeviceKey {
 
 fn assembly(store: &str, swap: SwapMode) -> Assembly {
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
-         max_snapshot_size = \"32GiB\"\n[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\n\
+         url = {store:?}\n\
+         max_snapshot_size = \"32GiB\"\n[[audience]]\nname = \"old_users\"\n[[strategy]]\n\
+         name = \"new-users\"\n\
          exclude = [\"old_users\"]\n"
     );
     let mut assembly =
@@ -148,7 +149,7 @@ fn assembly(store: &str, swap: SwapMode) -> Assembly {
     assembly
 }
 
-/// In a process of its own: loads, and says what it took.
+/// Runs in a child process: loads a generation and prints time and memory.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
     let mut sync = Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
@@ -160,7 +161,7 @@ fn load(url: &str, cache: Option<PathBuf>) {
     println!("{seconds} {} {}", cpu_seconds(), peak_bytes());
 }
 
-/// The best of three loads; `is_empty` says whether the cache is to be so before each.
+/// The best of three loads; `is_empty` clears the cache before each.
 fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
     let program = std::env::current_exe().expect("this program");
     let run = |_| -> [f64; 3] {
@@ -192,7 +193,7 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = text.rsplit(')').next().expect("a name").split_whitespace().collect();
-    // In hundredths of a second on every machine that this runs on.
+    // In hundredths of a second.
     (fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime")) / 100.0
 }
 
@@ -202,11 +203,11 @@ fn peak_bytes() -> u64 {
     line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
 }
 
-/// One connection asks again and again while nothing happens, and while generations replace each
-/// other.
+/// Latency of requests of one connection, without and with swaps.
 fn swaps() {
     println!(
-        "A request of one connection, to a server with one worker, while generations of 300 MB without a chunk in common\nreplace each other; microseconds.\n"
+        "Latency of requests of one connection to a server with one worker, during swaps of \
+         generations of 300 MB without common chunks; microseconds.\n"
     );
     println!(
         "| meanwhile | requests | median | 99 % | 99.9 % | highest |\n|---|---|---|---|---|---|"
@@ -224,17 +225,17 @@ fn swaps() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let never = Box::new(|| Err("nobody reloads".to_owned()));
+        let never = Box::new(|| Err("no reload".to_owned()));
         let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("it starts");
         if swap == SwapMode::Whole {
             let stop = Arc::new(AtomicBool::new(false));
-            let asking = ask(running.decision_address, &stop);
+            let client = send_requests(running.decision_address, &stop);
             std::thread::sleep(QUIET);
             stop.store(true, Ordering::Relaxed);
-            print("nothing", asking.join().expect("no panic"));
+            print("nothing", client.join().expect("no panic"));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let asking = ask(running.decision_address, &stop);
+        let client = send_requests(running.decision_address, &stop);
         let (begun, mut count) = (Instant::now(), 0);
         while begun.elapsed() < QUIET {
             runtime.block_on(go_to(url, if count % 2 == 0 { 1 } else { 2 }));
@@ -243,21 +244,21 @@ fn swaps() {
         }
         stop.store(true, Ordering::Relaxed);
         let words = if swap == SwapMode::Whole { "whole" } else { "rolling" };
-        print(&format!("{count} swaps, {words}"), asking.join().expect("no panic"));
+        print(&format!("{count} swaps, {words}"), client.join().expect("no panic"));
         drop(running);
         runtime.shutdown_background();
     }
 }
 
-/// Makes another generation live, by a rollback or its undoing.
+/// Makes another generation live, by a rollback.
 async fn go_to(url: &str, generation: u64) {
     let writer = StoreWriter::open(url).expect("a store");
     let base = writer.base(&name()).await.expect("a store");
     writer.publish(base).await.expect("a lock").roll_back(generation).await.expect("it is whole");
 }
 
-/// Asks until it is told to stop; returns how long each took, in nanoseconds.
-fn ask(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<u32>> {
+/// Sends requests until stopped; returns the latency of each, in nanoseconds.
+fn send_requests(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<u32>> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).expect("it listens");
@@ -271,7 +272,8 @@ fn ask(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<V
             let id = format!("{:016x}{:016x}", mix(number), mix(number ^ 7));
             let body = format!(r#"{{"strategies":["new-users"],"device":{{"imei_md5":"{id}"}}}}"#);
             let request = format!(
-                "POST /v1/decide HTTP/1.1\r\nHost: rtad\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                "POST /v1/decide HTTP/1.1\r\nHost: rtad\r\nContent-Type: application/json\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
                 body.len()
             );
             let begun = Instant::now();

@@ -1,7 +1,6 @@
-//! What is true of every input of the loader, whatever is in it: it is read, or an error says why,
-//! in one line; and every row is accounted for. The loader is a program and no library, so its
-//! files are compiled in here.
-#![allow(dead_code, unused_imports, reason = "a part of the loader, without what calls the rest of it")]
+//! Properties of the loader's input parsers: an input is read, or fails with an error of one line,
+//! and every row is counted. The loader has no library target, so its files are compiled in here.
+#![allow(dead_code, unused_imports, reason = "only a part of the loader is used")]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -18,10 +17,12 @@ pub(crate) use source::progress;
 use source::input::{Column, Input, KeySink, Layout, Reason, Source, read};
 use source::progress::Progress;
 
-/// Of every kind that a parser treats in its own way; those that a body lacks are an error.
+/// Columns of each kind with its own parsing; a missing column is an error.
 fn columns() -> Vec<Column> {
     let column = |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kind };
-    [("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)].map(column).to_vec()
+    [("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]
+        .map(column)
+        .to_vec()
 }
 
 pub(crate) fn ndjson() -> Layout {
@@ -42,18 +43,19 @@ impl KeySink for Counter {
 }
 
 /// Reads the body from a file in memory.
-pub(crate) fn hold(layout: Layout, body: &[u8]) {
+pub(crate) fn check(layout: Layout, body: &[u8]) {
     static FILE: LazyLock<PathBuf> =
         LazyLock::new(|| PathBuf::from(format!("/dev/shm/rtad-fuzz-{}", std::process::id())));
     static KEYS: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
-    std::fs::write(&*FILE, body).expect("there is room for 4 KiB");
-    let input = Input { sources: vec![Source::File(FILE.clone())], layout, case: None, keys: KEYS.clone() };
+    std::fs::write(&*FILE, body).expect("writing 4 KiB");
+    let sources = vec![Source::File(FILE.clone())];
+    let input = Input { sources, layout, case: None, keys: KEYS.clone() };
     let mut sinks = [Counter(0)];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
         Ok(counts) => {
             assert_eq!(counts.keys, sinks[0].0);
             let rejected: u64 = Reason::ALL.iter().map(|reason| counts.of(*reason)).sum();
-            assert_eq!(counts.keys + rejected, counts.values, "every value is a key or is counted");
+            assert_eq!(counts.keys + rejected, counts.values, "every value is a key or rejected");
         }
         Err(error) => assert!(!error.to_string().contains('\n')),
     }

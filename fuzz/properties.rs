@@ -1,12 +1,11 @@
-//! What is true of every answer, whatever was sent.
+//! Properties of answers to arbitrary bodies.
 //!
-//! One file for two users: the fuzz targets beside it, and `tests/platform_corpus`, which replays
-//! the corpus and mutates it. Answers are made by the service's own adapters, decider and catalog;
-//! what was decided on the way is watched, and the answer must say that and nothing else. A panic
-//! is a failed property.
+//! Used by the fuzz targets and by `tests/platform_corpus`, which replays and mutates the corpus.
+//! Answers come from the service's adapters, decider and catalog. The decider's results are
+//! recorded, and the answer must match them. A panic is a failure.
 //!
-//! The custom adapter is asked with the same bodies: Ocean's file, mapped, and the JSON of
-//! `/v1/decide`, mapped. A new protocol is one more [`Protocol`] and one more arm of each `match`.
+//! The custom adapter gets the same bodies: a mapping of Ocean Engine's messages, and one of the
+//! JSON of `/v1/decide`. A new protocol needs a [`Protocol`] and an arm in each `match`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,29 +28,29 @@ use rtad_core::device::{IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
 
-/// The IMEI of the published examples; the only known device.
+/// The IMEI of the published examples: the only known device.
 const KNOWN: &[u8] = b"868049039501257";
 /// Strategies of the catalog.
 const STRATEGIES: usize = 4;
-/// Tencent's ids of strategies 0 to 3. Two are one strategy: it is asked once.
+/// Tencent's ids of strategies 0 to 3. Two ids share a strategy, which is decided once.
 const OUT_TARGET_IDS: [(&str, usize); 5] = [("new", 0), ("T1", 0), ("T2", 1), ("T3", 2), ("T4", 3)];
-/// Ocean Engine's.
+/// Ocean Engine's ids.
 const RTA_IDS: [(i64, usize); 4] = [(10003, 0), (10004, 1), (-7, 2), (0, 3)];
 
-/// What reads a body.
+/// A protocol of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     Tencent,
     Ocean,
     /// The JSON of `/v1/decide`.
     Api,
-    /// The custom adapter, reading Ocean's messages.
+    /// The custom adapter with Ocean Engine's messages.
     CustomProtobuf,
-    /// The custom adapter, reading JSON like that of `/v1/decide`.
+    /// The custom adapter with JSON like that of `/v1/decide`.
     CustomJson,
 }
 
-/// The custom adapter's part of a config; strategies stand in the order of the catalog's.
+/// The custom adapter's part of a config; strategies are in the catalog's order.
 const CUSTOM: &str = r#"
 [store]
 url = "/none"
@@ -117,14 +116,14 @@ accepted = "accepted"
 
 /// Strategies of [`CUSTOM`]'s JSON.
 const JSON_IDS: [(&str, usize); 4] = [("T1", 0), ("careful", 1), ("idless", 2), ("new-users", 0)];
-/// The custom adapter's bound.
+/// The custom adapter's limit of strategies.
 const MAX_ASKED: usize = 1024;
 
 impl Protocol {
     pub const ALL: [Self; 5] =
         [Self::Tencent, Self::Ocean, Self::Api, Self::CustomProtobuf, Self::CustomJson];
 
-    /// The name of its corpus.
+    /// The name of the corpus.
     pub const fn corpus(self) -> &'static str {
         match self {
             Self::Tencent => "tencent",
@@ -133,18 +132,18 @@ impl Protocol {
         }
     }
 
-    /// Whether its bodies are JSON.
+    /// Whether bodies are JSON.
     pub const fn is_json(self) -> bool {
         matches!(self, Self::Api | Self::CustomJson)
     }
 }
 
-/// What became of a body.
+/// The answer to a body.
 #[derive(Debug)]
 pub struct Answer {
     pub bytes: Bytes,
     pub failure: Option<Failure>,
-    /// What each strategy decided, if it was asked.
+    /// Each strategy's decision, if it was decided.
     bids: [Option<bool>; STRATEGIES],
 }
 
@@ -155,7 +154,7 @@ impl Answer {
     }
 }
 
-/// A service without sockets: what is served, and who asks.
+/// A service without sockets.
 pub struct World {
     catalog: Catalog,
     reader: IdReader,
@@ -182,7 +181,8 @@ impl World {
                 unavailable,
             };
         let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
-        // A stranger gets a bid of some, a request without ids of one, the known device of none.
+        // Unknown devices get bids of some strategies, requests without ids of one, the known
+        // device of none.
         let strategies = vec![
             strategy("new-users", &[0], &[], no_bid, no_bid),
             strategy("careful", &[0, 1], &[], no_bid, bid),
@@ -190,7 +190,7 @@ impl World {
             strategy("hopeless", &[], &[1], no_bid, no_bid),
         ];
         let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
-        let ids = OUT_TARGET_IDS.map(|(id, place)| (Bytes::from(id), place)).to_vec();
+        let ids = OUT_TARGET_IDS.map(|(id, strategy)| (Bytes::from(id), strategy)).to_vec();
         let tencent = Box::new(Tencent::new(StrategyIds::new(ids), cache));
         let ocean = Box::new(Ocean::new(StrategyIds::new(RTA_IDS.to_vec()), cache));
         let platform = |name: &str, adapter: Box<dyn Adapter>| {
@@ -208,16 +208,16 @@ impl World {
 
     /// Answers a body as the routes do.
     pub fn answer(&self, protocol: Protocol, body: Bytes) -> Answer {
-        let place = match protocol {
+        let index = match protocol {
             Protocol::Tencent => 0,
             Protocol::Ocean => 1,
             Protocol::CustomProtobuf => 2,
             Protocol::CustomJson => 3,
             Protocol::Api => return self.answer_api(&body),
         };
-        let served = &self.catalog.platforms()[place];
+        let served = &self.catalog.platforms()[index];
         let head = Head { headers: &self.head, query: None };
-        let mut decider = Watching::new(Live::new(&self.catalog, served, &self.reader));
+        let mut decider = Recording::new(Live::new(&self.catalog, served, &self.reader));
         let Answered { bytes, failure } =
             served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
         assert_ne!(failure, Some(Failure::Internal), "nothing panics");
@@ -241,25 +241,25 @@ impl World {
             let name: &str = name;
             self.catalog.strategy_index(name)
         };
-        let places: Vec<usize> = match request.strategies.is_empty() {
+        let indexes: Vec<usize> = match request.strategies.is_empty() {
             true => (0..known.len()).collect(),
             false => request.strategies.iter().filter_map(|name| named(name.as_ref())).collect(),
         };
-        let mut decide = |place: usize| {
-            let decision = self.catalog.decide(place, &request.keys);
-            bids[place] = Some(decision.outcome == Outcome::Bid);
-            (known[place].name.as_str(), decision)
+        let mut decide = |index: usize| {
+            let decision = self.catalog.decide(index, &request.keys);
+            bids[index] = Some(decision.outcome == Outcome::Bid);
+            (known[index].name.as_str(), decision)
         };
-        let decisions: Vec<_> = places.into_iter().map(&mut decide).collect();
+        let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
         let bytes = api::encode(request.request_id.as_deref(), decisions.into_iter()).into();
         Answer { bytes, failure: None, bids }
     }
 
-    /// Asserts what is true of every answer.
+    /// Checks the properties of an answer.
     ///
     /// # Panics
     ///
-    /// If it is not.
+    /// If one does not hold.
     pub fn check(&self, protocol: Protocol, body: &Bytes, answer: &Answer) {
         match protocol {
             Protocol::Tencent => check_tencent(body, answer),
@@ -270,27 +270,27 @@ impl World {
         }
     }
 
-    /// Both at once.
-    pub fn hold(&self, protocol: Protocol, body: impl Into<Bytes>) {
+    /// Answers a body and checks the answer.
+    pub fn answer_and_check(&self, protocol: Protocol, body: impl Into<Bytes>) {
         let body = body.into();
         self.check(protocol, &body, &self.answer(protocol, body.clone()));
     }
 }
 
-/// The decider that serves, and a look over its shoulder.
-struct Watching<'a> {
+/// A decider that records decisions of the service's decider.
+struct Recording<'a> {
     live: Live<'a>,
     bids: [Option<bool>; STRATEGIES],
     ids: usize,
 }
 
-impl<'a> Watching<'a> {
+impl<'a> Recording<'a> {
     fn new(live: Live<'a>) -> Self {
         Self { live, bids: [None; STRATEGIES], ids: 0 }
     }
 }
 
-impl Decider for Watching<'_> {
+impl Decider for Recording<'_> {
     fn id(&mut self, id: Id<'_>) {
         self.ids += 1;
         self.live.id(id);
@@ -302,7 +302,7 @@ impl Decider for Watching<'_> {
     }
 
     fn decide(&mut self, strategy: usize) -> Decision {
-        assert_eq!(self.bids[strategy], None, "a strategy is asked once");
+        assert_eq!(self.bids[strategy], None, "a strategy is decided once");
         let decision = self.live.decide(strategy);
         if self.ids > MAX_IDS {
             assert_eq!(decision.reason.as_str(), "unavailable", "too many ids decide nothing");
@@ -316,7 +316,7 @@ impl Decider for Watching<'_> {
     }
 }
 
-/// The platforms of [`CUSTOM`]; their file is found from wherever this one is compiled.
+/// The platforms of [`CUSTOM`], with paths relative to the project's root.
 fn custom_platforms() -> Vec<Arc<Platform>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let root =
@@ -328,8 +328,8 @@ fn custom_platforms() -> Vec<Arc<Platform>> {
 }
 
 fn check_tencent(body: &Bytes, answer: &Answer) {
-    let response = RtaResponse::decode(&answer.bytes[..]).expect("an answer decodes");
-    let code = response.code.expect("no code accepts every ad");
+    let response = RtaResponse::decode(&answer.bytes[..]).expect("the answer decodes");
+    let code = response.code.expect("`code` is present; without it every ad is accepted");
     let request = RtaRequest::decode(body.clone());
     assert_eq!(request.is_ok(), answer.failure.is_none());
     let request = request.unwrap_or_default();
@@ -337,10 +337,10 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
     if request.is_ping == Some(true) {
         let pong = RtaResponse { request_id: request.id, code: Some(0), ..RtaResponse::default() };
         assert_eq!(response, pong);
-        assert_eq!(answer.bids, [None; STRATEGIES], "a ping asks nothing");
+        assert_eq!(answer.bids, [None; STRATEGIES], "a ping decides nothing");
         return;
     }
-    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
     if request.request_info.unwrap_or_default().request_type() == RequestType::AdList {
         assert_eq!(code == 0, !request.ad_infos.is_empty());
         assert!(response.out_target_id.is_empty());
@@ -349,7 +349,7 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
             let strategy = OUT_TARGET_IDS
                 .iter()
                 .find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
-            let is_kept = strategy.is_some_and(|(_, place)| bids(*place));
+            let is_kept = strategy.is_some_and(|(_, index)| bids(*index));
             assert_eq!(
                 (result.adgroup_id, result.ignore),
                 (ad.adgroup_id, (!is_kept).then_some(true))
@@ -358,7 +358,7 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
         return;
     }
     let bidding =
-        OUT_TARGET_IDS.iter().filter(|(_, place)| bids(*place)).map(|(id, _)| id.as_bytes());
+        OUT_TARGET_IDS.iter().filter(|(_, index)| bids(*index)).map(|(id, _)| id.as_bytes());
     assert!(
         bidding.eq(response.out_target_id.iter().map(|id| &id[..])),
         "only what bids is listed"
@@ -368,70 +368,72 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
 }
 
 fn check_ocean(body: &Bytes, answer: &Answer) {
-    let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
+    let response = Rsp::decode(&answer.bytes[..]).expect("the answer decodes");
     let bid_type = response.bid_type.expect("bid_type is always written");
-    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
     let infos: Vec<_> =
         response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
-    assert_eq!(bid_type == 0, answer.bids(), "bid_type says whether any bids");
+    assert_eq!(bid_type == 0, answer.bids(), "bid_type is 0 if any strategy bids");
     let Ok(request) = Req::decode(body.clone()) else {
         assert_eq!(answer.failure, Some(Failure::BadBody));
-        assert_ne!(response.status_code, 0, "an error says so");
-        assert_eq!(infos, RTA_IDS.map(|(id, place)| (id, bids(place))));
+        assert_ne!(response.status_code, 0, "errors have a status code");
+        assert_eq!(infos, RTA_IDS.map(|(id, strategy)| (id, bids(strategy))));
         return;
     };
     assert_eq!((answer.failure, response.status_code), (None, 0));
     assert_eq!(response.req_id, request.req_id);
     let verdict = |id: &i64| {
         let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
-        (*id, strategy.is_some_and(|(_, place)| bids(*place)))
+        (*id, strategy.is_some_and(|(_, index)| bids(*index)))
     };
-    assert!(request.rta_ids.iter().map(verdict).eq(infos), "every id asked about is echoed");
+    assert!(request.rta_ids.iter().map(verdict).eq(infos), "every requested id is echoed");
 }
 
 fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
-    let response = Rsp::decode(&answer.bytes[..]).expect("an answer decodes");
-    let bids = |place: usize| answer.bids[place].unwrap_or_default();
+    let response = Rsp::decode(&answer.bytes[..]).expect("the answer decodes");
+    let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
     let infos: Vec<_> =
         response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
-    let mut all = RTA_IDS.map(|(id, place)| (id, bids(place)));
-    // As the config has them: by their text.
+    let mut all = RTA_IDS.map(|(id, strategy)| (id, bids(strategy)));
+    // Sorted as text, as in the config.
     all.sort_by_key(|(id, _)| id.to_string());
     assert_eq!(response.status_code, i32::from(answer.failure.is_some()));
     if answer.failure.is_some() {
         assert_eq!((answer.failure, &infos[..]), (Some(Failure::BadBody), &all[..]));
         return;
     }
-    // It does not look into what is not mapped, so it may read what the built-in adapter does not.
+    // Ignores unmapped fields, so it may accept messages that the built-in adapter rejects.
     let Ok(request) = Req::decode(body.clone()) else { return };
     assert_eq!(response.req_id, request.req_id);
     assert!(request.rta_ids.len() <= MAX_ASKED);
     let verdict = |id: &i64| {
         let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
-        (*id, strategy.is_some_and(|(_, place)| bids(*place)))
+        (*id, strategy.is_some_and(|(_, index)| bids(*index)))
     };
     let expected: Vec<_> = if request.rta_ids.is_empty() {
         all.to_vec()
     } else {
         request.rta_ids.iter().map(verdict).collect()
     };
-    assert_eq!(infos, expected, "every id asked about is echoed");
+    assert_eq!(infos, expected, "every requested id is echoed");
 }
 
 fn check_custom_json(body: &[u8], answer: &Answer) {
     let response: serde_json::Value =
-        serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+        serde_json::from_slice(&answer.bytes).expect("the answer decodes");
     let accepted = response["accepted"].as_array().expect("a list of strategies");
     let accepted: Vec<&str> = accepted.iter().map(|id| id.as_str().expect("a string")).collect();
     let code = response["code"].as_i64().expect("a code is always written");
     assert_eq!(code, if answer.failure.is_some() { 2 } else { i64::from(accepted.is_empty()) });
     let bids = |id: &str| {
-        JSON_IDS.iter().any(|(known, place)| *known == id && answer.bids[*place] == Some(true))
+        JSON_IDS
+            .iter()
+            .any(|(known, strategy)| *known == id && answer.bids[*strategy] == Some(true))
     };
-    assert!(accepted.iter().all(|id| bids(id)), "only what bids is accepted");
+    assert!(accepted.iter().all(|id| bids(id)), "only bidding strategies are accepted");
     assert!(accepted.is_sorted() && accepted.windows(2).all(|two| two[0] != two[1]), "each once");
     if answer.failure.is_none() {
-        serde_json::from_slice::<serde::de::IgnoredAny>(body).expect("what is answered was JSON");
+        serde_json::from_slice::<serde::de::IgnoredAny>(body).expect("an answered body is JSON");
     }
 }
 
@@ -440,25 +442,25 @@ fn check_api(answer: &Answer) {
         return;
     }
     let response: serde_json::Value =
-        serde_json::from_slice(&answer.bytes).expect("an answer decodes");
+        serde_json::from_slice(&answer.bytes).expect("the answer decodes");
     let decisions = response["decisions"].as_array().expect("decisions");
     assert!(decisions.len() <= MAX_STRATEGIES);
     let names = ["new-users", "careful", "idless", "hopeless"];
     for decision in decisions {
-        let place =
+        let index =
             names.iter().position(|name| decision["strategy"] == *name).expect("a known strategy");
-        assert_eq!(decision["bid"].as_bool(), answer.bids[place]);
+        assert_eq!(decision["bid"].as_bool(), answer.bids[index]);
     }
 }
 
 fn known_devices() -> Snapshot {
     let keys: Vec<_> = KeyMaker::default().key(IdKind::Imei, KNOWN).into_iter().collect();
-    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a rate that can be had");
+    let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a valid rate");
     let built = BuiltChunk::build(&spec, &keys);
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
     manifest.add(&built);
     let manifest = manifest.finish("old".parse().expect("a name"), 1, 0, BuildReport::default());
     let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
-    decoder.feed(&built.bytes).expect("what was built is sound");
-    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().expect("what was built is whole"))])
+    decoder.feed(&built.bytes).expect("a valid chunk");
+    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().expect("a complete chunk"))])
 }

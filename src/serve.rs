@@ -243,10 +243,8 @@ fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, Sta
     let limit = parts.server.max_connections;
     let acceptor = tokio::spawn(async move {
         let admit = || telemetry.connect(limit);
-        listener::accept(listener, phases, admit, |stream, permit| {
-            dispatch.hand_out(stream, permit)
-        })
-        .await
+        listener::accept(listener, phases, admit, |stream, permit| dispatch.assign(stream, permit))
+            .await
     });
     let ready = parts.shared.readiness.is_ready();
     tracing::info!(decision_address = %address, workers = count, ready, "decision port listens");

@@ -1,7 +1,6 @@
-//! A look-up and a decision allocate nothing, whatever kind of id asks, and neither does counting
-//! them.
+//! Allocations: none in lookups, decisions and their metrics, for every kind of id.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ const MEMBERS: [(IdKind, &str); 3] = [
     (IdKind::Oaid, "1fE9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
 ];
 
-/// All of these devices.
+/// A snapshot of [`MEMBERS`].
 fn members() -> Snapshot {
     let mut keys = MEMBERS.map(|(kind, id)| KeyMaker::default().key(kind, id.as_bytes()).unwrap());
     keys.sort_unstable();
@@ -27,7 +26,7 @@ fn members() -> Snapshot {
 }
 
 #[test]
-fn deciding_allocates_nothing() {
+fn lookups_and_decisions_do_not_allocate() {
     let telemetry = Telemetry::default();
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let name = "old_users".parse().unwrap();
@@ -42,7 +41,7 @@ fn deciding_allocates_nothing() {
     };
     let serving =
         Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
-    // A thread's first load makes what it needs for all others.
+    // A thread's first load allocates.
     drop(serving.load());
     let mut members = 0;
     let mut outcome = None;
@@ -65,7 +64,7 @@ fn deciding_allocates_nothing() {
     });
     assert_eq!((members, outcome), (3, Some(Outcome::NoBid)));
     assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
-    // This way of counting sees one.
+    // The counter does count allocations.
     assert_eq!(
         allocation_counter::measure(|| drop(std::hint::black_box(Box::new(7)))).count_total,
         1

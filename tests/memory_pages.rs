@@ -1,5 +1,5 @@
-//! Filters take the memory that they need and little more, also where large pages are granted. In a
-//! process of its own, as the figure is the process's.
+//! Memory of filters with large pages: little more than their size. A separate binary, because it
+//! measures the whole process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -8,9 +8,8 @@ use rtad_core::memory::{Pages, Region};
 use testkit::process::anonymous_bytes;
 
 #[test]
-fn a_region_does_not_take_a_whole_large_page_for_its_rest() {
-    // 64 chunks a little over two large pages each: a third one for the rest would be half as much
-    // again.
+fn region_remainder_uses_small_pages() {
+    // 64 chunks slightly larger than two large pages: a third page each would add half.
     const LEN: usize = (4 << 20) + 4096;
     let before = anonymous_bytes();
     let regions: Vec<Region> = (0..64)
@@ -24,5 +23,5 @@ fn a_region_does_not_take_a_whole_large_page_for_its_rest() {
     let needed = (regions.len() * LEN) as u64;
     assert!(taken >= needed && taken < needed + needed / 10, "{taken} bytes for {needed}");
     drop(regions);
-    assert!(anonymous_bytes() < before + needed / 10, "given back to the kernel");
+    assert!(anonymous_bytes() < before + needed / 10, "returned to the kernel");
 }

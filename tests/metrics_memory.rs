@@ -1,6 +1,6 @@
-//! Metrics that nobody scrapes: memory stays flat, because somebody drains them anyway.
+//! Memory of metrics without a scraper: stays flat, because the service drains them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 use std::time::Duration;
 
@@ -9,12 +9,11 @@ use testkit::process::anonymous_bytes;
 
 const ROUNDS: u64 = 6;
 const PER_ROUND: u64 = 800_000;
-/// What the exporter keeps of each look at the store until it is drained: a duration as an f64, at
-/// least.
+/// Lower bound of the exporter's memory per sync until it is drained: a duration as f64.
 const BYTES_EACH: u64 = 8;
 
-/// Counts as many as 16 seconds of full load; returns by how much memory has grown since the second
-/// round, when the allocator has what a round needs.
+/// Counts as many requests as 16 seconds of full load. Returns the growth of memory since the
+/// second round, when the allocator is warm.
 fn growth(mut count: impl FnMut(Duration), mut pause: impl FnMut()) -> u64 {
     let mut settled = 0;
     for round in 1..=ROUNDS {
@@ -38,9 +37,9 @@ fn memory_stays_flat_when_nobody_scrapes() {
 
     let drain = || telemetry.drain();
     let grown = growth(|duration| telemetry.sync("old_users", "ok", duration), drain);
-    assert!(grown < 2 * PER_ROUND * BYTES_EACH, "looks at the store: grew by {grown} bytes");
+    assert!(grown < 2 * PER_ROUND * BYTES_EACH, "syncs: grew by {grown} bytes");
 
-    // Nothing is lost by it.
+    // No sample is lost.
     let text = telemetry.render();
     for name in [
         "rtad_requests_total{route=\"check_one\",code=\"200\"}",
@@ -52,7 +51,7 @@ fn memory_stays_flat_when_nobody_scrapes() {
         assert_eq!(count.parse::<u64>().unwrap(), ROUNDS * PER_ROUND, "{name}");
     }
 
-    // And without draining, this very way of measuring sees memory grow.
+    // Without draining, memory grows: the measurement works.
     let grown = growth(|duration| telemetry.sync("old_users", "ok", duration), || {});
     assert!(grown > (ROUNDS - 3) * PER_ROUND * BYTES_EACH, "grew by {grown} bytes");
 }

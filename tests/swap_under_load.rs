@@ -1,7 +1,7 @@
-//! Twenty generations go by while clients ask without a pause: no error, no wrong answer, no
-//! request that sees two generations, and the memory of one snapshot when it is over.
+//! Swaps under load: twenty generations without errors or wrong answers, one generation per
+//! request, and the memory of one snapshot at the end.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +20,7 @@ use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
 const GENERATIONS: u64 = 20;
-/// Shards of the first chunk, which is another one in each generation, and of the last, which is
-/// always the same.
+/// Shards per chunk, and the first shard of the last chunk, which is the same in all generations.
 const SHARDS_PER_CHUNK: u32 = 1024;
 const LAST_CHUNK: u16 = u16::MAX - 1023;
 
@@ -40,8 +39,8 @@ include = ["old_users"]
 unavailable = "bid"
 "#;
 
-/// Keys by when they are members. 1,000 bits a key: 40 MB of filters cost a third of a million
-/// keys.
+/// Keys by the generations that they belong to. 1,000 bits per key: 40 MB of filters need only
+/// 330,000 keys.
 #[derive(Clone)]
 struct Population {
     always: Vec<DeviceKey>,
@@ -71,7 +70,7 @@ impl Population {
     }
 }
 
-/// Those whose answers are certain: no filter of any generation says "member" of them by chance.
+/// The keys that are no false positives in any generation.
 fn certain(members: &Population) -> Population {
     let mut certain = members.clone();
     let depot = Depot::new();
@@ -94,8 +93,8 @@ fn spec() -> Spec {
     Spec { filter, shards_per_chunk: SHARDS_PER_CHUNK, ..Spec::small() }
 }
 
-/// Asks in every way there is until told to stop; counts its rounds.
-fn ask(
+/// Sends requests to every route until stopped; counts the rounds.
+fn send_requests(
     address: SocketAddr,
     people: &Population,
     seed: usize,
@@ -114,11 +113,13 @@ fn ask(
         assert!(client.is_member(AUDIENCE, &always[0]));
         assert!(!client.is_member(AUDIENCE, &never[0]));
 
-        // 50 members, 50 strangers, and 400 of whom exactly those of one parity are members.
-        let asked = [&always[..], &never, &even, &odd].concat();
-        for members in [client.members(AUDIENCE, &asked), client.members_binary(AUDIENCE, &asked)] {
-            assert!(members[..50].iter().all(|member| *member), "a member was not found");
-            assert!(members[50..100].iter().all(|member| !*member), "a stranger was found");
+        // 50 members, 50 non-members, and 400 of which those of one parity are members.
+        let queried = [&always[..], &never, &even, &odd].concat();
+        for members in
+            [client.members(AUDIENCE, &queried), client.members_binary(AUDIENCE, &queried)]
+        {
+            assert!(members[..50].iter().all(|member| *member), "false negative");
+            assert!(members[50..100].iter().all(|member| !*member), "false positive");
             let is_even = members[100];
             assert!(
                 members[100..300].iter().all(|member| *member == is_even),
@@ -142,7 +143,7 @@ fn ask(
         assert!(bids(client.decide(&always[..1])));
         assert!(!bids(client.decide(&never[..3])));
         bids(client.decide(&even[..1]));
-        // One of the two is a member in any generation: "neither" could only come of two.
+        // Exactly one of the two is a member in any generation.
         assert!(bids(client.decide(&[even[0], odd[0]])));
         round += 1;
         rounds.fetch_add(1, Ordering::Relaxed);
@@ -156,13 +157,13 @@ struct Server {
 }
 
 impl Server {
-    /// Over a store that it polls when told to, and not within an hour by itself.
+    /// A server that polls `store` only on [`Server::poll`].
     fn start(store: &str) -> Self {
         let server =
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 2";
         let text = format!("{server}\n[store]\nurl = {store:?}\npoll_interval = \"1h\"\n{CONFIG}");
         let assembly = Assembly::read(Some(("rtad.toml", &text)), |_| None, &Vec::new()).unwrap();
-        // One thread besides the test's, for the acceptor.
+        // One more thread, for the acceptor.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -173,7 +174,7 @@ impl Server {
         Self { running, runtime }
     }
 
-    fn look(&self) {
+    fn poll(&self) {
         self.runtime.block_on(self.running.poll());
     }
 
@@ -187,7 +188,7 @@ fn snapshot(catalog: &Catalog) -> Arc<Snapshot> {
     catalog.audiences()[0].snapshot.clone().unwrap()
 }
 
-/// Generations that have been served, watched without being kept.
+/// Weak references to served generations.
 #[derive(Default)]
 struct Watch {
     catalogs: Vec<Weak<Catalog>>,
@@ -200,7 +201,7 @@ impl Watch {
         self.snapshots.push(Arc::downgrade(&snapshot(catalog)));
     }
 
-    /// How many are still in memory.
+    /// Number of those still in memory.
     fn alive(&self) -> (usize, usize) {
         let catalogs = self.catalogs.iter().filter(|catalog| catalog.strong_count() > 0).count();
         let snapshots =
@@ -210,7 +211,7 @@ impl Watch {
 }
 
 #[test]
-fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
+fn swaps_cause_no_errors_and_release_old_snapshots() {
     let members = Population::new();
     let people = Arc::new(certain(&members));
     let depot = Depot::new();
@@ -219,38 +220,37 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
 
     let server = Server::start(depot.url());
     let filter_bytes = snapshot(&server.catalog()).filter_bytes();
-    assert!(
-        filter_bytes > 30 << 20,
-        "{filter_bytes} bytes of filters are too few to be told from noise"
-    );
+    assert!(filter_bytes > 30 << 20, "{filter_bytes} bytes of filters are too few to measure");
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    // Two keep two cores nearly busy; what loads has what they leave.
+    // Two clients nearly saturate two cores.
     let clients: Vec<_> = (0..2)
         .map(|seed| {
             let (people, stop, rounds) =
                 (Arc::clone(&people), Arc::clone(&stop), Arc::clone(&rounds));
             let address = server.running.decision_address;
-            std::thread::spawn(move || ask(address, &people, seed, &stop, &rounds))
+            std::thread::spawn(move || send_requests(address, &people, seed, &stop, &rounds))
         })
         .collect();
-    let asked_again = || {
+    let wait_for_rounds = || {
         let (now, clients) = (rounds.load(Ordering::Relaxed), &clients);
         let is_over = || clients.iter().any(std::thread::JoinHandle::is_finished);
-        wait_until("every client asks", || is_over() || rounds.load(Ordering::Relaxed) > now + 8);
-        assert!(!is_over(), "a client saw something wrong");
+        wait_until("more rounds of the clients", || {
+            is_over() || rounds.load(Ordering::Relaxed) > now + 8
+        });
+        assert!(!is_over(), "a client failed");
     };
     let mut watch = Watch::default();
-    asked_again();
+    wait_for_rounds();
     for generation in 2..=GENERATIONS {
         let old = server.catalog();
         watch.add(&old);
         assert_eq!(depot.publish(AUDIENCE, &members.of(generation), &spec()), generation);
-        server.look();
+        server.poll();
         let new = server.catalog();
         assert_eq!(snapshot(&new).manifest().generation(), generation);
-        shares_only_what_is_unchanged(&old, &new);
+        assert_only_last_chunk_is_shared(&old, &new);
         if generation == GENERATIONS {
-            // Two generations are held, and this way of measuring sees it.
+            // Two generations are in memory: the measurement works.
             let held = anonymous_bytes().saturating_sub(before);
             assert!(
                 held > filter_bytes * 18 / 10,
@@ -258,7 +258,7 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
             );
         }
         drop((old, new));
-        asked_again();
+        wait_for_rounds();
     }
     stop.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().unwrap());
@@ -268,9 +268,8 @@ fn swaps_are_unnoticed_by_requests_and_leave_one_snapshot_in_memory() {
     wait_until("memory is back to one snapshot's", || anonymous_bytes() < limit);
 }
 
-/// The last chunk has the same keys in all generations and lies where it lay; every other was read
-/// anew.
-fn shares_only_what_is_unchanged(old: &Catalog, new: &Catalog) {
+/// Asserts that only the last chunk, which has the same keys in all generations, is shared.
+fn assert_only_last_chunk_is_shared(old: &Catalog, new: &Catalog) {
     let [old, new] = [old, new].map(snapshot);
     assert_eq!((old.chunks().len(), new.chunks().len()), (64, 64));
     for (index, (old_chunk, new_chunk)) in old.chunks().iter().zip(new.chunks()).enumerate() {

@@ -1,8 +1,7 @@
-//! How many instructions one operation takes, by callgrind: the same in every run of the same
-//! program, however busy the machine is. What memory makes of them it does not know.
+//! Instructions per operation, counted by callgrind: reproducible on a busy machine. Excludes the
+//! cost of memory.
 //!
-//! This program runs itself under valgrind, once with some and once with more repetitions; the
-//! difference is what they took.
+//! This program runs itself under valgrind with two numbers of repetitions and uses the difference.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -16,19 +15,19 @@ use rtad_core::device::{DeviceKey, IdKind};
 use super::answered;
 use super::lanes::{self, Lane};
 
-/// Repetitions, few and many.
+/// Numbers of repetitions: low and high.
 const COUNTS: [u64; 2] = [1_000, 5_000];
 /// Keys looked up together.
 const BATCH: usize = 1_000;
 
-/// The table's other rows are the platforms'.
+/// Operations besides those of the platforms.
 const OPERATIONS: [(&str, &str); 3] = [
     ("check", "an md5's hex digits → key → is it a member? (half are)"),
     ("decide_uncounted", "the same → what does the strategy decide?"),
     ("batch", "one key of a batch of 1,000"),
 ];
 
-/// Prints the table, of the audience in that store.
+/// Prints the table for the audience in `store`.
 pub(crate) fn table(store: &Path, lanes: &[Lane]) {
     println!("| | instructions |\n|---|---|");
     for (operation, name) in OPERATIONS {
@@ -49,8 +48,7 @@ fn each(store: &Path, operation: &str) -> f64 {
 
 fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
     let mut valgrind = Command::new("valgrind");
-    // Loading the audience takes more or less by the turns of its threads: only what is repeated is
-    // counted.
+    // Loading the audience varies with thread scheduling: count only the repeated part.
     valgrind.args([
         "--tool=callgrind",
         "--callgrind-out-file=/dev/null",
@@ -65,14 +63,14 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
     collected.unwrap_or_else(|| panic!("valgrind did not count: {said}"))
 }
 
-/// What runs under valgrind.
+/// Runs under valgrind.
 #[inline(never)]
 pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &str, count: u64) {
     let device = |number: u64| {
         lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number })
     };
     let key = |hex: &str| ids.key(IdKind::Md5 as usize, hex.as_bytes()).expect("an md5");
-    // Made beforehand, and as many however many are asked for.
+    // Prepared in advance, the same number for any count.
     let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
     let hex: Vec<String> = devices.iter().map(|key| const_hex::encode(key.as_bytes())).collect();
     let mut hex = hex.iter().cycle();

@@ -1,4 +1,5 @@
-//! What is asked: for each protocol the same devices, three ids each, every other one a member.
+//! Lanes: request bodies per protocol, for the same devices with three ids each, half of them
+//! members.
 
 use std::sync::Arc;
 
@@ -7,11 +8,10 @@ use prost::Message as _;
 use rtad::platform::{ocean, tencent};
 use rtad_core::device::DeviceKey;
 
-/// Different bodies per lane; more than fit the caches nearest to a core, so that look-ups are not
-/// all hot.
+/// Distinct bodies per lane: too many for the L1 and L2 caches.
 const BODIES: u64 = 4096;
 
-/// Files that the platforms name are looked for beside it.
+/// Files of the platforms are relative to it.
 pub(crate) const CONFIG_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench.toml");
 
 pub(crate) const PLATFORMS: &str = r#"
@@ -109,22 +109,21 @@ pub(crate) fn member(index: u64) -> DeviceKey {
     DeviceKey::of_canonical(format!("member-{index}").as_bytes())
 }
 
-/// The md5s, in hex, of a device's three ids.
+/// The md5s of a device's three ids, in hex.
 struct Device([String; 3]);
 
 impl Device {
-    /// Every other device is a member by its last id, spread over the whole audience.
+    /// Every other device is a member by its last id; members are spread over the audience.
     fn number(index: u64, keys: u64) -> Self {
         let hex = |key: DeviceKey| {
             key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };
-        let stranger =
-            |n: u64| hex(DeviceKey::of_canonical(format!("stranger-{index}-{n}").as_bytes()));
+        let other = |n: u64| hex(DeviceKey::of_canonical(format!("other-{index}-{n}").as_bytes()));
         let last = match index % 2 {
             0 => hex(member(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys)),
-            _ => stranger(2),
+            _ => other(2),
         };
-        Self([stranger(0), stranger(1), last])
+        Self([other(0), other(1), last])
     }
 }
 
@@ -156,7 +155,7 @@ fn tencent_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     tencent::RtaRequest { id, device: Some(device), ..Default::default() }.encode_to_vec()
 }
 
-/// The OAID is raw in this protocol, so one md5 is worked out.
+/// The OAID is raw in this protocol, so one md5 is computed.
 fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     let device = ocean::Device {
         imei_md5: imei.clone().into(),
@@ -175,7 +174,7 @@ fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// By `profiles/kuaishou.proto`: one hashed id, two raw ones, of which no member has any.
+/// By `profiles/kuaishou.proto`: one hashed id, and two raw ones of non-members.
 fn kuaishou_body(Device([imei, oaid, last]): &Device) -> Vec<u8> {
     let sign = DeviceKey::of_canonical(b"Jo825w_uEe2xLlJUAFwvSQ1795000000000bench");
     let sign: String = sign.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -198,14 +197,24 @@ fn text(number: u32, text: &str, body: &mut Vec<u8>) {
 
 fn alibaba_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     format!(
-        r#"{{"reqId":"r1","rtaIds":"501","dids":[{{"type":"IMEI","secure":"MD5","did":"{imei}"}},{{"type":"OAID","secure":"MD5","did":"{oaid}"}},{{"type":"ANDROIDID","secure":"MD5","did":"{android}"}}]}}"#
+        concat!(
+            r#"{{"reqId":"r1","rtaIds":"501","dids":["#,
+            r#"{{"type":"IMEI","secure":"MD5","did":"{}"}},"#,
+            r#"{{"type":"OAID","secure":"MD5","did":"{}"}},"#,
+            r#"{{"type":"ANDROIDID","secure":"MD5","did":"{}"}}]}}"#
+        ),
+        imei, oaid, android
     )
     .into_bytes()
 }
 
 fn json_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
     format!(
-        r#"{{"request_id":"r1","strategies":["new-users"],"device":{{"imei_md5":"{imei}","oaid_md5":"{oaid}","android_id_md5":"{android}"}}}}"#
+        concat!(
+            r#"{{"request_id":"r1","strategies":["new-users"],"#,
+            r#""device":{{"imei_md5":"{}","oaid_md5":"{}","android_id_md5":"{}"}}}}"#
+        ),
+        imei, oaid, android
     )
     .into_bytes()
 }

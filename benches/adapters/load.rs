@@ -1,4 +1,4 @@
-//! A client that keeps a server busy: keep-alive connections, each with one request under way.
+//! Load client: keep-alive connections with one request in flight each.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -30,7 +30,7 @@ pub(crate) fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usi
     length
 }
 
-/// Where the first answer ends, and how long its body is, if it is there whole.
+/// End of the first answer and length of its body; `None` if it is incomplete.
 fn framed(received: &[u8]) -> Option<(usize, usize)> {
     let head = received.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let name = b"content-length: ";
@@ -42,7 +42,7 @@ fn framed(received: &[u8]) -> Option<(usize, usize)> {
     (received.len() >= head + length).then_some((head + length, length))
 }
 
-/// Asks for so long; returns how many answers came.
+/// Sends requests for a duration; returns the number of answers.
 pub(crate) async fn run(
     address: SocketAddr,
     path: &str,
@@ -53,12 +53,17 @@ pub(crate) async fn run(
     let until = Instant::now() + time;
     let mut connections = JoinSet::new();
     for number in 0..CONNECTIONS {
-        connections.spawn(ask(address, Arc::clone(&requests), number, until));
+        connections.spawn(send_requests(address, Arc::clone(&requests), number, until));
     }
     connections.join_all().await.into_iter().sum()
 }
 
-async fn ask(address: SocketAddr, requests: Arc<[Vec<u8>]>, number: usize, until: Instant) -> u64 {
+async fn send_requests(
+    address: SocketAddr,
+    requests: Arc<[Vec<u8>]>,
+    number: usize,
+    until: Instant,
+) -> u64 {
     let mut stream = TcpStream::connect(address).await.expect("the server accepts");
     stream.set_nodelay(true).expect("a live socket");
     let mut received = Vec::with_capacity(4096);

@@ -1,16 +1,14 @@
-//! What a platform's protocol costs: in process, as time and allocations from a body's bytes to the
-//! answer's, and over HTTP, as CPU time per request beside a bare axum route that reads a body of
-//! the same size, all in one run.
+//! Adapter benchmark: time and allocations per request body in process, and CPU time per request
+//! over HTTP, compared with a bare axum route that reads a body of the same size.
 //!
-//! Over HTTP each server is a process of its own with one worker, and the load comes from this one
-//! over 64 keep-alive connections. The figure is the server's CPU time, user and system by the
-//! kernel's account, over the requests that it answered; lanes take turns, and the median of the
-//! rounds is shown. Rates depend on the machine and are not shown.
+//! Over HTTP, each server is a separate process with one worker; this process sends the load over
+//! 64 keep-alive connections. The figure is the server's user and system CPU time per answered
+//! request, as the median of alternating rounds.
 //!
 //! ```text
-//! cargo bench --bench adapters                       # 10 million keys
+//! cargo bench --bench adapters                     # 10 million keys
 //! cargo bench --bench adapters -- --keys 100000000
-//! cargo bench --bench adapters -- --instructions     # counts instructions instead, of the core as well; needs valgrind
+//! cargo bench --bench adapters -- --instructions   # counts instructions; needs valgrind
 //! ```
 
 #![allow(clippy::print_stdout)]
@@ -44,7 +42,7 @@ use rtad_store::write::StoreWriter;
 
 const REQUESTS: usize = 1_000_000;
 const ROUNDS: usize = 5;
-/// Instructions are as many in a large audience.
+/// The number of instructions does not depend on the audience's size.
 const COUNTED_KEYS: u64 = 100_000;
 const ROUND: Duration = Duration::from_secs(2);
 
@@ -80,7 +78,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// Publishes an audience of that many keys, as the loader would.
+/// Publishes an audience of `count` keys, like the loader.
 async fn publish(directory: &Path, count: u64) {
     let name = "old_users".parse().expect("a valid name");
     let writer = StoreWriter::open(&directory.display().to_string()).expect("a directory");
@@ -97,19 +95,21 @@ async fn publish(directory: &Path, count: u64) {
     }
     let generation = publication.generation();
     let manifest = manifest.finish(name, generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("nobody else publishes");
+    publication.commit(&manifest).await.expect("no concurrent publish");
 }
 
 fn assembly(store: &Path) -> Assembly {
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\nurl = {store:?}\n\
-         [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n{}",
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\n\
+         url = {store:?}\n\
+         [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
+         exclude = [\"old_users\"]\n{}",
         lanes::PLATFORMS
     );
     Assembly::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
 }
 
-/// What a worker has.
+/// The state of a worker.
 fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
     count_as_worker(0);
     let shared = Shared::default();
@@ -133,11 +133,12 @@ fn counted(store: &Path) {
     );
 }
 
-/// From the bytes of a body to those of its answer, without HTTP.
+/// Time and allocations from request body to answer body, without HTTP.
 fn in_process(directory: &Path, lanes: &[Lane]) {
     let (serving, ids) = loaded(directory);
     println!(
-        "| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | bytes allocated |"
+        "| in process, best of three rounds of {REQUESTS} | body, bytes | ns | allocations | \
+         bytes allocated |"
     );
     println!("|---|---|---|---|---|");
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
@@ -164,7 +165,7 @@ fn in_process(directory: &Path, lanes: &[Lane]) {
     }
 }
 
-/// What the route of a platform does between HTTP's parts.
+/// Answers a body like a platform's route.
 fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes {
     let catalog = serving.load();
     let served = catalog.platform_at(path).expect("a configured platform");
@@ -174,7 +175,7 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     served.platform.answer(&head, Ok(body), &mut live).expect("a good body")
 }
 
-/// A server in a process of its own; ends with its standard input, and so with this process.
+/// A server process. It ends when its stdin is closed, and so with this process.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -191,13 +192,13 @@ impl Server {
         let mut child = child.expect("this program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        BufReader::new(stdout).read_line(&mut line).expect("it prints its address");
         let address = line.trim().parse().expect("an address");
         Self { child, address }
     }
 
-    /// CPU time of all its threads so far: fields 14 and 15 of `/proc/PID/stat`, in hundredths of a
-    /// second.
+    /// User and system CPU time of all threads: fields 14 and 15 of `/proc/PID/stat`, in hundredths
+    /// of a second.
     fn cpu_seconds(&self) -> [f64; 2] {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
@@ -214,7 +215,7 @@ impl Drop for Server {
     }
 }
 
-/// Says where it listens, and serves until whoever started it is gone.
+/// Prints the address and waits until stdin is closed.
 async fn until_alone(address: SocketAddr) {
     println!("{address}");
     let _ = std::io::stdout().flush();
@@ -228,8 +229,8 @@ async fn serve_rtad(store: &Path) {
     until_alone(running.decision_address).await;
 }
 
-/// A route that reads a body and answers with as many bytes as rtad does: stock axum, but for one
-/// thread and no delay.
+/// An axum route that reads a body and answers with as many bytes as rtad, on one thread and with
+/// TCP_NODELAY.
 async fn serve_bare(length: usize) {
     let answer = Bytes::from(vec![b'x'; length]);
     let route = post(async move |body: Bytes| {
@@ -247,11 +248,12 @@ async fn serve_bare(length: usize) {
     until_alone(address).await;
 }
 
-/// CPU time per request of each lane's route and of a bare route with bodies of the same size.
+/// CPU time per request of each lane's route, and of a bare route with bodies of the same size.
 fn over_http(store: &Path, lanes: &[Lane]) {
     let rtad = Server::start(&["--serve-rtad", &store.display().to_string()]);
     println!(
-        "\n| over HTTP, median of {ROUNDS} rounds | rtad: CPU µs a request (user + system) | bare axum | ratio |"
+        "\n| over HTTP, median of {ROUNDS} rounds | rtad: CPU µs a request (user + system) | \
+         bare axum | ratio |"
     );
     println!("|---|---|---|---|");
     for lane in lanes {
@@ -278,7 +280,7 @@ fn round(server: &Server, path: &str, bodies: &Arc<[Bytes]>) -> [f64; 2] {
     [0, 1].map(|part| (after[part] - before[part]) * 1e6 / answered as f64)
 }
 
-/// The round in the middle by its sum.
+/// The median round, by its sum.
 fn median(mut rounds: Vec<[f64; 2]>) -> [f64; 2] {
     rounds.sort_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1])));
     rounds[rounds.len() / 2]

@@ -1,4 +1,4 @@
-//! The JSON of `/v1/decide`.
+//! Fuzz target: JSON of `/v1/decide`.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,4 +8,6 @@ use rtad_fuzz::{Protocol, World};
 
 static WORLD: LazyLock<World> = LazyLock::new(World::new);
 
-libfuzzer_sys::fuzz_target!(|body: &[u8]| WORLD.hold(Protocol::Api, Bytes::copy_from_slice(body)));
+libfuzzer_sys::fuzz_target!(|body: &[u8]| {
+    WORLD.answer_and_check(Protocol::Api, Bytes::copy_from_slice(body))
+});

@@ -1,8 +1,8 @@
-//! Lines of JSON, as the loader reads them.
+//! Fuzz target: The loader's NDJSON parser.
 #![no_main]
 
 #[path = "../loader.rs"]
 mod loader;
 use loader::progress;
 
-libfuzzer_sys::fuzz_target!(|body: &[u8]| loader::hold(loader::ndjson(), body));
+libfuzzer_sys::fuzz_target!(|body: &[u8]| loader::check(loader::ndjson(), body));

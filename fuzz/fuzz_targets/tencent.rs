@@ -1,4 +1,4 @@
-//! Tencent's requests.
+//! Fuzz target: Tencent's requests.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,4 +8,6 @@ use rtad_fuzz::{Protocol, World};
 
 static WORLD: LazyLock<World> = LazyLock::new(World::new);
 
-libfuzzer_sys::fuzz_target!(|body: &[u8]| WORLD.hold(Protocol::Tencent, Bytes::copy_from_slice(body)));
+libfuzzer_sys::fuzz_target!(|body: &[u8]| {
+    WORLD.answer_and_check(Protocol::Tencent, Bytes::copy_from_slice(body))
+});

@@ -1,11 +1,10 @@
-//! Hostile bodies: every seed of `fuzz/corpus`, a million of its mutants for each protocol, and
-//! bodies built to cost the most.
+//! Hostile bodies: all seeds of `fuzz/corpus`, a million mutants per protocol, and bodies built for
+//! the highest memory use.
 //!
-//! What must be true of an answer stands in `fuzz/properties.rs`, which the fuzz targets use too.
-//! Here it is held without a fuzzer, in every test run, and with an allocator that counts: what one
-//! answer may cost in memory is bounded by its body's length.
+//! Checks the properties of `fuzz/properties.rs` without a fuzzer. A counting allocator also checks
+//! that the memory of an answer is bounded by its body's length.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 mod memory;
 mod message;
@@ -21,13 +20,13 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use properties::{Protocol, World};
 
-/// The allocator counts the whole process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Serializes the tests: the allocator counts the whole process.
+fn exclusive() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The seeds of a protocol by name.
+/// The seeds of a protocol, by name.
 fn corpus(protocol: Protocol) -> Vec<(String, Bytes)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(protocol.corpus());
     let mut seeds: Vec<_> = std::fs::read_dir(folder)
@@ -44,11 +43,11 @@ fn corpus(protocol: Protocol) -> Vec<(String, Bytes)> {
     seeds
 }
 
-/// Says which body it was, should its property not hold.
-struct Shown<'a>(&'a str, &'a [u8]);
+/// Prints the body if its test panics.
+struct PrintOnPanic<'a>(&'a str, &'a [u8]);
 
-#[allow(clippy::print_stdout, reason = "what a failing test says")]
-impl Drop for Shown<'_> {
+#[allow(clippy::print_stdout, reason = "output of a failing test")]
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}: {}", self.0, const_hex::encode(self.1));
@@ -56,18 +55,18 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Answers and checks; returns the most bytes that were allocated at a time for the answer.
-fn held(world: &World, protocol: Protocol, what: &str, body: &Bytes) -> usize {
-    let _shown = Shown(what, body);
-    // The body stays alive, so that it is not counted as given back.
+/// Answers a body and checks the answer; returns the peak of allocated bytes.
+fn checked_peak(world: &World, protocol: Protocol, what: &str, body: &Bytes) -> usize {
+    let _print = PrintOnPanic(what, body);
+    // The body stays alive, so that its release is not counted.
     let (answer, peak) = memory::peak(|| world.answer(protocol, body.clone()));
     world.check(protocol, body, &answer);
     peak
 }
 
 #[test]
-fn every_seed_is_answered_as_it_must_be() {
-    let _alone = alone();
+fn every_seed_satisfies_the_properties() {
+    let _exclusive = exclusive();
     let world = World::new();
     for protocol in Protocol::ALL {
         let seeds = corpus(protocol);
@@ -77,27 +76,27 @@ fn every_seed_is_answered_as_it_must_be() {
                 protocol,
                 &name,
                 body.len(),
-                held(&world, protocol, &name, &body),
+                checked_peak(&world, protocol, &name, &body),
             );
         }
     }
 }
 
-fn mutants_hold(protocol: Protocol, count: u64) {
-    let _alone = alone();
+fn check_mutants(protocol: Protocol, count: u64) {
+    let _exclusive = exclusive();
     let world = World::new();
     let seeds: Vec<Bytes> = corpus(protocol).into_iter().map(|(_, body)| body).collect();
     let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), 0x5eed);
     let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {
         let body = mutants.next();
-        let peak = held(&world, protocol, "mutant", &body);
+        let peak = checked_peak(&world, protocol, "mutant", &body);
         memory::assert_bounded(protocol, "mutant", body.len(), peak);
         let answer = world.answer(protocol, body);
         answered += u64::from(answer.failure.is_none());
         bid += u64::from(answer.failure.is_none() && answer.bids());
     }
-    // Mutants that all break tell little, and so do those that never do.
+    // Mutants must be neither all valid nor all invalid.
     assert!((count / 20..count * 9 / 10).contains(&answered), "{answered} of {count} were read");
     assert!((answered / 100..answered * 99 / 100).contains(&bid), "{bid} of {answered} got a bid");
 }
@@ -105,37 +104,37 @@ fn mutants_hold(protocol: Protocol, count: u64) {
 const MILLION: u64 = 1_000_000;
 
 #[test]
-fn a_million_mutants_hold_for_tencent() {
-    mutants_hold(Protocol::Tencent, MILLION);
+fn million_mutants_satisfy_the_properties_tencent() {
+    check_mutants(Protocol::Tencent, MILLION);
 }
 
 #[test]
-fn a_million_mutants_hold_for_ocean() {
-    mutants_hold(Protocol::Ocean, MILLION);
+fn million_mutants_satisfy_the_properties_ocean() {
+    check_mutants(Protocol::Ocean, MILLION);
 }
 
 #[test]
-fn a_million_mutants_hold_for_the_api() {
-    mutants_hold(Protocol::Api, MILLION);
+fn million_mutants_satisfy_the_properties_api() {
+    check_mutants(Protocol::Api, MILLION);
 }
 
 #[test]
-fn a_million_mutants_hold_for_the_custom_adapter_over_protobuf() {
-    mutants_hold(Protocol::CustomProtobuf, MILLION);
+fn million_mutants_satisfy_the_properties_custom_protobuf() {
+    check_mutants(Protocol::CustomProtobuf, MILLION);
 }
 
 #[test]
-fn a_million_mutants_hold_for_the_custom_adapter_over_json() {
-    mutants_hold(Protocol::CustomJson, MILLION);
+fn million_mutants_satisfy_the_properties_custom_json() {
+    check_mutants(Protocol::CustomJson, MILLION);
 }
 
 #[test]
-fn the_costliest_bodies_are_bounded() {
-    let _alone = alone();
+fn memory_of_costly_bodies_is_bounded() {
+    let _exclusive = exclusive();
     let world = World::new();
     for protocol in Protocol::ALL {
         for (name, body) in memory::costly(protocol) {
-            let peak = held(&world, protocol, name, &body);
+            let peak = checked_peak(&world, protocol, name, &body);
             println!(
                 "{protocol:?} {name}: {} bytes, {peak} at most, {:.1} each",
                 body.len(),

@@ -1,61 +1,59 @@
-//! What one answer may cost in memory, and the bodies that cost the most.
+//! Memory bounds of answers, and the bodies with the highest memory use.
 //!
-//! An empty message in a list is two bytes of a body and a struct in memory; the list grows by
-//! doubling, and the answer stands beside the request while it is written.
+//! An empty message in a list takes two bytes of the body and a struct in memory. Lists grow by
+//! doubling. Request and answer are in memory together.
 
 use bytes::Bytes;
 
 use crate::properties::Protocol;
 
-/// What the smallest request may cost: a list has room for four from its first element on, and an
-/// error has its text.
+/// Bound for the smallest request: a list starts with a capacity of four, and errors have a text.
 const BASE: usize = 1024;
 
-/// `server.max_body` by default.
+/// Default of `server.max_body`.
 const BODY: usize = 64 << 10;
 
-/// Runs `work`; returns what it returns and the most bytes that it had allocated at a time.
+/// Runs `work`; returns its result and the peak of allocated bytes.
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let mut result = None;
     let counted = allocation_counter::measure(|| result = Some(work()));
-    (
-        result.expect("it was made"),
-        usize::try_from(counted.bytes_max).expect("as many as there are"),
-    )
+    (result.expect("work has run"), usize::try_from(counted.bytes_max).expect("fits usize"))
 }
 
-/// Bytes of memory per byte of a body, at most: what was measured and some room. A list that grows
-/// is counted with the copy that it is made from, as if it never grew in place.
+/// Highest number of bytes in memory per byte of a body: the measured value with a margin. The
+/// allocator counts a growing list together with its old copy.
 const fn factor(protocol: Protocol) -> usize {
     match protocol {
-        // An empty CAID is 2 bytes and a struct of 64; with 2^14 + 1 of them a list of 2^15 is made
-        // from one of half of that: 96 for one byte. Empty ads are next with 72: 48 each, and 32 of
-        // the answer.
+        // An empty CAID is 2 bytes and a struct of 64. At 2^14 + 1 of them, a list of 2^14 is
+        // copied to one of 2^15: 96 bytes per byte. Empty ads take 72: 48 each, and 32 of the
+        // answer.
         Protocol::Tencent => 100,
-        // An id of one byte is 8, its verdict 16 and 4 of the answer; 2^15 + 1 of them: 36 for one
-        // byte.
+        // An id of one byte takes 8, its decision 16, and 4 of the answer; at 2^15 + 1 of them: 36
+        // per byte.
         Protocol::Ocean => 40,
-        // A strategy of no name is 3 bytes and a string of 24, before there are seen to be too
-        // many: 24 for one byte.
+        // An empty strategy name is 3 bytes and a string of 24, until the limit is checked: 24 per
+        // byte.
         Protocol::Api => 26,
-        // It stops at 1,024 strategies: some 110 for one byte of a small body, 1 for one of the
-        // largest.
+        // Limited to 1,024 strategies: about 110 per byte of a small body, 1 of the largest.
         Protocol::CustomProtobuf | Protocol::CustomJson => 128,
     }
 }
 
 pub(crate) fn assert_bounded(protocol: Protocol, what: &str, body: usize, peak: usize) {
     let bound = BASE + factor(protocol) * body;
-    assert!(peak <= bound, "{protocol:?} {what}: {body} bytes took {peak}; {bound} are allowed");
+    assert!(
+        peak <= bound,
+        "{protocol:?} {what}: {body} bytes took {peak}, expected at most {bound}"
+    );
 }
 
-/// Bodies as large as may be.
+/// Bodies of the highest size.
 pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
     let full = |head: &[u8], each: &[u8], tail: &[u8]| -> Bytes {
         let count = (BODY - head.len() - tail.len()) / each.len();
         [head, &each.repeat(count), tail].concat().into()
     };
-    // A device or a packed list that takes the whole body: its key and a length of three bytes.
+    // A device or a packed list as the whole body: its key and a length of three bytes.
     let within = |key: &[u8], each: &[u8]| -> Bytes {
         let inside = each.repeat((BODY - 8) / each.len());
         let mut body = key.to_vec();
@@ -67,14 +65,14 @@ pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
     match protocol {
         Protocol::Tencent => vec![
             ("second request, empty ads", full(second, b"\x5a\x00", b"")),
-            // Lists double: just past a power of two, nearly half of the room is empty.
+            // Lists double: just past a power of two, nearly half of the capacity is unused.
             (
                 "second request, 2^14 + 1 ads",
                 [&second[..], &b"\x5a\x00".repeat((1 << 14) + 1)].concat().into(),
             ),
             ("second request, ads of a number", full(second, b"\x5a\x02\x08\x00", b"")),
             ("second request, ads to keep", full(second, b"\x5a\x04\x2a\x02T1", b"")),
-            ("ads that are not asked about", full(b"", b"\x5a\x00", b"")),
+            ("ads without strategies", full(b"", b"\x5a\x00", b"")),
             ("empty qaids", within(b"\x2a", b"\x6a\x00")),
             ("2^14 + 1 empty qaids", {
                 let inside = b"\x6a\x00".repeat((1 << 14) + 1);

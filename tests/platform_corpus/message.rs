@@ -1,9 +1,8 @@
-//! Protobuf messages of no schema: taken apart as far as their bytes can be taken for some, and put
-//! together again.
+//! Protobuf messages without a schema: heuristic parser and writer.
 
 use prost::encoding::{decode_varint, encode_varint};
 
-/// Fields of a message, as far as bytes can be taken for one.
+/// A field of a message; bytes that parse as a message are one.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     /// Number and wire type.
@@ -17,11 +16,11 @@ pub(crate) enum Value {
     Fixed(Vec<u8>),
     Bytes(Vec<u8>),
     Message(Vec<Field>),
-    /// The start or the end of a group.
+    /// Start or end of a group.
     None,
 }
 
-/// Reads bytes as a message; `None` if they are none.
+/// Parses a message; `None` if the bytes are not one.
 pub(crate) fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
     let mut fields = Vec::new();
     while !body.is_empty() {

@@ -1,6 +1,5 @@
-//! Mutants of the corpus: messages and JSON are taken apart and put together again in other ways,
-//! so that they still parse and say something else; then, half of the time, bytes are damaged, so
-//! that they do not.
+//! Mutants of the corpus: structural changes of messages and JSON, which still parse, and for half
+//! of the mutants byte changes, which break parsing.
 
 use bytes::Bytes;
 use prost::encoding::encode_varint;
@@ -8,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::message::{Field, Value, parse, write};
 
-/// Numbers at which something changes: signs, widths, the ids of the tests.
+/// Boundary values: signs, widths, ids of the tests.
 const NUMBERS: [u64; 18] = [
     0,
     1,
@@ -47,7 +46,7 @@ const WORDS: [&str; 16] = [
     "00000000-0000-0000-0000-000000000000",
     "\u{8bf7}",
 ];
-/// Names of what a request may hold, and of what it may not.
+/// Valid and invalid field names.
 const NAMES: [&str; 10] = [
     "request_id",
     "strategies",
@@ -60,7 +59,7 @@ const NAMES: [&str; 10] = [
     "idfa",
     "\"\\\u{1}",
 ];
-/// Pieces of JSON.
+/// JSON tokens.
 const TOKENS: [&str; 20] = [
     "{",
     "}",
@@ -84,15 +83,15 @@ const TOKENS: [&str; 20] = [
     " ",
 ];
 
-/// No list or message grows for ever, mutant by mutant.
+/// Limit of lists and messages, which would grow with every mutant.
 const LARGEST: usize = 4096;
 
-/// Makes mutants without end, the same ones for the same seed.
+/// Endless generator of mutants, deterministic per seed.
 pub(crate) struct Mutants {
     seeds: Vec<Bytes>,
-    /// The seeds that are messages.
+    /// Seeds that parse as messages.
     messages: Vec<Vec<Field>>,
-    /// Those that are JSON.
+    /// Seeds that parse as JSON.
     jsons: Vec<Json>,
     is_text: bool,
     state: u64,
@@ -106,13 +105,13 @@ impl Mutants {
         Self { messages: messages.collect(), jsons, seeds: seeds.to_vec(), is_text, state: seed }
     }
 
-    /// The next one.
+    /// The next mutant.
     pub(crate) fn next(&mut self) -> Bytes {
         let mut body = Vec::new();
         let is_whole = self.below(8) > 0;
         if is_whole && self.is_text {
-            let place = self.below(self.jsons.len());
-            let mut json = self.jsons[place].clone();
+            let index = self.below(self.jsons.len());
+            let mut json = self.jsons[index].clone();
             for _ in 0..=self.below(3) {
                 self.change_json(&mut json);
             }
@@ -124,8 +123,8 @@ impl Mutants {
             }
             write(&message, &mut body);
         } else {
-            let place = self.below(self.seeds.len());
-            body.extend_from_slice(&self.seeds[place]);
+            let index = self.below(self.seeds.len());
+            body.extend_from_slice(&self.seeds[index]);
         }
         if !is_whole || self.below(2) == 0 {
             for _ in 0..=self.below(3) {
@@ -137,8 +136,8 @@ impl Mutants {
     }
 
     fn message(&mut self) -> Vec<Field> {
-        let place = self.below(self.messages.len());
-        self.messages[place].clone()
+        let index = self.below(self.messages.len());
+        self.messages[index].clone()
     }
 
     /// SplitMix64.
@@ -155,27 +154,27 @@ impl Mutants {
 
     /// Changes a message, at any depth.
     fn change(&mut self, fields: &mut Vec<Field>) {
-        let place = self.below(fields.len());
-        if let Some(Field { value: Value::Message(inside), .. }) = fields.get_mut(place)
+        let index = self.below(fields.len());
+        if let Some(Field { value: Value::Message(inside), .. }) = fields.get_mut(index)
             && self.below(3) > 0
         {
             return self.change(inside);
         }
         match self.below(9) {
             0 if !fields.is_empty() => {
-                fields.remove(place);
+                fields.remove(index);
             }
             1 if !fields.is_empty() => {
-                let copy = fields[place].clone();
+                let copy = fields[index].clone();
                 let times = if self.below(20) == 0 { 80 } else { 1 };
-                fields.splice(place..place, std::iter::repeat_n(copy, times));
+                fields.splice(index..index, std::iter::repeat_n(copy, times));
             }
             2 if !fields.is_empty() => {
                 let other = self.below(fields.len());
-                fields.swap(place, other);
+                fields.swap(index, other);
             }
             3 => {
-                // A part of another message, or all of it as a field.
+                // A part of another message, or all of it as one field.
                 let mut other = self.message();
                 if self.below(2) == 0 && !other.is_empty() {
                     let from = self.below(other.len());
@@ -188,8 +187,8 @@ impl Mutants {
                 }
             }
             4 if !fields.is_empty() => {
-                // Another number, the same type.
-                fields[place].key = (1 + self.random() % 35) << 3 | fields[place].key & 7;
+                // Another field number, same wire type.
+                fields[index].key = (1 + self.random() % 35) << 3 | fields[index].key & 7;
             }
             5 => {
                 let number = NUMBERS[self.below(NUMBERS.len())];
@@ -206,7 +205,7 @@ impl Mutants {
                 });
             }
             _ => {
-                if let Some(field) = fields.get_mut(place) {
+                if let Some(field) = fields.get_mut(index) {
                     self.change_value(&mut field.value);
                 }
             }
@@ -241,10 +240,10 @@ impl Mutants {
     fn change_json(&mut self, json: &mut Json) {
         let count =
             json.as_object().map(Map::len).or(json.as_array().map(Vec::len)).unwrap_or_default();
-        let place = self.below(count);
+        let index = self.below(count);
         let inside = match json {
-            Json::Object(object) => object.values_mut().nth(place),
-            Json::Array(list) => list.get_mut(place),
+            Json::Object(object) => object.values_mut().nth(index),
+            Json::Array(list) => list.get_mut(index),
             _ => None,
         };
         if let Some(inside) = inside
@@ -260,7 +259,7 @@ impl Mutants {
             }
             Json::Array(list) => {
                 let times = if self.below(20) == 0 { 70 } else { 1 };
-                list.splice(place..place, std::iter::repeat_n(new, times));
+                list.splice(index..index, std::iter::repeat_n(new, times));
             }
             _ => *json = new,
         }
@@ -277,43 +276,43 @@ impl Mutants {
         }
     }
 
-    /// Changes bytes, whatever they say.
+    /// Changes bytes, ignoring structure.
     fn damage(&mut self, body: &mut Vec<u8>) {
-        let place = self.below(body.len() + 1);
+        let index = self.below(body.len() + 1);
         match self.below(9) {
-            0 if place < body.len() => body[place] ^= 1 << self.below(8),
-            1 if place < body.len() => body[place] = self.random() as u8,
-            2 => body.truncate(place),
+            0 if index < body.len() => body[index] ^= 1 << self.below(8),
+            1 if index < body.len() => body[index] = self.random() as u8,
+            2 => body.truncate(index),
             3 => {
-                let end = (place + self.below(8)).min(body.len());
-                body.drain(place..end);
+                let end = (index + self.below(8)).min(body.len());
+                body.drain(index..end);
             }
             4 => {
                 let count = self.below(8);
                 let random: Vec<u8> = (0..count).map(|_| self.random() as u8).collect();
-                body.splice(place..place, random);
+                body.splice(index..index, random);
             }
             5 => {
-                let end = (place + self.below(40)).min(body.len());
-                let copy = body[place..end].to_vec();
-                body.splice(place..place, copy);
+                let end = (index + self.below(40)).min(body.len());
+                let copy = body[index..end].to_vec();
+                body.splice(index..index, copy);
             }
             6 => {
-                // The rest of another seed.
+                // Splice: the rest of another seed.
                 let other = self.below(self.seeds.len());
                 let from = self.below(self.seeds[other].len() + 1);
-                body.truncate(place);
+                body.truncate(index);
                 body.extend_from_slice(&self.seeds[other][from..]);
             }
             7 if self.is_text => {
                 let token = TOKENS[self.below(TOKENS.len())].bytes();
-                body.splice(place..place, token);
+                body.splice(index..index, token);
             }
-            7 if place < body.len() => {
-                // What may be a length: one more, one less, or far too much.
-                body[place] = match self.below(4) {
-                    0 => body[place].wrapping_add(1),
-                    1 => body[place].wrapping_sub(1),
+            7 if index < body.len() => {
+                // Possibly a length: one more, one less, or far too much.
+                body[index] = match self.below(4) {
+                    0 => body[index].wrapping_add(1),
+                    1 => body[index].wrapping_sub(1),
                     2 => 0x7f,
                     _ => 0xff,
                 };
@@ -321,7 +320,7 @@ impl Mutants {
             _ => {
                 let mut number = Vec::new();
                 encode_varint(NUMBERS[self.below(NUMBERS.len())], &mut number);
-                body.splice(place..place, number);
+                body.splice(index..index, number);
             }
         }
     }

@@ -1,6 +1,5 @@
-//! Properties of the platforms' messages over random requests: what is written is read, and what
-//! the wire format leaves open (unknown fields, the order of fields, packed or not) never changes
-//! an answer.
+//! Properties of the platforms' messages with random requests. Messages round-trip. Answers do not
+//! depend on unknown fields, field order or packing.
 
 use std::sync::LazyLock;
 
@@ -22,10 +21,10 @@ const DEVICE_OF_TENCENT: u32 = 5;
 const DOUBTS: u32 = 9;
 const RTA_IDS: u32 = 14;
 const DEVICE_OF_OCEAN: u32 = 17;
-/// No platform uses more.
+/// Highest field number; no platform uses more.
 const UNKNOWN: std::ops::Range<u32> = 200..10_000;
 
-/// Ids: the known device, others, blank and malformed ones.
+/// Ids: of the known device, of others, blank and malformed.
 fn id() -> impl Strategy<Value = Bytes> {
     prop_oneof![
         Just("8d3ebd3654fb46a2832296669cf1b536"),
@@ -46,14 +45,14 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 
 prop_compose! {
     fn tencent_device()(
-        md5s in (option::of(id()), option::of(id()), option::of(id()), option::of(id()), option::of(id())),
+        md5s in proptest::array::uniform5(option::of(id())),
         oaid in option::of(id()),
         doubtful_ids_list in vec(prop_oneof![0..8, any::<i32>()], 0..4),
         cached_deviceid_type in option::of(0..9),
         qaids in vec((option::of(id()), option::of(id())), 0..4),
         openids in vec(option::of(id()), 0..3),
     ) -> Device {
-        let (idfa_md5sum, imei_md5sum, android_id_md5sum, mac_md5sum, oaid_md5sum) = md5s;
+        let [idfa_md5sum, imei_md5sum, android_id_md5sum, mac_md5sum, oaid_md5sum] = md5s;
         let qaid = |(qaid, qaid_md5sum)| device::QaidInfo { qaid, qaid_md5sum };
         Device {
             idfa_md5sum, imei_md5sum, android_id_md5sum, mac_md5sum, oaid_md5sum, oaid,
@@ -93,9 +92,15 @@ prop_compose! {
         response_cache_time in option::of(any::<u32>()),
         tags in (option::of(any::<u64>()), option::of(bytes())),
         out_target_id in vec(bytes(), 0..4),
-        targets in vec((option::of(bytes()), option::of(any::<u32>()), option::of(0.2_f32..5.0)), 0..3),
+        targets in vec(
+            (option::of(bytes()), option::of(any::<u32>()), option::of(0.2_f32..5.0)),
+            0..3,
+        ),
         aid_whitelist in vec(any::<u64>(), 0..4),
-        ads in vec((option::of(any::<u64>()), option::of(any::<u32>()), option::of(any::<bool>())), 0..4),
+        ads in vec(
+            (option::of(any::<u64>()), option::of(any::<u32>()), option::of(any::<bool>())),
+            0..4,
+        ),
     ) -> RtaResponse {
         let target = |(out_target_id, cpc_price, user_weight_factor)| {
             TargetInfo { out_target_id, cpc_price, user_weight_factor, ..TargetInfo::default() }
@@ -117,11 +122,14 @@ prop_compose! {
         did in id(),
         did_type in 0..12,
         req_id in bytes(),
-        rta_ids in vec(prop_oneof![Just(10003), Just(10004), Just(-7), Just(0), any::<i64>()], 0..6),
+        rta_ids in vec(
+            prop_oneof![Just(10003), Just(10004), Just(-7), Just(0), any::<i64>()],
+            0..6,
+        ),
         device in option::weighted(0.7, (vec(id(), 8), any::<[bool; 8]>())),
     ) -> Req {
         let device = device.map(|(ids, is_there)| {
-            let id = |place: usize| if is_there[place] { ids[place].clone() } else { Bytes::new() };
+            let id = |index: usize| if is_there[index] { ids[index].clone() } else { Bytes::new() };
             OceanDevice {
                 imei_md5: id(0), android_id_md5: id(1), oaid: id(2), idfa: id(3),
                 caid1: id(4), caid2: id(5), gaid: id(6), caid: id(7),
@@ -145,10 +153,10 @@ prop_compose! {
     }
 }
 
-/// A field as it stands on the wire, by its number.
+/// A field's number and bytes on the wire.
 type Field = (u32, Vec<u8>);
 
-/// Takes a message that was written here into its fields.
+/// Splits a message written by this test into fields.
 fn fields_of(mut body: &[u8]) -> Vec<Field> {
     let mut fields = Vec::new();
     while !body.is_empty() {
@@ -184,7 +192,7 @@ fn varint(number: u32, value: u64) -> Field {
     (number, field)
 }
 
-/// Fields that no schema has, of every wire type, groups too.
+/// Unknown fields of every wire type, including groups.
 fn unknown() -> impl Strategy<Value = Field> {
     let fixed = |number, wire_type, value: &[u8]| {
         let mut field = Vec::new();
@@ -221,13 +229,13 @@ fn unknown() -> impl Strategy<Value = Field> {
     })
 }
 
-/// Where each goes is a number to be taken as a place among the fields.
+/// Fields to insert, with their positions modulo the number of fields.
 type Insertions = Vec<(usize, Field)>;
 
 fn with_unknown(body: &[u8], insertions: &Insertions) -> Vec<u8> {
     let mut fields = fields_of(body);
-    for (place, field) in insertions {
-        fields.insert(place % (fields.len() + 1), field.clone());
+    for (position, field) in insertions {
+        fields.insert(position % (fields.len() + 1), field.clone());
     }
     message_of(fields)
 }
@@ -245,7 +253,7 @@ fn with_device(body: &[u8], device: u32, change: impl Fn(&[u8]) -> Vec<u8>) -> V
     }))
 }
 
-/// Sorts fields by a random order of their numbers: of a list's elements, the order says something.
+/// Reorders fields by number, keeping the order of equal numbers: that of a list matters.
 fn shuffled(body: &[u8], order: u64) -> Vec<u8> {
     let mut fields = fields_of(body);
     let rank =
@@ -254,12 +262,12 @@ fn shuffled(body: &[u8], order: u64) -> Vec<u8> {
     message_of(fields)
 }
 
-/// The same list in other forms: in parts packed and in parts not.
+/// The same list, partly packed.
 fn repacked(body: &[u8], list: u32, values: &[u64], parts: usize) -> Vec<u8> {
     let mut fields: Vec<Field> =
         fields_of(body).into_iter().filter(|(number, _)| *number != list).collect();
-    for (place, part) in values.chunks(parts % 4 + 1).enumerate() {
-        if (place + parts).is_multiple_of(2) {
+    for (index, part) in values.chunks(parts % 4 + 1).enumerate() {
+        if (index + parts).is_multiple_of(2) {
             fields.extend(part.iter().map(|value| varint(list, *value)));
         } else {
             let mut packed = Vec::new();
@@ -274,13 +282,13 @@ fn assert_same_answer(protocol: Protocol, body: &[u8], other: Vec<u8>) {
     let expected = WORLD.answer(protocol, Bytes::copy_from_slice(body));
     assert_eq!(expected.failure, None);
     let other = Bytes::from(other);
-    WORLD.hold(protocol, other.clone());
+    WORLD.answer_and_check(protocol, other.clone());
     let answer = WORLD.answer(protocol, other.clone());
     let (body, other) = (const_hex::encode(body), const_hex::encode(&other));
     assert_eq!((answer.failure, &answer.bytes), (None, &expected.bytes), "\n {body}\n {other}");
 }
 
-fn assert_survives<M: Message + Default + PartialEq + std::fmt::Debug>(message: &M) {
+fn assert_round_trip<M: Message + Default + PartialEq + std::fmt::Debug>(message: &M) {
     assert_eq!(&M::decode(Bytes::from(message.encode_to_vec())).unwrap(), message);
 }
 
@@ -288,20 +296,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn messages_round_trip(
         request in tencent_request(),
         response in tencent_response(),
         req in ocean_request(),
         rsp in ocean_response(),
     ) {
-        assert_survives(&request);
-        assert_survives(&response);
-        assert_survives(&req);
-        assert_survives(&rsp);
+        assert_round_trip(&request);
+        assert_round_trip(&response);
+        assert_round_trip(&req);
+        assert_round_trip(&rsp);
     }
 
     #[test]
-    fn unknown_fields_change_no_answer_of_tencents(
+    fn unknown_fields_do_not_change_tencent_answers(
         request in tencent_request(),
         outside in vec((any::<usize>(), unknown()), 0..4),
         inside in vec((any::<usize>(), unknown()), 0..4),
@@ -312,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn unknown_fields_change_no_answer_of_ocean_engines(
+    fn unknown_fields_do_not_change_ocean_answers(
         request in ocean_request(),
         outside in vec((any::<usize>(), unknown()), 0..4),
         inside in vec((any::<usize>(), unknown()), 0..4),
@@ -323,7 +331,11 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_fields_changes_no_answer(tencent in tencent_request(), ocean in ocean_request(), order: u64) {
+    fn field_order_does_not_change_answers(
+        tencent in tencent_request(),
+        ocean in ocean_request(),
+        order: u64,
+    ) {
         let body = tencent.encode_to_vec();
         let other = with_device(&body, DEVICE_OF_TENCENT, |device| shuffled(device, order));
         assert_same_answer(Protocol::Tencent, &body, shuffled(&other, order));
@@ -333,11 +345,16 @@ proptest! {
     }
 
     #[test]
-    fn packed_or_not_changes_no_answer(tencent in tencent_request(), ocean in ocean_request(), parts: usize) {
+    fn packing_does_not_change_answers(
+        tencent in tencent_request(),
+        ocean in ocean_request(),
+        parts: usize,
+    ) {
         let body = tencent.encode_to_vec();
         let doubts = tencent.device.map(|device| device.doubtful_ids_list).unwrap_or_default();
         let doubts: Vec<u64> = doubts.into_iter().map(|kind| i64::from(kind) as u64).collect();
-        let other = with_device(&body, DEVICE_OF_TENCENT, |device| repacked(device, DOUBTS, &doubts, parts));
+        let repack = |device: &[u8]| repacked(device, DOUBTS, &doubts, parts);
+        let other = with_device(&body, DEVICE_OF_TENCENT, repack);
         assert_same_answer(Protocol::Tencent, &body, other);
         let ids: Vec<u64> = ocean.rta_ids.iter().map(|id| *id as u64).collect();
         let body = ocean.encode_to_vec();

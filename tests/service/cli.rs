@@ -1,4 +1,4 @@
-//! The commands of `rtad`, run as a user runs them: stdout, stderr and exit code together.
+//! The commands of `rtad`: stdout, stderr and exit code.
 
 mod check_config;
 mod demo;

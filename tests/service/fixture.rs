@@ -1,4 +1,4 @@
-//! The store, the rules and the platforms that most tests serve.
+//! Fixture: the store, rules and platforms of most tests.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ pub(crate) const OLD_USERS: [(&str, &str); 9] = [
     ("openid", "oUser_4711@wx/%20"),
 ];
 
-/// Also an old user, and a VIP.
+/// An old user and a VIP.
 pub(crate) const OLD_VIP: &str = "0b7d2c4e-91aa-4d5c-8f21-6a5b4c3d2e1f";
-/// A VIP, not an old user.
+/// A VIP only.
 pub(crate) const NEW_VIP: &str = "77c1e0d2-5b3f-4f6a-9b1d-2e4f6a8b0c1d";
-/// In no audience.
-pub(crate) const STRANGER: &str = "c0ffee00-1234-4abc-8def-0123456789ab";
+/// A member of no audience.
+pub(crate) const NON_MEMBER: &str = "c0ffee00-1234-4abc-8def-0123456789ab";
 
 /// The audiences and strategies of [`FixtureServer::with_everything`].
 pub(crate) const RULES: &str = r#"
@@ -65,7 +65,7 @@ name = "needs-fresh"
 exclude = ["too_old"]
 "#;
 
-/// Platforms over [`RULES`]: Tencent Ads, which shows a token, and Ocean Engine.
+/// Platforms over [`RULES`]: Tencent Ads with a token header, and Ocean Engine.
 pub(crate) const PLATFORMS: &str = r#"
 [[platform]]
 kind = "tencent"
@@ -81,7 +81,7 @@ path = "/rta/ocean"
 strategies = { "10003" = "new-users" }
 "#;
 
-/// The key of an id as `OLD_USERS` has it: worked out here, not by the code under test.
+/// The key of an id of `OLD_USERS`, computed independently of the code under test.
 pub(crate) fn key(kind: &str, canonical: &str) -> DeviceKey {
     match kind {
         "md5" => DeviceKey::from_bytes(const_hex::decode_to_array(canonical).unwrap()),
@@ -89,7 +89,7 @@ pub(crate) fn key(kind: &str, canonical: &str) -> DeviceKey {
     }
 }
 
-/// A store in a directory of its own, which goes when it is dropped.
+/// A store in a temporary directory.
 pub(crate) struct TestStore(tempfile::TempDir);
 
 impl TestStore {
@@ -97,7 +97,7 @@ impl TestStore {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// With all that [`RULES`] name, but what they say is missing.
+    /// A store with all audiences of [`RULES`] except the missing one.
     pub(crate) fn with_everything() -> Self {
         let store = Self::empty();
         let old_users: Vec<_> = OLD_USERS.iter().map(|(kind, id)| key(kind, id)).collect();
@@ -111,18 +111,19 @@ impl TestStore {
         self.0.path()
     }
 
-    /// A config over this store on free ports. `server` are more lines of `[server]`.
+    /// A config with this store and free ports. `server` has more lines for `[server]`.
     pub(crate) fn config(&self, server: &str, rules: &str) -> String {
         let ports = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1";
-        // A busy machine may stop a worker for longer than the default.
+        // A busy machine may delay a worker for longer than the default.
         let patient = if server.contains("max_wait") { "" } else { "max_wait = \"1h\"\n" };
         format!(
-            "[server]\n{ports}\n{patient}{server}\n[store]\nurl = {:?}\npoll_interval = \"1h\"\n{rules}",
+            "[server]\n{ports}\n{patient}{server}\n[store]\nurl = {:?}\npoll_interval = \"1h\"\n\
+             {rules}",
             self.path()
         )
     }
 
-    /// A config in a file beside the audiences.
+    /// The same config in a file beside the audiences.
     pub(crate) fn config_file(&self, server: &str, rules: &str) -> PathBuf {
         let file = self.path().join("rtad.toml");
         std::fs::write(&file, self.config(server, rules)).unwrap();
@@ -145,7 +146,7 @@ impl TestStore {
     }
 }
 
-/// The service in this process over a [`TestStore`], with one worker.
+/// The service in this process with a [`TestStore`] and one worker.
 pub(crate) struct FixtureServer {
     pub(crate) store: TestStore,
     server: Server,
@@ -157,7 +158,7 @@ fn read(text: &str) -> Result<Assembly, String> {
 }
 
 impl FixtureServer {
-    /// Serves [`TestStore::with_everything`] under [`RULES`].
+    /// Serves [`TestStore::with_everything`] with [`RULES`].
     pub(crate) fn with_everything(server: &str) -> Self {
         Self::start(TestStore::with_everything(), server, RULES)
     }
@@ -167,12 +168,12 @@ impl FixtureServer {
         Self { store, server }
     }
 
-    /// Changes the config that a reload reads.
+    /// Changes the config of the next reload.
     pub(crate) fn write_config(&self, server: &str, rules: &str) {
         self.server.write_config(read(&self.store.config(server, rules)));
     }
 
-    /// Begins to drain; the thread ends with the drain.
+    /// Starts a drain; the thread ends with it.
     pub(crate) fn drain(self) -> (JoinHandle<()>, TestStore) {
         (self.server.drain(), self.store)
     }

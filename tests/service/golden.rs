@@ -1,9 +1,8 @@
-//! The format holds still: what Python wrote by `docs/reference/snapshot-format.md` is what rtad
-//! writes and reads.
+//! Golden snapshot files: rtad reads and writes the format as released.
 //!
-//! `tests/golden/make_golden.py` made the files, without rtad; they are of a released version, so
-//! they may never change. A test that fails here means that rtad no longer reads the snapshots that
-//! are out there.
+//! `tests/golden/make_golden.py` wrote the files without rtad, from
+//! `docs/reference/snapshot-format.md`. They must never change. A failure means that rtad cannot
+//! read published snapshots.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,34 +15,39 @@ use rtad_core::snapshot::{
 };
 use testkit::store::{Depot, files};
 
-/// Each kind with the spec of its golden store.
+/// Filter kinds with the specs of their golden stores.
 const SPECS: [(FilterKind, u32, u32); 2] =
     [(FilterKind::Block512, 10, 22_170), (FilterKind::Classic, 13, 19_171)];
 
 const NEAR_MISSES: usize = 4096;
 
-/// SHA-256 of every golden file: whoever makes them anew has to come by here.
+/// SHA-256 of every golden file, to detect regenerated ones.
 const FILES: &[(&str, &str)] = &[
     ("answers.json", "237ed1361b3a71d18cefc2a2184fde5c3c6bde412d650364c06bec56e480f8ae"),
     ("block512/golden/CURRENT", "496313e731c27036ff16605600b6dc40e8ec979a3bbd3caef690d3b9d63abbe9"),
     (
-        "block512/golden/chunks/19cdab5f1d9ae7de765e210b5cf84c164c1e63e5b61895be1e3d222e3628bea5.chunk",
+        "block512/golden/chunks/\
+         19cdab5f1d9ae7de765e210b5cf84c164c1e63e5b61895be1e3d222e3628bea5.chunk",
         "19cdab5f1d9ae7de765e210b5cf84c164c1e63e5b61895be1e3d222e3628bea5",
     ),
     (
-        "block512/golden/chunks/4dc500f85dc1309cd95a8cda7e46ba1204b2af604698555118ceb6f122da5f22.chunk",
+        "block512/golden/chunks/\
+         4dc500f85dc1309cd95a8cda7e46ba1204b2af604698555118ceb6f122da5f22.chunk",
         "4dc500f85dc1309cd95a8cda7e46ba1204b2af604698555118ceb6f122da5f22",
     ),
     (
-        "block512/golden/chunks/6409e7f7a8d8752cf72de2f028606df5323ba1cf8b092c5c2ce5325ef02e4ddf.chunk",
+        "block512/golden/chunks/\
+         6409e7f7a8d8752cf72de2f028606df5323ba1cf8b092c5c2ce5325ef02e4ddf.chunk",
         "6409e7f7a8d8752cf72de2f028606df5323ba1cf8b092c5c2ce5325ef02e4ddf",
     ),
     (
-        "block512/golden/chunks/e74a6f9548a6f8361c81da015d8e4e5fb052ee5f9fb34f92e526fadb39a31cfe.chunk",
+        "block512/golden/chunks/\
+         e74a6f9548a6f8361c81da015d8e4e5fb052ee5f9fb34f92e526fadb39a31cfe.chunk",
         "e74a6f9548a6f8361c81da015d8e4e5fb052ee5f9fb34f92e526fadb39a31cfe",
     ),
     (
-        "block512/golden/chunks/f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3.chunk",
+        "block512/golden/chunks/\
+         f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3.chunk",
         "f46d2ea93888114011826cc09753ff69b89204a496e94a5579f3bb34d38deee3",
     ),
     (
@@ -52,23 +56,28 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("classic/golden/CURRENT", "6bb868545deb1e45b9d04c74fd7f8413f77fc598f5830c53fd4058f2427e37dc"),
     (
-        "classic/golden/chunks/0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a.chunk",
+        "classic/golden/chunks/\
+         0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a.chunk",
         "0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a",
     ),
     (
-        "classic/golden/chunks/1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95.chunk",
+        "classic/golden/chunks/\
+         1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95.chunk",
         "1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95",
     ),
     (
-        "classic/golden/chunks/288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86.chunk",
+        "classic/golden/chunks/\
+         288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86.chunk",
         "288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86",
     ),
     (
-        "classic/golden/chunks/69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27.chunk",
+        "classic/golden/chunks/\
+         69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27.chunk",
         "69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27",
     ),
     (
-        "classic/golden/chunks/9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36.chunk",
+        "classic/golden/chunks/\
+         9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36.chunk",
         "9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36",
     ),
     (
@@ -96,13 +105,13 @@ fn audience() -> AudienceName {
     "golden".parse().unwrap()
 }
 
-/// The members in the file's order, which is not that of the shards.
+/// The members in the file's order, which is not shard order.
 fn keys() -> Vec<DeviceKey> {
     let file = String::from_utf8(read("keys.txt")).unwrap();
     file.lines().map(|line| DeviceKey::from_hex(line.as_bytes()).expect("32 hex digits")).collect()
 }
 
-/// As `near_misses` in make_golden.py: all but one bit of a member.
+/// Non-members that differ from a member by one bit, like `near_misses` in make_golden.py.
 fn near_misses(keys: &[DeviceKey]) -> impl Iterator<Item = DeviceKey> {
     (0..NEAR_MISSES).map(|number| {
         let mut key = *keys[number % keys.len()].as_bytes();
@@ -113,7 +122,7 @@ fn near_misses(keys: &[DeviceKey]) -> impl Iterator<Item = DeviceKey> {
 }
 
 #[test]
-fn golden_files_are_the_ones_that_were_released() {
+fn golden_files_are_unchanged() {
     let digest = |(name, bytes): (String, Vec<u8>)| (name, Digest::of(&bytes).to_string());
     let found: BTreeMap<String, String> = files(&golden()).into_iter().map(digest).collect();
     let expected: BTreeMap<String, String> =
@@ -125,7 +134,7 @@ fn golden_files_are_the_ones_that_were_released() {
 }
 
 #[test]
-fn the_same_keys_give_the_same_files() {
+fn same_keys_give_the_golden_files() {
     let mut keys = keys();
     keys.sort_unstable();
     for (kind, hashes, millibits_per_key) in SPECS {
@@ -150,8 +159,7 @@ fn the_same_keys_give_the_same_files() {
             (manifest.keys(), manifest.size_bytes(), manifest.build()),
             (golden.keys(), golden.size_bytes(), golden.build())
         );
-        // Sums of floats depend on the order of the terms, so people's figures agree but for the
-        // last digits.
+        // Float sums depend on the order of terms: compare statistics approximately.
         let close =
             |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b, "{kind:?}: {a}, {b} expected");
         close(manifest.target_fpr(), golden.target_fpr());
@@ -163,7 +171,7 @@ fn the_same_keys_give_the_same_files() {
 }
 
 #[test]
-fn golden_stores_answer_as_they_did() {
+fn golden_stores_give_the_same_answers() {
     let keys = keys();
     let answers: BTreeMap<String, String> = read_json("answers.json");
     for (kind, ..) in SPECS {
@@ -188,12 +196,12 @@ fn golden_stores_answer_as_they_did() {
 struct Probes {
     kind: FilterKind,
     size_bytes: usize,
-    /// By key: the bits in the order of the hashes.
+    /// Bits per key, in the order of the hashes.
     bits: BTreeMap<String, Vec<usize>>,
 }
 
 #[test]
-fn every_hash_sets_the_bit_that_the_page_says() {
+fn hashes_set_the_documented_bits() {
     let probes: Vec<Probes> = read_json("probes.json");
     assert_eq!(probes.len(), 8, "four sizes of each kind");
     for Probes { kind, size_bytes, bits } in probes {

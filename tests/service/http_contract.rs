@@ -1,4 +1,4 @@
-//! What the two ports promise, asked of the real service over real sockets.
+//! HTTP contract of both ports, tested over real sockets.
 
 mod admin;
 mod check_many;

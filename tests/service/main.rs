@@ -1,7 +1,7 @@
-//! Tests of the whole service: the real server in this process, and the real `rtad` as a child
-//! process. Tests that measure this process itself are binaries of their own.
+//! Tests of the whole service: the server in this process, and `rtad` as a child process. Tests
+//! that measure their own process are separate binaries.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 mod fixture;
 mod pod;

@@ -1,5 +1,4 @@
-//! rtad as a process of its own over a store: it can be killed, starved of disk, and its memory is
-//! its own.
+//! Pod: `rtad` as a child process with a store, to kill it, limit its disk and measure its memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,7 @@ use crate::rtad_process::{RTAD, Rtad};
 const RULES: &str =
     "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
 
-/// A running pod. It is killed when dropped.
+/// A running pod. Killed on drop.
 pub(crate) struct Pod {
     rtad: Rtad,
     pub(crate) client: Client,
@@ -19,14 +18,14 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Over a store, with `lines` for the config's `[store]`, once it serves. A shell runs
+    /// Starts a pod with `lines` in the config's `[store]` and waits until it serves. A shell runs
     /// `before` first.
     pub(crate) fn start(store: &str, folder: &Path, lines: &str, before: &str) -> Self {
         Self::start_with(store, folder, &format!("{lines}\n{RULES}"), before).unwrap()
     }
 
-    /// The same without rules, or with others at the end of `lines`; its log, if it ends instead
-    /// of serving.
+    /// The same without rules, or with rules at the end of `lines`. Returns the log if the process
+    /// ends before it serves.
     pub(crate) fn start_with(
         store: &str,
         folder: &Path,
@@ -58,9 +57,9 @@ impl Pod {
         (text("result"), text("error"))
     }
 
-    /// Sum over all series whose lines begin so.
-    pub(crate) fn metric(&mut self, beginning: &str) -> u64 {
-        metric_sum(&self.admin.get("/metrics").text(), beginning)
+    /// Sum over all series whose lines start with `prefix`.
+    pub(crate) fn metric(&mut self, prefix: &str) -> u64 {
+        metric_sum(&self.admin.get("/metrics").text(), prefix)
     }
 
     pub(crate) fn peak_bytes(&self) -> u64 {

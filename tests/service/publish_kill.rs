@@ -1,5 +1,4 @@
-//! Loaders killed at any moment, and two at once: whoever reads sees a whole generation, never an
-//! older one than before.
+//! Killed and concurrent loaders: readers always see a complete generation, never an older one.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,25 +11,25 @@ use rtad_store::StoreError;
 use testkit::store::{Depot, Key, Spec, keys};
 
 const AUDIENCE: &str = "old_users";
-/// Where a process of its own publishes to, what its keys are made of, and how often it tries.
+/// Variables of the publisher process: store, seed of the keys, number of attempts.
 const STORE: &str = "RTAD_TEST_STORE";
 const SEED: &str = "RTAD_TEST_SEED";
 const TRIES: &str = "RTAD_TEST_TRIES";
-/// If it is set, each publish is followed by a gc that keeps so many generations.
+/// If set, a gc with this number of kept generations follows each publish.
 const KEEP: &str = "RTAD_TEST_KEEP";
-/// If it is set, what is published is signed.
+/// If set, publishes are signed.
 const SIGN: &str = "RTAD_TEST_SIGN";
 const KILLS: u64 = 64;
 
-/// The same key pair in each process.
+/// The key pair shared by all processes.
 fn key() -> Arc<Key> {
     let [secret, public] =
         [include_str!("../minisign/checked.key"), include_str!("../minisign/checked.pub")];
     Key::read(secret, public)
 }
 
-/// The members that a manifest stands for by its `build.rows`: two sizes in turn, never the same
-/// keys twice.
+/// The members of a generation, by its manifest's `build.rows`: two alternating sizes, always other
+/// keys.
 fn members(rows: u64) -> Vec<DeviceKey> {
     keys(rows, if rows.is_multiple_of(2) { 1500 } else { 1000 }, |shard| shard)
 }
@@ -39,7 +38,7 @@ fn spec(rows: u64) -> Spec {
     Spec { rows, ..Spec::small() }
 }
 
-/// Reads what is live, whole, with every digest verified; returns its sequence and generation.
+/// Reads and verifies the live generation; returns its sequence and generation.
 fn read_whole(depot: &Depot) -> (u64, u64) {
     let snapshot = depot.read(AUDIENCE).unwrap();
     let members = members(snapshot.manifest().build().rows);
@@ -50,12 +49,12 @@ fn read_whole(depot: &Depot) -> (u64, u64) {
     (current.sequence, current.generation)
 }
 
-/// Half-written files, by name.
+/// Names of partially written files.
 fn leftovers(depot: &Depot) -> Vec<String> {
     depot.files(AUDIENCE).into_keys().filter(|name| name.contains('#')).collect()
 }
 
-/// A loader in a process of its own: this program once more.
+/// A loader in a child process that runs this program.
 struct Loader {
     process: Child,
     go: ChildStdin,
@@ -63,19 +62,14 @@ struct Loader {
 }
 
 impl Loader {
-    /// Starts it and waits until it is about to publish.
+    /// Starts the process and waits until it is about to publish.
     fn start(depot: &Depot, seed: u64, tries: u64) -> Self {
         Self::start_with(depot, seed, tries, &[])
     }
 
     fn start_with(depot: &Depot, seed: u64, tries: u64, environment: &[(&str, &str)]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "publish_kill::publishes_as_a_process_of_its_own",
-                "--ignored",
-                "--nocapture",
-            ])
+            .args(["--exact", "publish_kill::publisher_process", "--ignored", "--nocapture"])
             .envs([(STORE, depot.url()), (SEED, &seed.to_string()), (TRIES, &tries.to_string())])
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -99,7 +93,7 @@ impl Loader {
 
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
-fn publishes_as_a_process_of_its_own() {
+fn publisher_process() {
     let Some(root) = std::env::var_os(STORE) else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let mut depot = Depot::at(root.into());
@@ -126,7 +120,7 @@ fn publishes_as_a_process_of_its_own() {
 }
 
 #[test]
-fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
+fn killed_loader_leaves_a_complete_signed_generation() {
     let depot = Depot::new().trusting(&key());
     depot.publish(AUDIENCE, &members(1), &spec(1));
     let mut last = read_whole(&depot);
@@ -134,8 +128,7 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
         let mut loader =
             Loader::start_with(&depot, 1_000_000 * (kill + 1), 1_000_000, &[(SIGN, "1")]);
         loader.go();
-        // Sooner or later in a publish, which takes some milliseconds: the prime spreads the
-        // moments.
+        // A publish takes a few milliseconds; the prime spreads the moments.
         std::thread::sleep(Duration::from_micros(kill * 7919 % 60_000));
         loader.process.kill().unwrap();
         loader.process.wait().unwrap();
@@ -150,9 +143,9 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_and_signed_generation() {
     }
 }
 
-/// Every generation that is there at all is whole and signed, at whatever moment a gc was killed.
+/// Every remaining generation is complete and signed, at any moment of the kill.
 #[test]
-fn a_gc_killed_at_any_moment_leaves_only_whole_and_signed_generations() {
+fn killed_gc_leaves_complete_signed_generations() {
     let depot = Depot::new().trusting(&key());
     depot.publish(AUDIENCE, &members(1), &spec(1));
     let mut removed = 0;
@@ -169,8 +162,8 @@ fn a_gc_killed_at_any_moment_leaves_only_whole_and_signed_generations() {
         for generation in &generations {
             depot.read_generation(AUDIENCE, *generation).unwrap();
         }
-        // The next one clears up: what is left is what two generations need, and those above the
-        // live one, as each killed publish may leave one.
+        // The next gc cleans up: it leaves the files of two generations, and those of generations
+        // above the live one, which killed publishes may leave.
         let collected = depot.collect(AUDIENCE, 2).unwrap();
         removed += collected.removed_chunks;
         let kept = collected.kept_generations.iter().filter(|generation| **generation <= live);
@@ -184,7 +177,7 @@ fn a_gc_killed_at_any_moment_leaves_only_whole_and_signed_generations() {
 }
 
 #[test]
-fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
+fn concurrent_loaders_have_one_winner_and_no_side_effects() {
     let depot = Depot::new();
     let mut loaders = [1, 2].map(|seed| Loader::start(&depot, seed * 1_000_000, 60));
     loaders.iter_mut().for_each(Loader::go);
@@ -212,7 +205,7 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
     assert!(generations.iter().copied().eq(1..=published), "a loser takes no number");
     assert_eq!(read_whole(&depot), (published, published));
 
-    // Nothing is in the store but what the winners put there.
+    // The store has only the winners' files.
     assert_eq!(depot.generations(AUDIENCE), generations.into_iter().collect::<Vec<_>>());
     let files = depot.files(AUDIENCE);
     let mut named = BTreeSet::from(["CURRENT".to_owned()]);

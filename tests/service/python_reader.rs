@@ -1,4 +1,4 @@
-//! What rtad publishes, a reader that shares no code with it reads: `tests/snapshot_reader.py`.
+//! Interoperability with `tests/snapshot_reader.py`, an independent reader.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
 
-/// Keys in 32 shards of 4 chunks, so that 20,000 of them fill filters as 40 million would.
+/// Keys in 32 shards of 4 chunks: 20,000 fill the filters like 40 million in all shards.
 fn random_keys(seed: u64, count: usize) -> Vec<DeviceKey> {
     keys(seed, count, |shard| shard & 0xc007)
 }
@@ -26,7 +26,7 @@ fn spec(kind: FilterKind, fpr: f64, keys: &[DeviceKey]) -> Spec {
         target_fpr: fpr,
         shards_per_chunk: shards_per_chunk(&filter, keys.len() as u64),
         created_unix_seconds: 1_763_722_800,
-        // The golden files have no such field.
+        // The golden files do not have this field.
         expires_unix_seconds: Some(1_763_722_801),
         ..Spec::small()
     }
@@ -43,11 +43,13 @@ fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("python3 is installed: it is the second implementation that the format is tested against");
+        .expect(
+            "python3 is installed: it is the second implementation that the format is tested \
+            against",
+        );
     let lines: String = keys.iter().map(|key| hex(key) + "\n").collect();
     let mut stdin = reader.stdin.take().expect("it is piped");
-    // A reader that refuses the store is gone before it has read a key: not being heard is then no
-    // failure.
+    // A reader that rejects the store exits before it reads the keys: ignore the broken pipe.
     let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = reader.wait_with_output().unwrap();
     let _ = writer.join().unwrap();
@@ -55,11 +57,11 @@ fn python(store: &Path, keys: &[DeviceKey], flags: &[&str]) -> Output {
 }
 
 #[test]
-fn python_gives_the_same_answers() {
+fn python_reader_gives_the_same_answers() {
     let members = random_keys(1, 20_000);
-    let strangers = random_keys(2, 20_000);
-    // At a rate of 1 in 20 hundreds of strangers are members by mistake, and both readers must make
-    // the same mistakes.
+    let non_members = random_keys(2, 20_000);
+    // At a rate of 1 in 20 there are hundreds of false positives, which must be the same in both
+    // readers.
     for kind in [FilterKind::Classic, FilterKind::Block512] {
         let depot = Depot::new();
         depot.publish(AUDIENCE, &members, &spec(kind, 0.05, &members));
@@ -81,7 +83,7 @@ fn python_gives_the_same_answers() {
             ("", totals.as_str())
         );
 
-        let asked = [members.as_slice(), strangers.as_slice()].concat();
+        let asked = [members.as_slice(), non_members.as_slice()].concat();
         let output = python(&depot.root, &asked, &[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let answers: Vec<bool> = output
@@ -94,15 +96,12 @@ fn python_gives_the_same_answers() {
         assert!(answers == expected, "the answers of the {kind:?} filter differ");
         assert!(expected[..members.len()].iter().all(|member| *member));
         let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
-        assert!(
-            mistakes > 100,
-            "some strangers must be members, or nothing but empty filters was compared"
-        );
+        assert!(mistakes > 100, "no false positives: the filters are empty");
     }
 }
 
 #[test]
-fn python_refuses_a_chunk_that_was_changed() {
+fn python_reader_rejects_a_modified_chunk() {
     let depot = Depot::new();
     let members = random_keys(1, 1000);
     depot.publish(AUDIENCE, &members, &spec(FilterKind::Block512, 0.0001, &members));
@@ -124,9 +123,9 @@ fn python_refuses_a_chunk_that_was_changed() {
     assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
 }
 
-/// Deltas merged and not, tombstones, a build that has taken some up, a rollback.
+/// Covers merged and unmerged deltas, tombstones, a build with merged deltas, and a rollback.
 #[test]
-fn python_applies_deltas_as_rtad_does() {
+fn python_reader_applies_deltas_like_rtad() {
     let depot = Depot::new();
     let members = random_keys(1, 3000);
     let spec = spec(FilterKind::Block512, 0.0001, &members);

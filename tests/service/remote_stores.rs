@@ -1,5 +1,4 @@
-//! A pod over a store behind a network: plain HTTP always, and S3 if the `stores` suite has started
-//! a server.
+//! Remote stores: plain HTTP always, S3 if the `stores` suite has started a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use testkit::store::{Depot, Spec, keys, s3};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
 
-use crate::server::{Served, Server, config, places};
+use crate::server::{Served, Server, config, filter_addresses};
 
 const AUDIENCE: &str = "old_users";
 const OFTEN: Duration = Duration::from_millis(100);
@@ -32,13 +31,13 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// What the error says, with its causes.
+/// The error's message with its causes.
 fn chain(error: &StoreError) -> String {
     rtad_http::error_chain::error_chain(error)
 }
 
-/// A pod that looks at `url` serves what is published into `depot`, forwards and back, and shares
-/// what did not change.
+/// Asserts that a pod that polls `url` follows publishes and rollbacks in `depot` and shares
+/// unchanged chunks.
 fn follows(depot: &Depot, url: &str, text: &str) {
     let all = members(1);
     depot.publish(AUDIENCE, &all[..1000], &Spec::small());
@@ -48,7 +47,7 @@ fn follows(depot: &Depot, url: &str, text: &str) {
         wait_until("the generation is served", || server.generation(AUDIENCE) == generation);
         let found = client.members(AUDIENCE, &all);
         assert!(found[..count].iter().all(|member| *member));
-        // Of a thousand strangers one may be taken for a member, at 1 in 10,000; not a dozen.
+        // Expected are 0.1 false positives in a thousand non-members.
         assert!(found[count..].iter().filter(|member| **member).count() < 12);
     };
     serves(1, 1000);
@@ -58,8 +57,8 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     serves(1, 1000);
     depot.publish(AUDIENCE, &all[..1500], &Spec::small());
     serves(3, 1500);
-    // Changes in between: within two looks, and with no chunk read anew.
-    let before = places(&server.snapshot(AUDIENCE).unwrap());
+    // Deltas apply within two polls, without reading chunks.
+    let before = filter_addresses(&server.snapshot(AUDIENCE).unwrap());
     let mut change = Change::default();
     all[1500..].iter().for_each(|key| change.add(*key));
     all[..100].iter().for_each(|key| change.remove(*key));
@@ -72,11 +71,11 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     assert!(
         found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member)
     );
-    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), before);
+    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), before);
 }
 
 #[test]
-fn a_pod_follows_a_store_over_plain_http() {
+fn pod_follows_a_store_over_http() {
     let depot = Depot::new();
     let web = FileServer::serve(&depot.root);
     follows(&depot, &web.url(), CONFIG);
@@ -96,9 +95,9 @@ fn without_a_config_a_pod_serves_all_that_an_s3_store_lists() {
 }
 
 #[test]
-fn over_http_what_is_known_by_name_is_read_and_nothing_else_is_done() {
+fn http_store_reads_by_name_only() {
     let depot = Depot::new();
-    // Chunks of several blocks: each is a range.
+    // Chunks of several blocks, each read as a range.
     let members = keys(3, 1_200_000, |shard| shard);
     depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
     let web = FileServer::serve(&depot.root);
@@ -152,8 +151,8 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
         server.take_ranges("chunks/")
     };
     let range = |first: usize, end: usize| Some(format!("bytes={first}-{}", end - 1));
-    // Of every other request the first half arrives. object_store then requests its second half,
-    // the reader as much as of any request.
+    // Every other request breaks off after its first half. object_store then requests its second
+    // half; the store's own reader requests a full block.
     let ranges = |by_object_store: bool| {
         let (mut ranges, mut offset) = (Vec::new(), 0);
         while offset < size {
@@ -176,7 +175,7 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
 }
 
 #[test]
-fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
+fn http_store_requires_audiences_in_the_config() {
     let depot = Depot::new();
     let web = FileServer::serve(&depot.root);
     let config = config(&web.url(), "", OFTEN);
@@ -191,7 +190,7 @@ fn without_audiences_a_pod_over_http_says_that_they_must_be_named() {
 }
 
 #[test]
-fn a_redirect_to_another_host_is_not_followed() {
+fn redirect_to_another_host_is_not_followed() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     let away = FileServer::serve(&depot.root);
@@ -205,7 +204,7 @@ fn a_redirect_to_another_host_is_not_followed() {
 }
 
 #[test]
-fn a_store_shows_its_url_and_nothing_else() {
+fn debug_of_a_store_shows_only_its_url() {
     let store = Arc::new(Store::open("https://files.example/rtad").unwrap());
     assert_eq!(format!("{store:?}"), "Store { backend: https://files.example/rtad }");
 }

@@ -1,5 +1,4 @@
-//! `swap = "rolling"`: generations replace each other chunk by chunk, from a cache in which all of
-//! them were verified first.
+//! `swap = "rolling"`: replacement chunk by chunk, from a cache with all chunks verified.
 
 mod disk;
 mod kill;
@@ -27,25 +26,25 @@ const CONFIG: &str =
     "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
 const OFTEN: Duration = Duration::from_millis(100);
 
-/// A store behind a network, a folder for a cache, and what was published.
+/// A store behind HTTP, a cache directory, and the published snapshots.
 struct Site {
     depot: Depot,
     unruly: FileServer,
     folder: tempfile::TempDir,
-    /// By generation, from 1.
+    /// Snapshots by generation, from 1.
     snapshots: Vec<Snapshot>,
-    /// Members of any generation, and strangers to all.
-    asked: Vec<DeviceKey>,
+    /// Members of any generation, and non-members of all.
+    queried: Vec<DeviceKey>,
 }
 
 impl Site {
-    /// With one generation published.
+    /// A site with one published generation.
     fn new() -> Self {
         let depot = Depot::new();
         let unruly = FileServer::serve(&depot.root);
         let folder = tempfile::tempdir().unwrap();
-        let asked = keys(1_000_000, 2000, |shard| shard);
-        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), asked };
+        let queried = keys(1_000_000, 2000, |shard| shard);
+        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), queried };
         site.publish();
         site
     }
@@ -61,13 +60,13 @@ impl Site {
         Server::start(config)
     }
 
-    /// A pod of its own over this site, that rolls.
+    /// A pod process with rolling swap.
     fn pod(&self, before: &str) -> Pod {
         let lines = format!("swap = \"rolling\"\ncache_dir = {:?}", self.cache());
         Pod::start(&self.unruly.url(), self.folder.path(), &lines, before)
     }
 
-    /// Publishes the next generation: other devices, cut elsewhere, read otherwise, in turn.
+    /// Publishes the next generation, with other devices, chunk boundaries and filters.
     fn publish(&mut self) -> u64 {
         let generation = self.snapshots.len() as u64 + 1;
         let members = keys(generation, 4000, |shard| shard);
@@ -80,7 +79,7 @@ impl Site {
         let spec = Spec { filter, shards_per_chunk, ..Spec::small() };
         assert_eq!(self.depot.publish(AUDIENCE, &members, &spec), generation);
         self.snapshots.push(self.depot.read(AUDIENCE).unwrap());
-        self.asked.extend(members);
+        self.queried.extend(members);
         generation
     }
 
@@ -88,17 +87,17 @@ impl Site {
         &self.snapshots[generation as usize - 1]
     }
 
-    /// What a pod answers everybody.
+    /// A pod's answers for all devices.
     fn answers(&self, client: &mut Client) -> Vec<bool> {
-        // As many as one request may ask for.
-        self.asked.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
+        // The highest number of keys per request.
+        self.queried.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
     }
 
-    /// Asserts that a pod answers everybody as this generation does, its false positives included.
+    /// Asserts that a pod's answers equal this generation's, including false positives.
     #[track_caller]
     fn assert_answers(&self, client: &mut Client, generation: u64) {
         let snapshot = self.snapshot(generation);
-        let expected: Vec<bool> = self.asked.iter().map(|key| snapshot.contains(key)).collect();
+        let expected: Vec<bool> = self.queried.iter().map(|key| snapshot.contains(key)).collect();
         assert!(
             self.answers(client) == expected,
             "everybody is answered as of generation {generation}"
@@ -115,7 +114,7 @@ impl Site {
 }
 
 #[test]
-fn generations_of_other_cuts_and_filters_replace_each_other() {
+fn generations_with_other_chunks_and_filters_replace_each_other() {
     let mut site = Site::new();
     let mut server = site.start();
     site.assert_serves(&mut server, 1);
@@ -138,9 +137,9 @@ fn generations_of_other_cuts_and_filters_replace_each_other() {
     wait_until("forward again", || server.generation(AUDIENCE) == generation);
     site.assert_serves(&mut server, generation);
     for result in ["store", "cache", "digest", "format", "internal"] {
-        assert_eq!(server.looks(AUDIENCE, result), 0, "{result}");
+        assert_eq!(server.sync_count(AUDIENCE, result), 0, "{result}");
     }
-    // Chunks go through the disk, and from there into memory, once each.
+    // Each chunk is written to disk and read from it once.
     let [store, cache] = ["store", "cache"]
         .map(|source| server.metric(&format!("rtad_chunks_read_total{{source=\"{source}\"}}")));
     let first = site.snapshot(1).chunks().len() as u64;

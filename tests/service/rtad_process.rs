@@ -1,4 +1,4 @@
-//! The real `rtad` as a child process.
+//! `rtad` as a child process.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use testkit::wait_until;
 /// The program under test.
 pub(crate) const RTAD: &str = env!("CARGO_BIN_EXE_rtad");
 
-/// `rtad` with these arguments and no environment but `variables`.
+/// `rtad` with these arguments and only `variables` in its environment.
 pub(crate) fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(RTAD);
     command.args(arguments).env_clear().envs(variables.iter().copied());
     command
 }
 
-/// Runs it to its end.
+/// Runs `rtad` to its end.
 pub(crate) fn run(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Outcome {
     process::run(&mut command(arguments, variables), b"")
 }
@@ -37,7 +37,7 @@ impl Rtad {
         Self::start(&mut command(arguments, variables))
     }
 
-    /// `rtad serve --config FILE`, once it serves.
+    /// Starts `rtad serve --config FILE` and waits until it serves.
     pub(crate) fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
         let rtad = Self::spawn(
             &[OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()],
@@ -47,7 +47,7 @@ impl Rtad {
         rtad
     }
 
-    /// Waits until it serves; its log if it ends instead.
+    /// Waits until it serves; returns the log if it ends before.
     pub(crate) fn serving(mut self) -> Result<Self, String> {
         match self.0.log_unless_ended("decision port listens") {
             Some(_) => Ok(self),
@@ -67,7 +67,7 @@ impl Rtad {
         Client::connect(self.admin_address())
     }
 
-    /// Waits until readiness has fallen because of SIGTERM.
+    /// Waits until readiness fails because of SIGTERM.
     pub(crate) fn is_draining(&self) {
         let mut admin = self.connect_admin();
         wait_until("it drains", || admin.get("/readyz").status == 503);

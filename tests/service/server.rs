@@ -1,4 +1,4 @@
-//! The real service in this process, on ports that the kernel gives.
+//! The service in this process, on free ports.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,17 @@ use serde_json::Value;
 use testkit::client::{Client, metric_sum};
 use tokio::runtime::Runtime;
 
-/// A running service. Its threads end with the test's process.
+/// A running service. Its threads end with the test process.
 pub(crate) struct Server {
     running: Running,
     /// Connection to the admin port.
     pub(crate) admin: Client,
     runtime: Runtime,
-    /// Result of the next reading of the config.
+    /// Result of the next read of the config.
     file: Arc<Mutex<Result<Assembly, String>>>,
 }
 
-/// A config by its file's text, on ports of the kernel's choice. `poll_interval` may be shorter
-/// than a file allows.
+/// A config from its text, on free ports. `poll_interval` may be shorter than a file allows.
 pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config {
     let flags = vec![
         ("store.url", store.to_owned()),
@@ -37,7 +36,7 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
     config
 }
 
-/// A config with its platforms, or one that has none.
+/// A config, with or without platforms.
 pub(crate) struct Served(pub(crate) Assembly);
 
 impl From<Assembly> for Served {
@@ -92,7 +91,7 @@ impl Server {
     }
 
     /// Polls the store now.
-    pub(crate) fn look(&self) {
+    pub(crate) fn poll(&self) {
         self.runtime.block_on(self.running.poll());
     }
 
@@ -101,13 +100,13 @@ impl Server {
         *self.file.lock().unwrap() = file.map(|served| served.into().0);
     }
 
-    /// Reloads the config, which now reads so.
+    /// Changes and reloads the config.
     pub(crate) fn reload(&self, file: Result<impl Into<Served>, String>) -> Result<(), String> {
         self.write_config(file);
         self.runtime.block_on(self.running.reload()).map(drop)
     }
 
-    /// Begins to drain; the thread ends with the drain.
+    /// Starts a drain; the thread ends with it.
     pub(crate) fn drain(self) -> JoinHandle<()> {
         let Self { running, runtime, .. } = self;
         std::thread::spawn(move || runtime.block_on(running.drain()))
@@ -145,18 +144,18 @@ impl Server {
         self.admin.get("/readyz").status == 200
     }
 
-    /// Sum over all series whose lines begin so.
-    pub(crate) fn metric(&mut self, beginning: &str) -> u64 {
-        metric_sum(&self.admin.get("/metrics").text(), beginning)
+    /// Sum over all series whose lines start with `prefix`.
+    pub(crate) fn metric(&mut self, prefix: &str) -> u64 {
+        metric_sum(&self.admin.get("/metrics").text(), prefix)
     }
 
     /// `rtad_sync_total` of the audience and result, as a scraper reads it.
-    pub(crate) fn looks(&mut self, audience: &str, result: &str) -> u64 {
+    pub(crate) fn sync_count(&mut self, audience: &str, result: &str) -> u64 {
         self.metric(&format!("rtad_sync_total{{audience=\"{audience}\",result=\"{result}\"}}"))
     }
 }
 
-/// Addresses of the chunks' filters: an equal one means shared memory, not read again.
-pub(crate) fn places(snapshot: &Snapshot) -> Vec<*const u8> {
+/// Addresses of the chunks' filters; equal addresses mean shared chunks.
+pub(crate) fn filter_addresses(snapshot: &Snapshot) -> Vec<*const u8> {
     snapshot.chunks().iter().map(|chunk: &Arc<Chunk>| chunk.filters().as_ptr()).collect()
 }

@@ -1,4 +1,4 @@
-//! A pod whose audience is disabled, deleted and published again.
+//! Disabled and deleted audiences, with and without a cache.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn start(depot: &Depot, cache: &Path) -> Server {
     Server::start(config)
 }
 
-/// Whether a member is answered as one; `None` if the audience is unavailable.
+/// The answer for a member; `None` if the audience is unavailable.
 fn answers(client: &mut Client) -> Option<bool> {
     let answer = client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members()[0])));
     if answer.status == 200 {
@@ -37,7 +37,7 @@ fn answers(client: &mut Client) -> Option<bool> {
 }
 
 #[test]
-fn a_pod_follows_an_audience_that_is_disabled_enabled_deleted_and_published_again() {
+fn pod_follows_disable_enable_delete_and_publish() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(), &Spec::small());
     let cache = tempfile::tempdir().unwrap();
@@ -57,16 +57,16 @@ fn a_pod_follows_an_audience_that_is_disabled_enabled_deleted_and_published_agai
     assert_eq!(server.generation(AUDIENCE), 3);
 }
 
-/// Nor a cache brings back what was deleted, with the store or without.
+/// A cache does not restore a deleted audience, with or without the store.
 #[test]
-fn a_pod_that_starts_after_a_deletion_does_not_answer() {
+fn pod_started_after_deletion_does_not_answer() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(), &Spec::small());
     let cache = tempfile::tempdir().unwrap();
     let server = start(&depot, cache.path());
     let mut client = server.connect();
     wait_until("it answers", || answers(&mut client) == Some(true));
-    // A pod that was away meanwhile, with a cache of its own.
+    // A pod that was stopped during the deletion, with its cache.
     let other = tempfile::tempdir().unwrap();
     drop(start(&depot, other.path()));
     depot.delete(AUDIENCE);
@@ -82,17 +82,16 @@ fn a_pod_that_starts_after_a_deletion_does_not_answer() {
         );
         assert_eq!(answers(&mut server.connect()), None);
     }
-    // A directory that is no store any more cannot say anything.
+    // A directory that is no longer a store gives no answer.
     let live = depot.root.join(AUDIENCE).join("CURRENT");
     std::fs::write(live, "{").unwrap();
     let server = start(&depot, cache.path());
     assert_eq!(answers(&mut server.connect()), None, "what the cache has is the deletion");
 }
 
-/// Without a config of its own a pod waits for all audiences that there are, but not for what was
-/// deleted.
+/// Without a config, a pod waits for all audiences of the store except deleted ones.
 #[test]
-fn what_was_deleted_is_not_waited_for() {
+fn readiness_does_not_wait_for_deleted_audiences() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(), &Spec::small());
     depot.publish("other", &members(), &Spec::small());

@@ -1,5 +1,4 @@
-//! A pod and the changes that are published between builds: what it fetches, what it answers, what
-//! it does when they are broken, and what it remembers without its store.
+//! Deltas in a pod: fetches, answers, faults, and the cache without a store.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use testkit::server::FileServer;
 use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
 use testkit::wait_until;
 
-use crate::server::{NEVER, Server, config, places};
+use crate::server::{NEVER, Server, config, filter_addresses};
 
 const AUDIENCE: &str = "old_users";
 const CONFIG: &str =
@@ -41,7 +40,7 @@ fn metric(server: &Server, line: &str) -> f64 {
 }
 
 #[test]
-fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
+fn append_fetches_only_the_delta_and_shares_filters() {
     let depot = Depot::new();
     let (members, new) = (keys(1, 200_000, |shard| shard), keys(2, 1000, |shard| shard));
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -49,18 +48,18 @@ fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
     let mut server = Server::start(config(&web.url(), CONFIG, NEVER));
     let mut client = server.connect();
     assert!(count(&mut client, &new) < 10);
-    let before = (places(&server.snapshot(AUDIENCE).unwrap()), web.sent_bytes());
+    let before = (filter_addresses(&server.snapshot(AUDIENCE).unwrap()), web.sent_bytes());
 
     depot.append(AUDIENCE, adding(&new));
-    server.look();
+    server.poll();
 
     assert_eq!(count(&mut client, &new), 1000);
     assert_eq!(client.decide(&new[..1])[0], (false, "member".to_owned()));
     assert!(client.members_binary(AUDIENCE, &new).into_iter().all(|member| member));
-    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), before.0);
+    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), before.0);
     let fetched = web.sent_bytes() - before.1;
     assert!((16_000..24_000).contains(&fetched), "{fetched} bytes for 1,000 ids");
-    assert_eq!(server.looks(AUDIENCE, "ok"), 2);
+    assert_eq!(server.sync_count(AUDIENCE, "ok"), 2);
     let deltas = &server.status(AUDIENCE)["snapshot"]["deltas"];
     assert_eq!(
         (&deltas["sequence"], &deltas["added"], &deltas["state"]),
@@ -74,17 +73,17 @@ fn an_append_costs_a_pod_little_more_than_its_ids_and_no_filter_moves() {
         metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9
     );
 
-    // Nothing new, nothing fetched but a 304.
+    // No change: only a 304.
     let sent = web.sent_bytes();
-    server.look();
+    server.poll();
     assert!(web.sent_bytes() - sent < 200);
-    assert_eq!(server.looks(AUDIENCE, "unchanged"), 1);
+    assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 1);
 }
 
-/// The same where it hurts, with a pod that looks by itself.
+/// The same at full size, with a polling pod.
 #[test]
 #[ignore = "100 million keys: 5 GB of memory and a minute in release; the full_size suite runs it"]
-fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
+fn pod_with_100_million_keys_fetches_changes_within_two_polls() {
     let (depot, poll) = (Depot::new(), Duration::from_secs(5));
     let (mut members, new) = (keys(1, 100_000_000, |shard| shard), keys(2, 1000, |shard| shard));
     let shards_per_chunk = shards_per_chunk(&Spec::small().filter, members.len() as u64);
@@ -95,18 +94,19 @@ fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
     let mut client = server.connect();
     assert!(count(&mut client, &new) < 10);
     let all = web.sent_bytes();
-    let looks =
-        |server: &mut Server| server.looks(AUDIENCE, "ok") + server.looks(AUDIENCE, "unchanged");
+    let polls = |server: &mut Server| {
+        server.sync_count(AUDIENCE, "ok") + server.sync_count(AUDIENCE, "unchanged")
+    };
 
     depot.append(AUDIENCE, adding(&new));
-    let (begun, sent, looked) = (Instant::now(), web.sent_bytes(), looks(&mut server));
+    let (begun, sent, polls_before) = (Instant::now(), web.sent_bytes(), polls(&mut server));
     wait_until("the ids are served", || count(&mut client, &new[..1]) == 1);
     let (after, fetched) = (begun.elapsed(), web.sent_bytes() - sent);
-    assert!(looks(&mut server) - looked <= 2);
+    assert!(polls(&mut server) - polls_before <= 2);
     assert_eq!(count(&mut client, &new), 1000);
     assert!(fetched < 1_000_000, "{fetched} bytes for 1,000 ids");
 
-    // Three shards, wide apart, get members.
+    // New members in three distant shards.
     members.extend(keys(3, 30, |shard| shard % 3 * 20_000));
     members.sort_unstable();
     let old = depot.manifest(AUDIENCE);
@@ -124,7 +124,8 @@ fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
         "{rebuilt} bytes for {chunks} in chunks"
     );
     println!(
-        "{} keys: {all} bytes to load; 1,000 ids appended: {fetched} bytes, served after {:.1} s at a poll interval \
+        "{} keys: {all} bytes to load; 1,000 ids appended: {fetched} bytes, served after {:.1} s \
+         at a poll interval \
          of {} s; 3 shards of a rebuild: {rebuilt} bytes, {chunks} of them in {} chunks",
         old.keys(),
         after.as_secs_f64(),
@@ -134,7 +135,7 @@ fn at_a_hundred_million_keys_a_pod_fetches_what_changed_within_two_looks() {
 }
 
 #[test]
-fn removals_and_tombstones_hold_and_a_build_takes_deltas_up() {
+fn removals_and_tombstones_apply_and_a_build_merges_deltas() {
     let depot = Depot::new();
     let members = keys(1, 20_000, |shard| shard);
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -143,33 +144,33 @@ fn removals_and_tombstones_hold_and_a_build_takes_deltas_up() {
     assert_eq!(count(&mut client, &members[..300]), 300);
     depot.append(AUDIENCE, change(Change::remove, &members[..100]));
     depot.append(AUDIENCE, change(Change::entomb, &members[100..200]));
-    server.look();
+    server.poll();
     assert_eq!(
         (count(&mut client, &members[..200]), count(&mut client, &members[200..400])),
         (0, 200)
     );
     depot.append(AUDIENCE, adding(&members[..200]));
-    server.look();
+    server.poll();
     assert_eq!(
         (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
         (100, 0)
     );
 
-    // A build that has not taken them up leaves them over it; what is entombed stays so.
+    // Deltas not merged by a build still apply; tombstones stay.
     depot.publish(AUDIENCE, &members[100..], &Spec::small());
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
     assert_eq!(
         (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
         (100, 0)
     );
     depot.roll_back(AUDIENCE, 1);
-    server.look();
+    server.poll();
     assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..200])), (1, 100));
 }
 
 #[test]
-fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
+fn broken_delta_keeps_the_old_state_until_repaired() {
     let depot = Depot::new();
     let (members, new, newer) = (keys(1, 2000, |s| s), keys(2, 10, |s| s), keys(3, 1000, |s| s));
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -185,19 +186,19 @@ fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
     let mut rotten = bytes.clone();
     rotten[100] ^= 1;
     let longer = [&bytes[..], b"x"].concat();
-    for (spoiled, result) in [
+    for (damaged, result) in [
         (Some(&rotten[..]), "digest"),
         (Some(&bytes[..5000]), "truncated"),
         (Some(&longer[..]), "truncated"),
         (Some(&[][..]), "truncated"),
         (None, "not_found"),
     ] {
-        let looks = server.looks(AUDIENCE, result);
-        depot.put(AUDIENCE, name, spoiled);
-        // Whoever asks by hand is not held off by what was refused before.
+        let syncs = server.sync_count(AUDIENCE, result);
+        depot.put(AUDIENCE, name, damaged);
+        // A manual poll ignores the backoff.
         server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
         assert!(
-            server.looks(AUDIENCE, result) > looks,
+            server.sync_count(AUDIENCE, result) > syncs,
             "{result}: {:?}",
             server.last_sync(AUDIENCE)
         );
@@ -213,7 +214,7 @@ fn a_broken_delta_leaves_what_was_served_until_it_is_made_good() {
 }
 
 #[test]
-fn without_its_store_a_pod_serves_the_changes_that_its_cache_holds_or_nothing() {
+fn cache_serves_its_deltas_or_nothing() {
     let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
     let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -235,7 +236,7 @@ fn without_its_store_a_pod_serves_the_changes_that_its_cache_holds_or_nothing() 
     assert_eq!((count(&mut client, &new), count(&mut client, &members[..10])), (100, 0));
     assert_eq!(count(&mut client, &members), 1990);
 
-    // Without the tombstones it would serve those who were erased: so it serves nothing.
+    // Without the tombstones it would serve erased devices: so it serves nothing.
     let deltas: Vec<_> = std::fs::read_dir(cache.path().join(AUDIENCE))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -249,12 +250,12 @@ fn without_its_store_a_pod_serves_the_changes_that_its_cache_holds_or_nothing() 
     assert!(!server.is_ready());
     std::fs::remove_file(&depot.root).unwrap();
     std::fs::rename(&elsewhere, &depot.root).unwrap();
-    server.look();
+    server.poll();
     assert_eq!((server.is_ready(), count(&mut server.connect(), &members)), (true, 1990));
 }
 
 #[test]
-fn what_is_disabled_expired_or_deleted_counts_as_unavailable_until_it_is_back() {
+fn disabled_expired_or_deleted_audience_is_unavailable() {
     let depot = Depot::new();
     let members = keys(1, 2000, |s| s);
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -270,28 +271,28 @@ fn what_is_disabled_expired_or_deleted_counts_as_unavailable_until_it_is_back() 
         (State::Deleted, None, 503),
     ] {
         depot.set(AUDIENCE, state, ends);
-        server.look();
+        server.poll();
         assert_eq!(client.get(&path).status, status, "{state:?}, {ends:?}");
         assert_eq!(server.status(AUDIENCE)["snapshot"]["deltas"]["state"], state.as_str());
         assert_eq!(server.status(AUDIENCE)["available"], status == 200);
-        // Once ready, always ready.
+        // Readiness stays.
         assert!(server.is_ready());
     }
-    // Who starts now finds nothing to serve, and says why.
+    // A pod that starts now has nothing to serve and reports why.
     let mut late = Server::start(config(depot.url(), CONFIG, NEVER));
     assert!(!late.is_ready());
     let (result, error) = late.last_sync(AUDIENCE);
     assert_eq!((result.as_str(), error.contains("was deleted")), ("not_found", true), "{error}");
-    // Published again it is an audience like any other.
+    // After a new publish it is served.
     depot.publish(AUDIENCE, &members, &Spec::small());
     for server in [&server, &late] {
-        server.look();
+        server.poll();
         assert_eq!((server.connect().get(&path).status, server.generation(AUDIENCE)), (200, 2));
     }
 }
 
 #[test]
-fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
+fn deltas_apply_to_both_generations_during_rolling() {
     let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
     let (old, other, new) = (keys(1, 9000, |s| s), keys(2, 9000, |s| s), keys(3, 100, |s| s));
     depot.publish(AUDIENCE, &old, &Spec::small());
@@ -304,17 +305,17 @@ fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
     let mut client = server.connect();
     assert_eq!((count(&mut client, &new), count(&mut client, &old[..100])), (100, 0));
 
-    // A generation without a chunk in common.
+    // A generation without common chunks.
     depot.publish(AUDIENCE, &other, &Spec::small());
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
     assert_eq!((count(&mut client, &new), count(&mut client, &other)), (100, 9000));
     assert!(count(&mut client, &old[..100]) == 0 && count(&mut client, &old[100..1000]) < 10);
 
-    // Back, with more changes on the way.
+    // A rollback, with more deltas during it.
     depot.append(AUDIENCE, change(Change::entomb, &new[..50]));
     depot.roll_back(AUDIENCE, 1);
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 1);
     assert_eq!((count(&mut client, &new[..50]), count(&mut client, &new[50..])), (0, 50));
     assert_eq!((count(&mut client, &old[..100]), count(&mut client, &old[100..])), (0, 8900));
@@ -322,7 +323,7 @@ fn while_generations_replace_each_other_chunk_by_chunk_deltas_apply_to_both() {
 }
 
 #[test]
-fn what_is_said_over_a_generation_that_cannot_be_had_holds_for_the_one_that_is_served() {
+fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     let depot = Depot::new();
     let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
     depot.publish(AUDIENCE, &members, &Spec::small());
@@ -339,17 +340,17 @@ fn what_is_said_over_a_generation_that_cannot_be_had_holds_for_the_one_that_is_s
 
     depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
     depot.append(AUDIENCE, adding(&new));
-    server.look();
-    assert_eq!((server.generation(AUDIENCE), server.looks(AUDIENCE, "not_found")), (1, 1));
+    server.poll();
+    assert_eq!((server.generation(AUDIENCE), server.sync_count(AUDIENCE, "not_found")), (1, 1));
     assert_eq!((count(&mut client, &members[..10]), count(&mut client, &new)), (0, 100));
     assert_eq!(count(&mut client, &members[10..]), 1990);
     depot.set(AUDIENCE, State::Disabled, None);
-    server.look();
+    server.poll();
     assert_eq!(client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20]))).status, 503);
 
     depot.set(AUDIENCE, State::Live, None);
     depot.put(AUDIENCE, &file, Some(&bytes));
-    server.look();
+    server.poll();
     assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..10])), (2, 0));
     assert_eq!(count(&mut client, &new), 100);
 }

@@ -1,6 +1,5 @@
-//! Every way in which a published snapshot can be spoiled, seen from a pod that serves the one
-//! before: it is refused in its own words and counted under its own name, the old one goes on, and
-//! once the damage is repaired the new one is served.
+//! Damaged snapshots: each fault has its own error and metric result, the old generation is served
+//! meanwhile, and the new one after the repair.
 
 mod chunks;
 mod current;
@@ -23,18 +22,18 @@ use crate::server::{NEVER, Server, config};
 const AUDIENCE: &str = "old_users";
 const CONFIG: &str =
     "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
-/// Keys of each of the two sets that are published in turn, and shards that they lie in.
+/// Keys per set, of two sets published in turn, and the number of their shards.
 const SHARDS: [u16; 6] = [0, 1, 9, 4096, 4097, 4105];
 const KEYS_PER_SHARD: usize = 100;
 
-/// What is written into the store, and what rtad says to it.
+/// Damage to the store, and the expected result and error.
 struct Damage {
     name: String,
-    /// By path below the audience's folder; `None` deletes.
+    /// Files by path below the audience's directory; `None` deletes.
     files: Vec<(String, Option<Vec<u8>>)>,
-    /// As counted.
+    /// Value of the label `result`.
     result: &'static str,
-    /// Stands in the error, whose first words name the file.
+    /// Part of the error, which starts with the file's path.
     words: String,
 }
 
@@ -53,15 +52,14 @@ impl Damage {
         self
     }
 
-    /// Other bytes in the manifest's place, with `CURRENT` changed to vouch for them.
+    /// Replaces the manifest and updates `CURRENT`.
     fn manifest(self, candidate: &Candidate, bytes: Vec<u8>) -> Self {
         let current =
             Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
         self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
     }
 
-    /// Another chunk in the place of chunk `index`, with manifest and `CURRENT` changed to vouch
-    /// for it.
+    /// Replaces chunk `index` and updates the manifest and `CURRENT`.
     fn chunk(self, candidate: &Candidate, index: usize, bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes).to_string();
         let mut json = candidate.manifest_json();
@@ -71,7 +69,7 @@ impl Damage {
     }
 }
 
-/// A generation that was published and not yet looked at.
+/// A generation that was published and not yet polled.
 struct Candidate {
     current: Current,
     manifest: Manifest,
@@ -108,12 +106,12 @@ impl Candidate {
     }
 }
 
-/// A pod that serves one generation, in a store to which the next has been published.
+/// A pod that serves one generation, and a store to publish the next into.
 struct Bench {
     depot: Depot,
     server: Server,
     client: Client,
-    /// Members of odd generations and of even ones; each are strangers to the other.
+    /// Members of odd and of even generations, disjoint.
     sets: [Vec<DeviceKey>; 2],
 }
 
@@ -126,7 +124,7 @@ impl Bench {
         Self::over(Depot::new(), change)
     }
 
-    /// Over a store in which nothing was published yet.
+    /// A pod over an empty store.
     fn over(depot: Depot, change: impl FnOnce(&mut rtad::config::Config)) -> Self {
         let sets = [1, 2].map(members);
         depot.publish(AUDIENCE, &sets[0], &Spec::small());
@@ -137,7 +135,7 @@ impl Bench {
         Self { depot, server, client, sets }
     }
 
-    /// Publishes the next generation; nobody looks yet.
+    /// Publishes the next generation without a poll.
     fn publish(&self) -> Candidate {
         let generation = self.depot.current(AUDIENCE).unwrap().generation + 1;
         let set = &self.sets[(generation as usize + 1) % 2];
@@ -150,32 +148,31 @@ impl Bench {
         }
     }
 
-    /// Asserts that this generation answers, members and strangers, and that the pod is ready.
+    /// Asserts the answers of this generation, and that the pod is ready.
     #[track_caller]
     fn assert_serves(&mut self, generation: u64, context: &str) {
         assert_eq!(self.server.generation(AUDIENCE), generation, "{context}");
         assert_eq!(self.server.status(AUDIENCE)["snapshot"]["generation"], generation, "{context}");
         let members = &self.sets[(generation as usize + 1) % 2];
-        let strangers = &self.sets[generation as usize % 2];
+        let non_members = &self.sets[generation as usize % 2];
         assert!(self.client.members(AUDIENCE, members).iter().all(|member| *member), "{context}");
-        // 600 strangers at a rate of 1 in 10,000.
+        // 600 non-members at a rate of 1 in 10,000.
         let found =
-            self.client.members_binary(AUDIENCE, strangers).into_iter().filter(|member| *member);
+            self.client.members_binary(AUDIENCE, non_members).into_iter().filter(|member| *member);
         assert!(found.count() < 5, "{context}");
         assert!(self.server.is_ready(), "{context}");
     }
 
-    /// Spoils the candidate, has it looked at, asserts that it is refused as it should be, and
-    /// repairs it.
+    /// Damages the candidate, polls, asserts the expected rejection, and repairs it.
     #[track_caller]
-    fn refuses(&mut self, candidate: &Candidate, damage: &Damage) {
+    fn rejects(&mut self, candidate: &Candidate, damage: &Damage) {
         let context = &damage.name;
         let served = self.server.generation(AUDIENCE);
-        let counted = self.server.looks(AUDIENCE, damage.result);
+        let counted = self.server.sync_count(AUDIENCE, damage.result);
         for (path, bytes) in &damage.files {
             self.depot.put(AUDIENCE, path, bytes.as_deref());
         }
-        self.server.look();
+        self.server.poll();
         let (result, error) = self.server.last_sync(AUDIENCE);
         assert_eq!(result, damage.result, "{context}: {error}");
         assert!(
@@ -183,7 +180,7 @@ impl Bench {
             "{context}: {error:?} says nothing of {:?}",
             damage.words
         );
-        assert_eq!(self.server.looks(AUDIENCE, damage.result), counted + 1, "{context}");
+        assert_eq!(self.server.sync_count(AUDIENCE, damage.result), counted + 1, "{context}");
         self.assert_serves(served, context);
         for (path, _) in &damage.files {
             match candidate.sound.get(path) {
@@ -193,31 +190,30 @@ impl Bench {
         }
     }
 
-    /// Asserts that the candidate is served now that it is whole again.
+    /// Asserts that the repaired candidate is served.
     #[track_caller]
-    fn takes(&mut self, candidate: &Candidate, context: &str) {
-        self.server.look();
+    fn accepts(&mut self, candidate: &Candidate, context: &str) {
+        self.server.poll();
         assert_eq!(self.server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()), "{context}");
         self.assert_serves(candidate.generation(), context);
     }
 
-    /// Publishes a generation for each damage: refused, repaired, taken.
+    /// For each damage, publishes a generation: rejected, repaired, served.
     #[track_caller]
     fn survives_each(&mut self, damages: impl Fn(&Candidate) -> Vec<Damage>) {
         let mut index = 0;
         loop {
             let candidate = self.publish();
             let Some(damage) = damages(&candidate).into_iter().nth(index) else { break };
-            self.refuses(&candidate, &damage);
-            self.takes(&candidate, &damage.name);
+            self.rejects(&candidate, &damage);
+            self.accepts(&candidate, &damage.name);
             index += 1;
         }
         assert!(index > 0, "there are damages");
     }
 }
 
-/// Both sets have equally many keys in each shard: then their chunks are alike in all but the
-/// filters.
+/// Both sets have the same number of keys in each shard: their chunks differ only in the filters.
 fn members(seed: u64) -> Vec<DeviceKey> {
     let in_shard =
         |(index, shard): (usize, &u16)| keys(seed * 100 + index as u64, KEYS_PER_SHARD, |_| *shard);
@@ -225,11 +221,11 @@ fn members(seed: u64) -> Vec<DeviceKey> {
 }
 
 #[test]
-fn a_pod_recovers_by_itself_at_its_own_pace() {
+fn pod_recovers_by_polling() {
     let mut bench =
         Bench::with(|config| config.store.poll_interval = std::time::Duration::from_millis(100));
     let (depot, sets) = (&bench.depot, bench.sets.clone());
-    // Published damaged: everything but CURRENT first, as a store that loses bytes would have it.
+    // Published damaged, as by a store that loses bytes: all files before CURRENT.
     let candidate = {
         let other = Depot::new();
         other.publish(AUDIENCE, &sets[0], &Spec::small());
@@ -245,17 +241,17 @@ fn a_pod_recovers_by_itself_at_its_own_pace() {
         depot.put(AUDIENCE, path, Some(bytes));
     }
     depot.put(AUDIENCE, "CURRENT", Some(&candidate.sound["CURRENT"]));
-    wait_until("the damage is noticed", || bench.server.looks(AUDIENCE, "digest") >= 3);
+    wait_until("the damage is noticed", || bench.server.sync_count(AUDIENCE, "digest") >= 3);
     bench.assert_serves(1, "damaged");
 
     bench.depot.put(AUDIENCE, &damaged, Some(candidate.chunk(0)));
     wait_until("the repair is noticed", || bench.server.generation(AUDIENCE) == 2);
     bench.assert_serves(2, "repaired");
 
-    // The whole store goes away and comes back.
+    // The store disappears and returns.
     let gone = bench.depot.root.with_extension("gone");
     std::fs::rename(&bench.depot.root, &gone).unwrap();
-    wait_until("the loss is noticed", || bench.server.looks(AUDIENCE, "not_found") >= 3);
+    wait_until("the loss is noticed", || bench.server.sync_count(AUDIENCE, "not_found") >= 3);
     bench.assert_serves(2, "without a store");
     std::fs::rename(&gone, &bench.depot.root).unwrap();
     let candidate = bench.publish();

@@ -1,5 +1,4 @@
-//! A pod's life with its store: starting without one, following publishes and rollbacks, growing
-//! stale, being reloaded.
+//! Sync lifecycle: start without a store, publishes, rollbacks, staleness, expiry, reloads.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use testkit::client::Client;
 use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
 use testkit::wait_until;
 
-use crate::server::{NEVER, Server, config, places};
+use crate::server::{NEVER, Server, config, filter_addresses};
 
 const AUDIENCE: &str = "old_users";
 const OFTEN: Duration = Duration::from_millis(100);
@@ -34,7 +33,7 @@ fn members(seed: u64) -> Vec<DeviceKey> {
     keys(seed, 2000, |shard| shard)
 }
 
-/// Asserts that the audience is answered as one that is not there.
+/// Asserts that the audience is unavailable.
 #[track_caller]
 fn assert_unavailable(client: &mut Client, key: &DeviceKey) {
     client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(key))).problem(503, "not_loaded");
@@ -43,7 +42,7 @@ fn assert_unavailable(client: &mut Client, key: &DeviceKey) {
     assert_eq!(client.decide(&[*key]), [unavailable(false), unavailable(true)]);
 }
 
-/// Asserts that these are members of what is served.
+/// Asserts that these are members.
 #[track_caller]
 fn assert_members(client: &mut Client, members: &[DeviceKey]) {
     assert!(client.members(AUDIENCE, members).into_iter().all(|member| member));
@@ -53,8 +52,7 @@ fn assert_members(client: &mut Client, members: &[DeviceKey]) {
     );
 }
 
-/// Asserts that a pod that started over this store lives, waits, and is ready once `repair` was
-/// done.
+/// Asserts that a pod over this store starts, is not ready, and becomes ready after `repair`.
 fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl FnOnce()) {
     let mut server = Server::start(config(url, CONFIG, OFTEN));
     let mut client = server.connect();
@@ -76,7 +74,7 @@ fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl F
 }
 
 #[test]
-fn a_pod_starts_without_a_store_and_takes_the_first_publish() {
+fn pod_starts_without_a_store_and_loads_the_first_publish() {
     let depot = Depot::new();
     starts_and_becomes_ready(
         depot.url(),
@@ -87,7 +85,7 @@ fn a_pod_starts_without_a_store_and_takes_the_first_publish() {
         },
     );
 
-    // Not even the directory is there.
+    // The directory does not exist.
     let depot = Depot::new();
     std::fs::remove_dir(&depot.root).unwrap();
     starts_and_becomes_ready(
@@ -102,7 +100,7 @@ fn a_pod_starts_without_a_store_and_takes_the_first_publish() {
 }
 
 #[test]
-fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
+fn pod_starts_with_a_damaged_store_and_loads_the_repair() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     let sound = depot.files(AUDIENCE);
@@ -124,8 +122,7 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
         });
     }
 
-    // Repaired by the next publish instead: of the same keys, so all chunks but the one that is too
-    // short are kept.
+    // Repaired by a publish of the same keys: only the truncated chunk is replaced.
     depot.put(AUDIENCE, chunk, Some(half));
     starts_and_becomes_ready(depot.url(), "truncated", ".chunk: has ", || {
         assert_eq!(depot.publish(AUDIENCE, &members(1), &Spec::small()), 2);
@@ -133,7 +130,7 @@ fn a_pod_starts_with_a_damaged_store_and_takes_what_is_repaired_or_published() {
 }
 
 #[test]
-fn rollbacks_are_followed_and_so_is_what_comes_after() {
+fn rollbacks_and_later_publishes_are_followed() {
     let depot = Depot::new();
     for seed in 1..=3 {
         depot.publish(AUDIENCE, &members(seed), &Spec::small());
@@ -141,60 +138,60 @@ fn rollbacks_are_followed_and_so_is_what_comes_after() {
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     let mut client = server.connect();
     assert_eq!(server.generation(AUDIENCE), 3);
-    let mut looked = |generation: u64, seed: u64| {
-        server.look();
+    let mut poll_and_check = |generation: u64, seed: u64| {
+        server.poll();
         assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
         assert_eq!(server.generation(AUDIENCE), generation);
         assert_members(&mut client, &members(seed));
         assert!(server.is_ready());
     };
     depot.roll_back(AUDIENCE, 2);
-    looked(2, 2);
+    poll_and_check(2, 2);
     depot.roll_back(AUDIENCE, 1);
-    looked(1, 1);
+    poll_and_check(1, 1);
     depot.roll_back(AUDIENCE, 2);
-    looked(2, 2);
+    poll_and_check(2, 2);
     assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
-    looked(4, 4);
-    // Two steps that nobody looked between.
+    poll_and_check(4, 4);
+    // Two changes between polls.
     depot.publish(AUDIENCE, &members(5), &Spec::small());
     depot.roll_back(AUDIENCE, 1);
-    looked(1, 1);
+    poll_and_check(1, 1);
     depot.publish(AUDIENCE, &members(6), &Spec::small());
-    looked(6, 6);
+    poll_and_check(6, 6);
 }
 
 #[test]
-fn what_is_too_old_is_unavailable_until_something_fresh_comes() {
+fn stale_snapshot_is_unavailable_until_a_fresh_publish() {
     let depot = Depot::new();
     let now = now_unix_seconds();
     let aged = |seconds| Spec { created_unix_seconds: now - seconds, ..Spec::small() };
     depot.publish(AUDIENCE, &members(1), &aged(7200));
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     let mut client = server.connect();
-    // It was loaded, so the pod is ready: to answer "unavailable" is its work too.
+    // Loaded, so the pod is ready, although it answers "unavailable".
     assert!(server.is_ready());
     assert_eq!(server.status(AUDIENCE)["available"], false);
     assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], 1);
     assert_unavailable(&mut client, &members(1)[0]);
 
     depot.publish(AUDIENCE, &members(2), &Spec::small());
-    server.look();
+    server.poll();
     assert_eq!(server.status(AUDIENCE)["available"], true);
     assert_members(&mut client, &members(2));
 
     depot.publish(AUDIENCE, &members(3), &aged(3700));
-    server.look();
+    server.poll();
     assert_unavailable(&mut client, &members(3)[0]);
     assert!(server.is_ready());
-    // A later limit makes it good again; nothing is read for it.
+    // A higher limit makes it available again, without a read.
     let later = config(depot.url(), &CONFIG.replace("1h", "2h"), NEVER);
     server.reload(Ok(later)).unwrap();
     assert_members(&mut client, &members(3));
 }
 
 #[test]
-fn a_snapshot_grows_too_old_while_it_is_served() {
+fn served_snapshot_becomes_stale() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     let server = Server::start(config(depot.url(), &CONFIG.replace("1h", "3s"), OFTEN));
@@ -202,10 +199,10 @@ fn a_snapshot_grows_too_old_while_it_is_served() {
     let snapshot = server.snapshot(AUDIENCE).unwrap();
     wait_until("it is too old", || server.catalog().audiences()[0].is_stale);
     assert_unavailable(&mut client, &members(1)[0]);
-    assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
+    assert_eq!(filter_addresses(&snapshot), filter_addresses(&server.snapshot(AUDIENCE).unwrap()));
 }
 
-/// Built two hours ago, to be served for so long.
+/// Built two hours ago, valid for this long.
 fn lasting(seconds: u64) -> Spec {
     let created_unix_seconds = now_unix_seconds() - 7200;
     let expires_unix_seconds = Some(created_unix_seconds + seconds);
@@ -217,7 +214,7 @@ fn without_max_age() -> String {
 }
 
 #[test]
-fn what_has_expired_is_not_loaded_and_something_fresh_is() {
+fn expired_generation_is_not_loaded() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &lasting(3600));
     let mut server = Server::start(config(depot.url(), &without_max_age(), NEVER));
@@ -229,10 +226,10 @@ fn what_has_expired_is_not_loaded_and_something_fresh_is() {
         result == "expired" && error.starts_with("generation 1 expired ") && error.ends_with(words),
         "{error}"
     );
-    assert_eq!(server.looks(AUDIENCE, "expired"), 1);
+    assert_eq!(server.sync_count(AUDIENCE, "expired"), 1);
 
     depot.publish(AUDIENCE, &members(2), &lasting(9000));
-    server.look();
+    server.poll();
     assert_members(&mut client, &members(2));
     let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"].as_u64().unwrap();
     assert!(expires > now_unix_seconds());
@@ -241,16 +238,16 @@ fn what_has_expired_is_not_loaded_and_something_fresh_is() {
         format!("rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} {expires}");
     assert!(metrics.contains(&gauge));
 
-    // An expired one in its place: the good one goes on.
+    // Replaced by an expired one: the valid one is still served.
     depot.publish(AUDIENCE, &members(3), &lasting(1));
-    server.look();
+    server.poll();
     assert_eq!(
         (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()),
         (2, "expired")
     );
     assert_members(&mut client, &members(2));
     depot.publish(AUDIENCE, &members(1), &Spec::small());
-    server.look();
+    server.poll();
     assert_members(&mut client, &members(1));
     assert!(server.status(AUDIENCE)["snapshot"].get("expires_unix_seconds").is_none());
     let metrics = server.metrics();
@@ -260,7 +257,7 @@ fn what_has_expired_is_not_loaded_and_something_fresh_is() {
 }
 
 #[test]
-fn a_snapshot_expires_while_it_is_served_and_a_new_one_ends_that() {
+fn served_snapshot_expires_until_a_new_publish() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &lasting(7200 + 3));
     let mut server = Server::start(config(depot.url(), &without_max_age(), OFTEN));
@@ -268,7 +265,7 @@ fn a_snapshot_expires_while_it_is_served_and_a_new_one_ends_that() {
     let snapshot = server.snapshot(AUDIENCE).unwrap();
     wait_until("it has expired", || server.catalog().audiences()[0].is_stale);
     assert_unavailable(&mut client, &members(1)[0]);
-    assert_eq!(places(&snapshot), places(&server.snapshot(AUDIENCE).unwrap()));
+    assert_eq!(filter_addresses(&snapshot), filter_addresses(&server.snapshot(AUDIENCE).unwrap()));
     assert_eq!(server.status(AUDIENCE)["available"], false);
     assert!(server.is_ready(), "it answers, if only that it does not know");
     depot.publish(AUDIENCE, &members(2), &lasting(9000));
@@ -278,14 +275,14 @@ fn a_snapshot_expires_while_it_is_served_and_a_new_one_ends_that() {
 }
 
 #[test]
-fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once() {
+fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     let sound = depot.files(AUDIENCE);
     let mut server = Server::start(config(depot.url(), CONFIG, OFTEN));
-    // A manifest that is longer each time somebody might read it: the error tells when that was.
+    // The manifest grows before each poll: the size in the error shows when it was last read.
     let grow = |server: &mut Server| {
-        let length = server.looks(AUDIENCE, "truncated") as usize + 1;
+        let length = server.sync_count(AUDIENCE, "truncated") as usize + 1;
         depot.put(AUDIENCE, "manifests/2.json", Some(&vec![b' '; length]));
         length
     };
@@ -297,7 +294,7 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
         read.insert(server.last_sync(AUDIENCE).1);
         std::thread::sleep(Duration::from_millis(3));
     }
-    // None at first, then at the looks 1, 2, 4, 8 and 16.
+    // Reads at polls 1, 2, 4, 8 and 16.
     read.remove("");
     assert!((2..=5).contains(&read.len()), "{read:?}");
     assert!(
@@ -306,43 +303,43 @@ fn what_was_refused_is_not_read_at_every_look_but_what_is_new_is_taken_at_once()
     );
     assert_members(&mut server.connect(), &members(1));
 
-    // It backs off for fifteen looks. What is published now is not what was refused, though CURRENT
-    // was restored by hand and so counts from where it was.
+    // Backoff of fifteen polls. The new publish is another one, although CURRENT was restored and
+    // so has the same sequence.
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
-    let refused = server.looks(AUDIENCE, "truncated");
+    let rejected = server.sync_count(AUDIENCE, "truncated");
     assert_eq!(depot.publish(AUDIENCE, &members(3), &Spec::small()), 3);
     assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 2);
-    wait_until("what is new is taken", || server.generation(AUDIENCE) == 3);
-    // One look may have been under way.
-    assert!(server.looks(AUDIENCE, "truncated") <= refused + 1);
+    wait_until("the new generation", || server.generation(AUDIENCE) == 3);
+    // A poll may have been in progress.
+    assert!(server.sync_count(AUDIENCE, "truncated") <= rejected + 1);
 }
 
 #[test]
-fn a_current_that_was_lost_is_made_good_by_the_next_publish() {
+fn lost_current_is_restored_by_the_next_publish() {
     let depot = Depot::new();
     for seed in 1..=3 {
         depot.publish(AUDIENCE, &members(seed), &Spec::small());
     }
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     depot.put(AUDIENCE, "CURRENT", None);
-    server.look();
+    server.poll();
     assert_eq!(
         (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0),
         (3, "not_found".to_owned())
     );
 
-    // The count of writes begins anew; the generations go on, and the pod with them.
+    // The sequence restarts; generations continue, and the pod follows.
     assert_eq!(depot.publish(AUDIENCE, &members(4), &Spec::small()), 4);
     assert_eq!(depot.current(AUDIENCE).unwrap().sequence, 1);
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 4);
     depot.roll_back(AUDIENCE, 2);
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
 }
 
 #[test]
-fn a_pod_that_needs_no_audience_is_ready_without_any() {
+fn pod_without_required_audiences_is_ready() {
     let depot = Depot::new();
     let optional = format!("{CONFIG}\n").replace("max_age", "required = false\nmax_age");
     let mut server = Server::start(config(depot.url(), &optional, NEVER));
@@ -351,13 +348,13 @@ fn a_pod_that_needs_no_audience_is_ready_without_any() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_loaded_and_one_that_is_refused_changes_nothing() {
+fn reload_keeps_loaded_snapshots_and_a_rejected_one_changes_nothing() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     depot.publish("others", &members(2), &Spec::small());
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
-    let loaded = places(&server.snapshot(AUDIENCE).unwrap());
-    // Nothing of it can be read again.
+    let loaded = filter_addresses(&server.snapshot(AUDIENCE).unwrap());
+    // The files are gone.
     std::fs::rename(depot.path(AUDIENCE, "chunks"), depot.path(AUDIENCE, "gone")).unwrap();
 
     let more = r#"
@@ -370,19 +367,19 @@ exclude = ["others", "old_users"]
 "#;
     let with = |text: &str| Ok(config(depot.url(), &format!("{CONFIG}{text}"), NEVER));
     server.reload(with(more)).unwrap();
-    let reads = |server: &mut Server| server.looks("others", "ok");
+    let reads = |server: &mut Server| server.sync_count("others", "ok");
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 1));
-    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
     let mut client = server.connect();
     assert_members_of_three(&mut client);
 
-    // Refused: mistakes in the file, or a required audience that is not there.
+    // Rejected: invalid config, or a missing required audience.
     let before = server.catalog();
     let error =
         server.reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
     assert_eq!(error, "rtad.toml: line 1: nonsense");
     let missing = "[[audience]]\nname = \"missing\"\n";
-    // Loaded, and thrown away again for the sake of the other.
+    // Loaded, then dropped because the other one is missing.
     depot.publish("extra", &members(4), &Spec::small());
     let extra = "[[audience]]\nname = \"extra\"\n";
     let error = server.reload(with(&format!("{more}{extra}{missing}"))).unwrap_err();
@@ -394,28 +391,28 @@ exclude = ["others", "old_users"]
     assert!(!metrics.contains("rtad_snapshot_generation{audience=\"extra\"}"), "it is not served");
     drop(before);
 
-    // One that is not required may come later.
+    // An optional audience may appear later.
     server.reload(with(&format!("{more}{missing}required = false\n"))).unwrap();
     assert_eq!((server.generation("missing"), server.is_ready()), (0, true));
     depot.publish("missing", &members(3), &Spec::small());
-    server.look();
+    server.poll();
     assert_eq!(server.generation("missing"), 1);
 
-    // Taken out, and put back: read again, as nothing of it was kept.
+    // Removed and added again: read again.
     server.reload(with("")).unwrap();
     assert_eq!((server.generation("others"), server.status("others")), (0, Value::Null));
     let metrics = server.metrics();
     let created = "rtad_snapshot_created_timestamp_seconds{audience=\"others\"} NaN";
-    assert!(metrics.contains(created), "no alert goes off on the age of what is no longer served");
-    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert!(metrics.contains(created), "no age metric of an audience that is not served");
+    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
     server.reload(with(more)).unwrap();
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 2));
-    assert_eq!(places(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
     assert_eq!(server.last_sync(AUDIENCE).0, "unchanged");
     assert!(server.is_ready());
 }
 
-/// Decisions of all three strategies about a member of the second audience alone.
+/// Decisions of three strategies about a member of the second audience only.
 fn assert_members_of_three(client: &mut Client) {
     let decisions = client.decide(&members(2)[..1]);
     let not_member = (true, "not_member".to_owned());
@@ -423,7 +420,7 @@ fn assert_members_of_three(client: &mut Client) {
 }
 
 #[test]
-fn a_publish_that_changes_one_chunk_reads_one_chunk() {
+fn publish_with_one_changed_chunk_reads_one_chunk() {
     let depot = Depot::new();
     let first = members(1);
     depot.publish(AUDIENCE, &first, &Spec::small());
@@ -432,14 +429,16 @@ fn a_publish_that_changes_one_chunk_reads_one_chunk() {
     let mut second = [first, keys(2, 10, |shard| 4096 + shard % 4096)].concat();
     second.sort_unstable();
     depot.publish(AUDIENCE, &second, &Spec::small());
-    // What did not change cannot be read: it is not there.
+    // The unchanged chunks are deleted: they cannot be read again.
     for entry in old.manifest().chunks() {
         depot.put(AUDIENCE, &format!("chunks/{}.chunk", entry.digest), None);
     }
-    server.look();
+    server.poll();
     assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
     let new = server.snapshot(AUDIENCE).unwrap();
-    for (index, (old, new)) in places(&old).into_iter().zip(places(&new)).enumerate() {
+    for (index, (old, new)) in
+        filter_addresses(&old).into_iter().zip(filter_addresses(&new)).enumerate()
+    {
         assert_eq!(old == new, index != 1, "chunk {index}");
     }
     assert_members(&mut server.connect(), &second);

@@ -1,4 +1,4 @@
-//! Request bodies: whole, within a size and within a time.
+//! Request bodies: reading with a size limit and a timeout.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -11,40 +11,40 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use tokio::time::timeout;
 
-/// Bytes of an unwanted body that are still read and dropped: closing the connection on a client
-/// that is still sending would reset it, and take the answer along.
+/// Bytes of a rejected body that are read and dropped. Closing the connection while the client is
+/// sending would reset it before the client reads the answer.
 const MAX_DISCARDED: usize = 1 << 20;
-/// A client that has sent nothing for so long waits for its answer.
-const PAUSE: Duration = Duration::from_millis(100);
+/// A client that sends nothing for this long is waiting for its answer.
+const SEND_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a body was not read.
+/// Reason why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
-    /// It is larger than the limit, in bytes.
+    /// Larger than the limit, in bytes.
     TooLarge(usize),
-    /// It did not arrive in time.
+    /// Timed out.
     Timeout,
-    /// It broke off, or is not valid HTTP.
+    /// Truncated, or invalid HTTP.
     Broken,
-    /// It had still to come, and there was no permit to wait for it.
+    /// Not complete on arrival, and no permit to wait for the rest.
     Overloaded,
 }
 
 /// Limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub max_bytes: usize,
-    /// Time for all of it to arrive.
+    /// Timeout for the whole body.
     pub timeout: Duration,
 }
 
-/// Reads a body. One that came with its head, as nearly all do, costs no copy and no timer; one
-/// that has still to come needs a permit, which `wait` gives or not.
+/// Reads a body. A body that arrived with its head, as nearly all do, costs no copy and no timer.
+/// Waiting for the rest of any other needs a permit from `wait`.
 ///
 /// # Errors
 ///
-/// [`BodyError`]. An oversized or unwanted body is read on and dropped, up to 1 MiB of it.
+/// [`BodyError`]. The rest of a rejected body is read and dropped, up to 1 MiB.
 pub async fn read<B: Body<Data = Bytes> + Unpin, P>(
     mut body: B,
     limits: BodyLimits,
@@ -55,7 +55,7 @@ pub async fn read<B: Body<Data = Bytes> + Unpin, P>(
         Err(BodyError::TooLarge(max_bytes))
     } else {
         let mut collecting = pin!(collect(&mut body, max_bytes));
-        match at_once(collecting.as_mut()).await {
+        match poll_once(collecting.as_mut()).await {
             Poll::Ready(read) => read,
             Poll::Pending => match wait() {
                 Some(_permit) => {
@@ -71,37 +71,37 @@ pub async fn read<B: Body<Data = Bytes> + Unpin, P>(
     read
 }
 
-/// Takes a body that has arrived already; `None` if some of it has still to come. The rest is
-/// dropped as it comes, so that the connection can go on: new connections cost most under overload.
+/// Returns a body that has arrived completely; otherwise drops it and returns `None`. Keeps the
+/// connection usable: new connections are the largest cost under overload.
 pub async fn take_or_discard<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limits: BodyLimits,
 ) -> Option<Bytes> {
-    if let Poll::Ready(read) = at_once(pin!(collect(&mut body, limits.max_bytes))).await {
+    if let Poll::Ready(read) = poll_once(pin!(collect(&mut body, limits.max_bytes))).await {
         return read.ok();
     }
     discard(body, limits.timeout).await;
     None
 }
 
-/// Reads and drops an unwanted body, up to 1 MiB of it, so that its connection can go on.
+/// Reads and drops up to 1 MiB of a body, so that its connection stays usable.
 pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, within: Duration) {
     let _ = timeout(within, drop_rest(&mut body)).await;
 }
 
-/// Polls work once.
-async fn at_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+/// Polls a future once.
+async fn poll_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
 }
 
-/// All of a body. Its first part is handed on as it came; further ones are appended to a copy.
+/// Reads all of a body. A body of one part is not copied.
 async fn collect<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
     max_bytes: usize,
 ) -> Result<Bytes, BodyError> {
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
-        // Trailers carry nothing for us.
+        // Trailers are ignored.
         let Ok(part) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
         if part.len() > max_bytes - first.len().max(all.len()) {
             return Err(BodyError::TooLarge(max_bytes));
@@ -121,7 +121,7 @@ async fn collect<B: Body<Data = Bytes> + Unpin>(
 async fn drop_rest<B: Body<Data = Bytes> + Unpin>(body: &mut B) {
     let mut dropped = 0;
     while dropped < MAX_DISCARDED
-        && let Ok(Some(Ok(frame))) = timeout(PAUSE, body.frame()).await
+        && let Ok(Some(Ok(frame))) = timeout(SEND_PAUSE, body.frame()).await
     {
         dropped += frame.data_ref().map_or(0, Bytes::len);
     }

@@ -1,8 +1,7 @@
-//! Connections of one runtime: their requests, their idle time-out, their end.
+//! Connections of one runtime: requests, idle timeout and shutdown.
 //!
-//! The idle time-out runs while a connection waits for a request, until that has come with its
-//! whole head: so it bounds a slow head too. Each runtime inspects its connections four times
-//! within it.
+//! The idle timeout runs until a request has arrived with its whole head, so it also limits slow
+//! heads. Each runtime inspects its connections four times per timeout.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -30,13 +29,13 @@ use tower_service::Service;
 use crate::phase::{Phase, closing};
 use crate::timing::{ReadyAt, RequestTiming, TimestampWaker};
 
-/// A closing process waits so long for the first request of a connection that it has accepted.
+/// During shutdown, time for the first request of a connection that was just accepted.
 const FIRST_REQUEST: Duration = Duration::from_millis(100);
 
-/// Inspections of all connections within the idle time-out.
+/// Inspections of all connections per idle timeout.
 const INSPECTIONS: u32 = 4;
 
-/// Largest head of a request, in bytes.
+/// Size limit of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// A request with its timing.
@@ -44,14 +43,14 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 pub struct TimedRequest {
     /// The request.
     pub request: Request<Incoming>,
-    /// When it started, and how long it had waited.
+    /// Start and queueing delay.
     pub timing: RequestTiming,
 }
 
 /// A tower service that answers the requests of a connection.
 ///
-/// It is cloned for each request and called without `poll_ready`, so it must always be ready, as an
-/// [`axum::Router`] is.
+/// It is cloned for each request and called without `poll_ready`: it must always be ready, like an
+/// [`axum::Router`].
 pub trait RequestService:
     Service<TimedRequest, Response = Response<Self::Body>, Error = Infallible, Future: Send>
     + Clone
@@ -59,7 +58,7 @@ pub trait RequestService:
     + Sync
     + 'static
 {
-    /// The body of its answers.
+    /// The body of the answers.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 }
 
@@ -75,7 +74,7 @@ where
     type Body = B;
 }
 
-/// A service of plain requests, such as an [`axum::Router`], that needs no timing.
+/// Adapts a service of plain requests, such as an [`axum::Router`].
 #[derive(Debug, Clone)]
 pub struct Untimed<S>(pub S);
 
@@ -93,7 +92,7 @@ impl<S: Service<Request<Incoming>>> Service<TimedRequest> for Untimed<S> {
     }
 }
 
-/// One connection, as its runtime sees it. Only the task that serves it writes the counters.
+/// State of one connection. Only the task that serves it writes the counters.
 #[derive(Debug, Default)]
 struct Connection {
     started: AtomicU64,
@@ -103,7 +102,7 @@ struct Connection {
     ready_at: Arc<ReadyAt>,
 }
 
-/// Orders to a connection, the stronger one last.
+/// Shutdown orders to a connection, the stronger one last.
 const END_AFTER_REQUEST: u8 = 1;
 const END: u8 = 2;
 
@@ -137,7 +136,7 @@ impl Connection {
                 waker = Some((task.clone(), Arc::new(timestamp).into()));
             }
             let waker = waker.as_ref().map_or(task, |(_, waker)| waker);
-            // Before `stop` is asked: a request that has come is answered.
+            // Poll before `stop`: a request that has arrived is answered.
             let polled = http.as_mut().poll(&mut Context::from_waker(waker));
             self.ready_at.reset();
             match polled {
@@ -149,7 +148,7 @@ impl Connection {
         .await
     }
 
-    /// Counts a request. The counter has one writer, so that no locked instruction is needed.
+    /// Increments a counter. It has one writer, so no locked instruction is needed.
     fn count(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -161,8 +160,8 @@ impl Connection {
     }
 }
 
-/// A connection as the idle watch knows it: the requests it had answered at the last inspection,
-/// and the number of inspections since then that found it idle.
+/// A connection in the idle watch: the requests answered at the last inspection, and the number of
+/// consecutive inspections that found it idle.
 #[derive(Debug)]
 struct Watched {
     connection: Weak<Connection>,
@@ -170,7 +169,7 @@ struct Watched {
     idle_inspections: u32,
 }
 
-/// Serves the connections of one runtime. A clone serves those of another.
+/// Serves the connections of one runtime.
 #[derive(Debug)]
 pub struct Connections<S> {
     service: S,
@@ -180,16 +179,14 @@ pub struct Connections<S> {
 }
 
 impl<S> Connections<S> {
-    /// Requests are answered by `service`. Connections that are idle for `idle_timeout`, or up to a
-    /// quarter longer, are closed, and all of them in the closing phase.
+    /// Answers requests by `service`. Closes connections that are idle for `idle_timeout` to 1.25
+    /// times `idle_timeout`, and all connections in the closing phase.
     pub fn new(service: S, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
         Self { service, idle_timeout, phase, open: Mutex::default() }
     }
 
-    /// Closes idle connections, and all of them in the closing phase. Runs beside them, in a task
-    /// of its own, as long as the runtime.
-    ///
-    /// One timer for all: hyper's own is set anew for each request.
+    /// Closes idle connections, and all of them in the closing phase. Runs in its own task until
+    /// the runtime ends. One timer for all connections: hyper would set one per request.
     pub async fn watch(self: Arc<Self>) {
         let (mut phase, mut is_closing) = (self.phase.clone(), false);
         loop {
@@ -201,27 +198,26 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Adds a connection to the watch. Ended ones are removed first: until the next inspection
-    /// there may be many.
+    /// Adds a connection to the watch. Removes ended ones before the list grows.
     fn add(&self, watched: Watched) {
         let mut open = self.open();
         if open.len() == open.capacity() {
             open.retain(|watched| watched.connection.strong_count() > 0);
-            let as_many_again = open.len().max(16);
-            open.reserve(as_many_again);
+            let additional = open.len().max(16);
+            open.reserve(additional);
         }
         open.push(watched);
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.open.lock().expect("nothing panics under this lock")
+        self.open.lock().expect("no panic while locked")
     }
 
     fn prepare(&self, stream: StdStream) -> io::Result<TcpStream> {
         stream.set_nodelay(true)?;
         let socket = socket2::SockRef::from(&stream);
-        // A peer that vanished, or that never reads its answers, must not keep its permit forever.
-        // Where the kernel refuses, the idle time-out ends such a peer, unless an answer is stuck.
+        // Releases the permit of a peer that vanished or does not read its answers. Best effort:
+        // the idle timeout also closes such a connection, unless an answer is stuck.
         #[cfg(target_os = "linux")]
         let _ = socket.set_tcp_user_timeout(Some(self.idle_timeout));
         let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.idle_timeout));
@@ -249,16 +245,16 @@ fn inspect(watched: &mut Watched, is_closing: bool) -> bool {
 }
 
 impl<S: RequestService> Connections<S> {
-    /// Serves one connection to its end; `permit` is dropped then.
+    /// Serves one connection until it ends, then drops `permit`.
     pub async fn serve<P>(self: Arc<Self>, stream: StdStream, permit: P) {
         let Ok(stream) = self.prepare(stream) else { return };
         let connection = Arc::new(Connection::default());
-        // No connection has answered so many: the first inspection finds a change.
+        // Differs from any real count, so the first inspection counts as activity.
         let answered = u64::MAX;
         let weak = Arc::downgrade(&connection);
         self.add(Watched { connection: weak, answered, idle_inspections: 0 });
         if *self.phase.borrow() >= Phase::Closing {
-            // Accepted after the others got their order.
+            // Accepted after `watch` gave the order to all others.
             connection.give_order(END_AFTER_REQUEST);
         }
         let service = service_fn(|request| {
@@ -274,7 +270,7 @@ impl<S: RequestService> Connections<S> {
         });
         let http = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
-            // Answers are small: one copy behind the head costs less than gathering two buffers.
+            // Answers are small: one copy costs less than a vectored write of two buffers.
             .writev(false)
             // No client needs the date.
             .auto_date_header(false)
@@ -282,7 +278,7 @@ impl<S: RequestService> Connections<S> {
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(stream), service);
         let mut http = std::pin::pin!(http);
-        // A reset or a time-out is the client's business: no error is logged.
+        // Resets and timeouts are caused by clients and not logged.
         let ended = || connection.has_order(END_AFTER_REQUEST);
         if connection.serve_until(http.as_mut(), ended).await {
             return;
@@ -290,8 +286,8 @@ impl<S: RequestService> Connections<S> {
         if connection.has_order(END) && connection.answered_if_idle().is_some() {
             return;
         }
-        // The first request of a connection that was just accepted is on its way, or in its socket:
-        // closing would reset it.
+        // The first request of a connection that was just accepted may be in its socket: closing
+        // now would reset it.
         let has_request = || connection.started.load(Ordering::Relaxed) > 0;
         let first = connection.serve_until(http.as_mut(), has_request);
         if let Ok(true) = timeout(FIRST_REQUEST, first).await {
@@ -327,26 +323,25 @@ mod tests {
         Arc::new(Connections::new(Untimed(router), Duration::from_secs(75), phase))
     }
 
-    /// The request waits in the socket of a connection that is accepted while the port closes.
     #[tokio::test]
-    async fn a_request_from_before_the_closing_is_answered() {
+    async fn request_sent_before_shutdown_is_answered() {
         let (_phase, phases) = watch::channel(Phase::Closing);
         let connections = connections(phases);
-        for asks in [true, false] {
+        for has_request in [true, false] {
             let (mut client, server) = pair();
-            if asks {
+            if has_request {
                 client.write_all(REQUEST).unwrap();
             }
             Arc::clone(&connections).serve(server, ()).await;
             let mut answer = String::new();
             client.read_to_string(&mut answer).unwrap();
             let is_answered = answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("yes");
-            assert_eq!(is_answered, asks, "{answer}");
+            assert_eq!(is_answered, has_request, "{answer}");
         }
     }
 
     #[tokio::test]
-    async fn a_stronger_order_is_received_after_a_weaker_one() {
+    async fn stronger_order_arrives_after_a_weaker_one() {
         let connection = Arc::new(Connection::default());
         let served = tokio::spawn({
             let connection = Arc::clone(&connection);
@@ -363,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ended_connections_take_no_memory() {
+    async fn ended_connections_are_removed_from_the_watch() {
         let (_phase, phases) = watch::channel(Phase::Serving);
         let connections = connections(phases);
         for _ in 0..200 {

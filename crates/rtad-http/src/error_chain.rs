@@ -1,10 +1,10 @@
-//! Error chain: an error and its causes in one text, each cause once.
+//! Error chain: the messages of an error and its causes in one line.
 
 use std::error::Error;
 
 /// The error's message and those of its causes, joined by `: `.
 ///
-/// A cause that its parent already quotes is left out: some libraries repeat their source.
+/// Omits a cause that its parent's message already has: some libraries repeat their source.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn each_cause_is_printed_once() {
         let cause = || io::Error::other("connection refused");
-        let plain = error_chain(&Outer("could not ask", cause()));
-        assert_eq!(plain, "could not ask: connection refused");
-        let repeating = Outer("could not ask: connection refused", cause());
-        assert_eq!(error_chain(&repeating), "could not ask: connection refused");
+        let plain = error_chain(&Outer("request failed", cause()));
+        assert_eq!(plain, "request failed: connection refused");
+        let repeating = Outer("request failed: connection refused", cause());
+        assert_eq!(error_chain(&repeating), "request failed: connection refused");
     }
 }

@@ -1,4 +1,4 @@
-//! JSON answers, and JSON errors that quote no value.
+//! JSON answers, and JSON parse errors without quoted values.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 
-/// A 200 with a JSON body that is already encoded.
+/// A 200 with an encoded JSON body.
 pub fn json(body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(body.into()));
     let json = HeaderValue::from_static("application/json");
@@ -18,22 +18,22 @@ pub fn json(body: impl Into<Bytes>) -> Response {
 ///
 /// # Panics
 ///
-/// If the value cannot be JSON, such as a map with keys that are no strings.
+/// If the value has no JSON form, such as a map whose keys are not strings.
 pub fn json_of(status: StatusCode, value: &impl serde::Serialize) -> Response {
     let mut response = json(serde_json::to_vec(value).expect("plain values serialize"));
     *response.status_mut() = status;
     response
 }
 
-/// `serde_json`'s message without what it quotes from the body, a field's name included: any of it
-/// may be a device id.
+/// `serde_json`'s message without any text quoted from the body, field names included: it may be a
+/// device id.
 pub fn error_without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let quoting =
         [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
     for (prefix, instead) in quoting {
         if let Some(rest) = message.strip_prefix(prefix) {
-            // The last one is serde's own, whatever the quoted text holds.
+            // The last occurrence is serde's own; the quoted text may have others.
             let expected = rest.rsplit_once(", expected ");
             let expected = expected.map_or("something else", |(_, expected)| expected);
             return format!("{instead}expected {expected}");

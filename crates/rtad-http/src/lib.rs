@@ -1,28 +1,27 @@
-//! HTTP serving and process plumbing shared by `rtad` and `rtad-loader serve`.
+//! HTTP serving, signals and logging of `rtad` and `rtad-loader serve`.
 //!
-//! A program hands over a tower service, usually an [`axum::Router`], and gets a port with limits:
-//! connections over the limit are refused at once, idle ones and slow heads time out, and a drain
-//! lets every request in flight finish.
+//! Serves a tower service, usually an [`axum::Router`], on a port with limits. Connections over the
+//! limit get 503 at once. Idle connections and slow heads time out. A drain lets requests in flight
+//! finish.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`error_chain`] | an error and its causes in one line |
+//! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`manual`] | shell completions and man pages |
 //! | [`logging`] | JSON lines on stderr |
 //! | [`signals`] | SIGTERM, SIGINT and SIGHUP |
-//! | [`phase`] | serving, or closing |
+//! | [`phase`] | phase of a port: serving or closing |
 //! | [`timing`] | queueing delay of a request |
 //! | [`listener`] | binding, listening and accepting |
 //! | [`connections`] | connections of one runtime: idle time-out and drain |
 //! | [`workers`] | a thread and a runtime per core |
 //! | [`port`] | a port served by the current runtime |
 //! | [`body`] | bounded request bodies |
-//! | [`json`] | JSON answers, and JSON errors that quote no value |
+//! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`problem`] | `application/problem+json` |
 //!
-//! Each module uses only those above it in the table. The crate knows neither audiences nor
-//! devices: routes, handlers, metrics and credentials belong to the programs. It uses no other
-//! crate of the workspace.
+//! Each module uses only those above it in the table. Routes, handlers, metrics and credentials
+//! belong to the programs. The crate uses no other crate of the workspace.
 
 pub mod body;
 pub mod connections;

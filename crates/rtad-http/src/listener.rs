@@ -1,4 +1,4 @@
-//! Listener: a bound socket, and an accept loop with a limit that refuses at once.
+//! Listener: a bound socket, and an accept loop with a connection limit.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
@@ -12,19 +12,18 @@ use tokio::task::unconstrained;
 
 use crate::phase::{Phase, closing};
 
-/// Connections that the kernel completes before they are accepted. Platforms open many at once when
-/// answers become slow.
+/// Accept queue of the kernel. Platforms open many connections at once when answers become slow.
 const BACKLOG: i32 = 4096;
 
-/// Pause after an accept failed for want of descriptors or memory.
+/// Pause after an accept failed because descriptors or memory ran out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Sent to a connection over the limit, so that its end is no mystery.
+/// Answer to a connection over the limit.
 const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Takes an address without listening on it: a port in use fails at once, before any snapshot is
-/// loaded, and clients are refused rather than kept waiting while snapshots load.
+/// Binds an address without listening. A port in use fails before any snapshot is loaded, and
+/// clients get "connection refused" while snapshots load.
 ///
 /// # Errors
 ///
@@ -37,7 +36,7 @@ pub fn bind(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Begins to listen on a bound address.
+/// Listens on a bound address.
 ///
 /// # Errors
 ///
@@ -47,8 +46,8 @@ pub fn listen(socket: Socket) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections until the phase is closing. `admit` gives a connection its permit, or
-/// nothing if it is one too many; `hand_out` serves it.
+/// Accepts connections until the phase is closing. `admit` returns a permit, or `None` over the
+/// limit; `assign` receives the connection with its permit.
 ///
 /// # Errors
 ///
@@ -57,21 +56,21 @@ pub async fn accept<P>(
     listener: StdListener,
     mut phase: watch::Receiver<Phase>,
     admit: impl Fn() -> Option<P>,
-    mut hand_out: impl FnMut(StdStream, P),
+    mut assign: impl FnMut(StdStream, P),
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let accepted = tokio::select! {
             () = closing(&mut phase) => {
-                // Connections that the kernel has completed: closing the listener would reset them.
-                // All of them: neither the runtime's budget nor an error about one ends it early.
+                // Accept all connections in the kernel's queue: closing the listener resets them.
+                // `unconstrained`, as the runtime's budget would end the loop early.
                 for _ in 0..BACKLOG {
                     let Some(accepted) = unconstrained(listener.accept()).now_or_never() else {
                         break;
                     };
                     let Ok((stream, _)) = accepted else { continue };
                     if let (Some(permit), Ok(stream)) = (admit(), stream.into_std()) {
-                        hand_out(stream, permit);
+                        assign(stream, permit);
                     }
                 }
                 return Ok(());
@@ -82,15 +81,15 @@ pub async fn accept<P>(
             Ok((stream, _)) => match admit() {
                 Some(permit) => {
                     if let Ok(stream) = stream.into_std() {
-                        hand_out(stream, permit);
+                        assign(stream, permit);
                     }
                 }
                 None => {
                     let _ = stream.try_write(REFUSAL);
                 }
             },
-            Err(error) if is_about_one_connection(&error) => {}
-            // Out of file descriptors or memory: waiting lets some be freed.
+            Err(error) if is_connection_error(&error) => {}
+            // Out of file descriptors or memory.
             Err(error) => {
                 tracing::error!(%error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY).await;
@@ -99,7 +98,7 @@ pub async fn accept<P>(
     }
 }
 
-fn is_about_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Least severe level that is logged; `info` by default.
+/// Lowest severity that is logged; `info` by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLevel(Level);
 
@@ -26,24 +26,24 @@ impl FromStr for LogLevel {
             "warn" => Ok(Self(Level::WARN)),
             "info" => Ok(Self(Level::INFO)),
             "debug" => Ok(Self(Level::DEBUG)),
-            _ => Err(format!("log level {word:?}; accepted: error, warn, info, debug")),
+            _ => Err(format!("log level is {word:?}, expected error, warn, info or debug")),
         }
     }
 }
 
-/// Starts logging for the process, and makes panics log their source location alone.
+/// Starts logging for the process. A panic logs only its source location.
 ///
-/// Only events of rtad's own crates pass: a library's may quote a request, and so a device id; so
-/// may the message of a panic.
+/// Logs only events of rtad's crates: those of libraries, and panic messages, may quote a device
+/// id.
 pub fn init_logging(level: LogLevel) {
     // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_loader and rtad_store.
-    let own = Targets::new().with_target("rtad", level.0);
+    let rtad_only = Targets::new().with_target("rtad", level.0);
     let json =
         tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
-    // Fails only if logging was started before; then that subscriber stays.
-    let _ = tracing_subscriber::registry().with(json).with(own).try_init();
+    // Fails only if logging was started already.
+    let _ = tracing_subscriber::registry().with(json).with(rtad_only).try_init();
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(location, "panic; its message is left out, as it may quote a request");
+        tracing::error!(location, "panic; message omitted, as it may quote a request");
     }));
 }

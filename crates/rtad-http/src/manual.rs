@@ -1,4 +1,4 @@
-//! Shell completions and man pages: the same two commands in both programs.
+//! Shell completions and man pages: the commands `completions` and `man` of both programs.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clap_complete::Shell;
 
-/// Commands about the other commands.
+/// Commands that document the program.
 #[derive(Debug, Subcommand)]
 pub enum Manual {
-    /// Print a script with which a shell completes commands and flags
+    /// Print a shell script that completes commands and flags
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write a man page for each command
     Man {
-        /// The directory that they are written into; made if it is not there
+        /// The directory for the pages; created if missing
         directory: PathBuf,
     },
 }
 
 impl Manual {
-    /// Writes what is asked for about `program`.
+    /// Prints the script or writes the pages of `program`.
     ///
     /// # Errors
     ///
-    /// What cannot be written, or where to.
+    /// If stdout, the directory or a page cannot be written.
     pub fn write(&self, mut program: clap::Command) -> io::Result<()> {
         match self {
             Self::Completions { shell } => {
@@ -35,11 +35,11 @@ impl Manual {
                 io::stdout().lock().write_all(&script)
             }
             Self::Man { directory } => {
-                let named = |error: io::Error| {
+                let with_path = |error: io::Error| {
                     io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
                 };
-                std::fs::create_dir_all(directory).map_err(named)?;
-                clap_mangen::generate_to(program, directory).map_err(named)
+                std::fs::create_dir_all(directory).map_err(with_path)?;
+                clap_mangen::generate_to(program, directory).map_err(with_path)
             }
         }
     }

@@ -15,13 +15,13 @@ use crate::phase::Phase;
 /// Limits of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortLimits {
-    /// Open connections; one more is refused at once.
+    /// Highest number of open connections; further ones get 503 at once.
     pub max_connections: usize,
-    /// A connection without a request for so long is closed; bounds the head of a request too.
+    /// A connection without a request for this long is closed; also limits slow heads.
     pub idle_timeout: Duration,
 }
 
-/// Serves a port until the phase is closing and then until its last connection has ended.
+/// Serves a port until the phase is closing and the last connection has ended.
 ///
 /// # Errors
 ///
@@ -37,11 +37,11 @@ pub async fn serve(
     let permits = Arc::new(Semaphore::new(limits.max_connections));
     let admit = || Arc::clone(&permits).try_acquire_owned().ok();
     let mut open = JoinSet::new();
-    let hand_out = |stream, permit| {
+    let assign = |stream, permit| {
         while open.try_join_next().is_some() {}
         open.spawn(Arc::clone(&connections).serve(stream, permit));
     };
-    let accepted = accept(listener, phase, admit, hand_out).await;
+    let accepted = accept(listener, phase, admit, assign).await;
     while open.join_next().await.is_some() {}
     watch.abort();
     accepted

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::json::json_of;
 
-/// An error as its client reads it. A 503 asks for another try after a second.
+/// An error answer. A 503 has `Retry-After: 1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The answer's status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The word that programs branch on.
+    /// Stable code for programs.
     pub code: &'static str,
-    /// The kind of error, in words.
+    /// The kind of error, for people.
     pub title: &'static str,
     /// What was found and what is accepted. Never a device id.
     pub detail: Cow<'static, str>,

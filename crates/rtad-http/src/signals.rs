@@ -22,8 +22,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on. Called before anything slow: a SIGHUP or SIGTERM that comes earlier
-    /// ends the process at once.
+    /// Installs the handlers. Call it early: before it, SIGHUP and SIGTERM end the process at once.
     ///
     /// # Errors
     ///
@@ -45,7 +44,7 @@ impl Signals {
         }
     }
 
-    /// Waits for SIGTERM or SIGINT; a SIGHUP is kept for [`Signals::next`]. Cancel safe.
+    /// Waits for SIGTERM or SIGINT; a SIGHUP stays queued for [`Signals::next`]. Cancel safe.
     pub async fn stop(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

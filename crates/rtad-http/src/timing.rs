@@ -1,10 +1,9 @@
 //! Queueing delay: time from a connection becoming readable to its worker starting the request.
 //!
-//! A worker learns of many readable connections at once and serves them one after the other. The
-//! waker of each connection records when it was called. It reads no clock: the start of the
-//! worker's last request is near enough, and after an idle time the moment when the worker woke up.
-//! Data in a socket that the worker has not polled yet is not counted: tokio polls sockets every 61
-//! tasks.
+//! A worker gets many readable connections at once and serves them one after the other. The waker
+//! of each connection records when it was called. It does not read the clock: it uses the start of
+//! the worker's last request or, after sleep, the time when the worker woke up. The delay excludes
+//! data in sockets that tokio has not polled yet: it polls them every 61 tasks.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,14 +20,14 @@ use axum::http::request::Parts;
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 thread_local! {
-    /// Start of this worker's last request, in nanoseconds; [`IDLE`] since it went to sleep.
+    /// Start of this worker's last request, in nanoseconds; [`IDLE`] during sleep.
     static LAST_START: Cell<u64> = const { Cell::new(IDLE) };
-    /// When it last woke up.
+    /// Time of the last wake-up.
     static AWAKE: Cell<u64> = const { Cell::new(0) };
 }
 
 const IDLE: u64 = 0;
-/// Of a connection: its waker was not called.
+/// A connection whose waker was not called.
 const NOT_READY: u64 = u64::MAX;
 
 fn since_epoch(now: Instant) -> u64 {
@@ -36,12 +35,12 @@ fn since_epoch(now: Instant) -> u64 {
     (now - *EPOCH).as_nanos() as u64 + 1
 }
 
-/// To be called before a worker goes to sleep.
+/// Call before a worker goes to sleep.
 pub(crate) fn park() {
     LAST_START.set(IDLE);
 }
 
-/// To be called after a worker has woken up.
+/// Call after a worker has woken up.
 pub(crate) fn unpark() {
     let now = since_epoch(Instant::now());
     AWAKE.set(now);
@@ -50,18 +49,18 @@ pub(crate) fn unpark() {
 
 /// Start and queueing delay of one request.
 ///
-/// As an axum extractor it takes the request's extension; without one the request starts when it is
-/// extracted.
+/// As an axum extractor, reads the request's extension; without one, the request starts at
+/// extraction.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTiming {
-    /// When its worker started it.
+    /// When its worker started the request.
     pub started: Instant,
-    /// How long it had waited for that.
+    /// Queueing delay.
     pub queued: Duration,
 }
 
 impl RequestTiming {
-    /// A request that starts now and has not waited.
+    /// A request that starts now, without delay.
     pub fn now() -> Self {
         Self { started: Instant::now(), queued: Duration::ZERO }
     }
@@ -99,7 +98,7 @@ impl ReadyAt {
         RequestTiming { started, queued: Duration::from_nanos(now.saturating_sub(ready)) }
     }
 
-    /// The connection waits for more data.
+    /// Clears the time: the connection waits for more data.
     pub(crate) fn reset(&self) {
         self.0.store(NOT_READY, Relaxed);
     }
@@ -128,14 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delay_counts_from_the_wake_up_of_the_connection() {
+    fn delay_starts_when_the_waker_is_called() {
         let ready_at = Arc::new(ReadyAt::default());
         let task = Waker::noop().clone();
         let waker = Waker::from(Arc::new(TimestampWaker { task, ready_at: Arc::clone(&ready_at) }));
         let pause = Duration::from_millis(20);
         assert_eq!(ready_at.start().queued, Duration::ZERO, "the waker was not called");
 
-        // Called while another request was under way: its start is the time that is known.
+        // Called during another request: the delay starts with that request.
         waker.wake_by_ref();
         std::thread::sleep(pause);
         assert!(ready_at.start().queued >= pause);
@@ -143,7 +142,7 @@ mod tests {
         ready_at.reset();
         assert_eq!(ready_at.start().queued, Duration::ZERO);
 
-        // Called while the worker slept: the delay counts from its waking up.
+        // Called during sleep: the delay starts when the worker wakes up.
         park();
         std::thread::sleep(pause);
         waker.wake_by_ref();

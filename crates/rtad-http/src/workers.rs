@@ -1,7 +1,7 @@
-//! Workers: one thread with a runtime of its own per core.
+//! Workers: one thread and one runtime per core.
 //!
-//! A new connection goes to the worker with the fewest, so that a few busy connections do not share
-//! a core while another idles. It stays there: its requests never move between cores.
+//! A new connection goes to the worker with the fewest connections and stays there. Requests never
+//! move between cores, and a few busy connections spread over all cores.
 
 use std::io;
 use std::net::TcpStream as StdStream;
@@ -25,18 +25,17 @@ pub struct Workers<P> {
 #[derive(Debug)]
 struct Worker<P> {
     connections: mpsc::UnboundedSender<(StdStream, P)>,
-    /// Connections handed out and not yet ended.
+    /// Open connections.
     load: Arc<AtomicUsize>,
 }
 
 impl<P: Send + 'static> Workers<P> {
-    /// Starts `count` threads. Each calls `connections` with its index, on itself: counters,
-    /// routers and reference counts are then the worker's own, and no other core writes their cache
-    /// lines.
+    /// Starts `count` threads. Each calls `connections` with its index, so that counters, routers
+    /// and reference counts are per worker: no other core writes their cache lines.
     ///
     /// # Errors
     ///
-    /// The kernel's, when it gives no thread or no event queue.
+    /// The kernel's, if it cannot create a thread or an event queue.
     pub fn start<S: RequestService>(
         count: usize,
         connections: impl Fn(usize) -> Connections<S> + Clone + Send + 'static,
@@ -63,16 +62,16 @@ impl<P: Send + 'static> Workers<P> {
         Ok(Self { workers, threads })
     }
 
-    /// Gives a connection to the worker with the fewest.
-    pub fn hand_out(&self, stream: StdStream, permit: P) {
+    /// Assigns a connection to the worker with the fewest.
+    pub fn assign(&self, stream: StdStream, permit: P) {
         let least = self.workers.iter().min_by_key(|worker| worker.load.load(Ordering::Relaxed));
         let Some(worker) = least else { return };
         worker.load.fetch_add(1, Ordering::Relaxed);
-        // Fails only if the worker is gone, and then the process is about to end.
+        // Fails only if the worker has ended, during shutdown.
         let _ = worker.connections.send((stream, permit));
     }
 
-    /// Lets each worker end after its last connection; blocks until then.
+    /// Blocks until each worker has ended after its last connection.
     pub fn join(self) {
         drop(self.workers);
         for thread in self.threads {
@@ -81,10 +80,9 @@ impl<P: Send + 'static> Workers<P> {
     }
 }
 
-/// A worker's life: serves the connections it is given, and ends when no more can come and none is
-/// left.
+/// Serves the connections received, until the channel is closed and the last connection has ended.
 async fn work<P: Send + 'static, S: RequestService>(
-    mut given: mpsc::UnboundedReceiver<(StdStream, P)>,
+    mut assigned: mpsc::UnboundedReceiver<(StdStream, P)>,
     connections: Arc<Connections<S>>,
     load: Arc<AtomicUsize>,
 ) {
@@ -92,7 +90,7 @@ async fn work<P: Send + 'static, S: RequestService>(
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
-            next = given.recv() => match next {
+            next = assigned.recv() => match next {
                 Some((stream, permit)) => {
                     open.spawn(Arc::clone(&connections).serve(stream, permit));
                 }

@@ -1,5 +1,5 @@
-//! An HTTP/1.1 client over a bare socket: it keeps connections, sends any bytes, and shows
-//! answers byte by byte.
+//! HTTP/1.1 client over a bare socket: keeps connections, sends arbitrary bytes, exposes raw
+//! answers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -28,11 +28,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The one header of that name; a header that comes twice fails the test.
+    /// The header of that name; panics if it is repeated.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         let value = found.next().map(|(_, value)| value.as_str());
-        assert!(found.next().is_none(), "{name} comes once: {:?}", self.headers);
+        assert!(found.next().is_none(), "{name} is repeated: {:?}", self.headers);
         value
     }
 
@@ -54,7 +54,7 @@ impl Answer {
         self.json()
     }
 
-    /// Asserts that this is a problem document of that status and code; returns its detail.
+    /// Asserts a problem document with this status and code; returns its detail.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) -> String {
         let kind = self.header("content-type");
@@ -81,13 +81,12 @@ impl Client {
         Self { stream, received: Vec::new() }
     }
 
-    /// Sends bytes as they are. A server that has closed already is no failure: its answer may
-    /// still be read.
+    /// Sends raw bytes. Ignores errors: the answer of a closed connection may still be readable.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// The next answer, a 100 included; `None` if the connection is closed instead.
+    /// The next answer, including 100; `None` if the connection is closed.
     #[allow(clippy::should_implement_trait, reason = "an answer may follow a closed stream's None")]
     pub fn next(&mut self) -> Option<Answer> {
         self.next_to("GET")
@@ -100,7 +99,7 @@ impl Client {
             }
             if !self.receive() {
                 let rest = String::from_utf8_lossy(&self.received);
-                assert!(self.received.is_empty(), "cut off: {rest}");
+                assert!(self.received.is_empty(), "truncated answer: {rest}");
                 return None;
             }
         };
@@ -113,19 +112,19 @@ impl Client {
         };
         let headers: Vec<_> = lines.map(|line| pair(line).unwrap()).collect();
         let mut answer = Answer { status, headers, body: Vec::new() };
-        assert_eq!(answer.header("transfer-encoding"), None, "every answer's length is known");
+        assert_eq!(answer.header("transfer-encoding"), None, "answers have a Content-Length");
         if method != "HEAD" && status != 100 {
             let length =
                 answer.header("content-length").map_or(0, |length| length.parse().unwrap());
             while self.received.len() < length {
-                assert!(self.receive(), "the body is cut off");
+                assert!(self.receive(), "truncated body");
             }
             answer.body = self.received.drain(..length).collect();
         }
         Some(answer)
     }
 
-    /// Reads some more; false at the end of the connection, in whatever way it ends.
+    /// Reads more bytes; false if the connection was closed or reset.
     fn receive(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
@@ -135,7 +134,7 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            // With a time-out a read is not taken up again by itself.
+            // With a timeout, a read is not restarted after a signal.
             Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
             Err(error) => panic!("no answer: {error}"),
         }
@@ -143,10 +142,10 @@ impl Client {
 
     /// Waits until the server has closed the connection without another answer.
     pub fn closes(mut self) {
-        assert!(self.next().is_none(), "no answer before the end of the connection");
+        assert!(self.next().is_none(), "the connection closes without an answer");
     }
 
-    /// Sends a request with `headers`, each with its line end, and returns the answer.
+    /// Sends a request with `headers`, each with its line ending, and returns the answer.
     pub fn request(
         &mut self,
         method: &str,
@@ -207,7 +206,7 @@ impl Client {
         (0..keys.len()).map(|index| bits[index / 8] >> (index % 8) & 1 == 1).collect()
     }
 
-    /// Decisions of all strategies about a device with these keys: `(bid, reason)` each, in the
+    /// Decisions of all strategies for a device with these keys, as `(bid, reason)`, in the
     /// config's order.
     #[track_caller]
     pub fn decide(&mut self, keys: &[DeviceKey]) -> Vec<(bool, String)> {
@@ -221,15 +220,14 @@ impl Client {
     }
 }
 
-/// Value of the series with exactly these labels, written as in the text format; 0 if there is
-/// none yet.
+/// Value of the series with exactly these labels, in the text format; 0 if absent.
 pub fn metric<'a>(metrics: &'a str, name_and_labels: &str) -> f64 {
     let series = |line: &'a str| line.strip_prefix(name_and_labels)?.strip_prefix(' ');
     metrics.lines().find_map(series).map_or(0.0, |value| value.parse().unwrap())
 }
 
-/// Sum over all series whose lines begin so.
-pub fn metric_sum(metrics: &str, beginning: &str) -> u64 {
-    let values = metrics.lines().filter(|line| line.starts_with(beginning));
+/// Sum over all series whose lines start with `prefix`.
+pub fn metric_sum(metrics: &str, prefix: &str) -> u64 {
+    let values = metrics.lines().filter(|line| line.starts_with(prefix));
     values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }

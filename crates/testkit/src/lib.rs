@@ -4,17 +4,16 @@
 //! |---|---|
 //! | [`wait`] | waits for a condition, within a deadline |
 //! | [`client`] | an HTTP/1.1 client over a bare socket |
-//! | [`process`] | programs under test as child processes |
-//! | [`server`] | a file server that misbehaves on command |
-//! | [`store`] | keys, signatures, snapshots, and a store to publish into and spoil |
+//! | [`process`] | child processes of the programs under test |
+//! | [`server`] | a file server with injected faults |
+//! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`reference`] | generated reference pages, compared with the committed ones |
 //!
-//! The crate depends on neither program. A test crate hands over the path of the program under
-//! test, which only it knows (`env!("CARGO_BIN_EXE_…")`). A function that cannot go on panics, and
-//! so fails its test.
+//! The crate depends on neither program: a test passes the path of the program under test
+//! (`env!("CARGO_BIN_EXE_…")`). Functions panic on errors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 pub mod client;
 pub mod platform;

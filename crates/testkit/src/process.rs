@@ -1,5 +1,5 @@
-//! Programs under test as child processes: run to their end, or as services that are watched,
-//! signalled and killed.
+//! Child processes of the programs under test: commands run to their end, and services that can be
+//! signaled and killed.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::SocketAddr;
@@ -23,14 +23,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Asserts success and a silent stderr.
+    /// Asserts success and an empty stderr.
     #[track_caller]
     pub fn succeeds(&self) -> &Self {
         assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""), "{self:?}");
         self
     }
 
-    /// The only line of stdout, as JSON; asserts success and a silent stderr.
+    /// The only line of stdout, as JSON; asserts success and an empty stderr.
     #[track_caller]
     pub fn json(&self) -> Value {
         self.succeeds();
@@ -38,8 +38,7 @@ impl Outcome {
         serde_json::from_str(&self.stdout).expect("stdout is JSON")
     }
 
-    /// Asserts a failure: that exit code, one line on stderr that contains `text`, nothing on
-    /// stdout.
+    /// Asserts a failure: this exit code, one line on stderr that contains `text`, an empty stdout.
     #[track_caller]
     pub fn fails(&self, status: i32, text: &str) -> &Self {
         assert_eq!((self.status, self.stdout.as_str()), (Some(status), ""), "{self:?}");
@@ -57,7 +56,7 @@ pub fn spawn(command: &mut Command) -> Child {
     command.spawn().expect("the program starts")
 }
 
-/// Waits for the end of a child.
+/// Waits for a child to end.
 pub fn outcome(child: Child) -> Outcome {
     let output = child.wait_with_output().expect("the program ends");
     Outcome {
@@ -67,20 +66,20 @@ pub fn outcome(child: Child) -> Outcome {
     }
 }
 
-/// Runs a command over `stdin` to its end.
+/// Runs a command with this stdin to its end.
 pub fn run(command: &mut Command, stdin: &[u8]) -> Outcome {
     let mut child = spawn(command);
-    // A command that does not read stdin closes it: no failure.
+    // Fails if the command does not read stdin.
     let _ = child.stdin.take().expect("a piped stdin").write_all(stdin);
     outcome(child)
 }
 
-/// Most memory that a process ever had, in bytes.
+/// Peak memory of a process, in bytes.
 pub fn peak_bytes(process: u32) -> u64 {
     status_bytes(&process.to_string(), "VmHWM:")
 }
 
-/// Anonymous memory of this process in bytes: heaps and filters, not the program's text.
+/// Anonymous memory of this process, in bytes: heap and filters.
 pub fn anonymous_bytes() -> u64 {
     status_bytes("self", "RssAnon:")
 }
@@ -93,12 +92,12 @@ fn status_bytes(process: &str, field: &str) -> u64 {
 
 /// Sends a signal by name, such as `TERM`.
 pub fn signal(process: u32, name: &str) {
-    // The shell's own `kill`: Debian's smallest images have no other.
+    // The shell's built-in `kill`: Debian's slim images have no other.
     let kill = format!("kill -{name} {process}");
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// A running service: its outputs are read line by line, and it is killed when dropped.
+/// A running service. Its outputs are read line by line. Killed on drop.
 pub struct Service {
     child: Child,
     stdout: Lines,
@@ -106,7 +105,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a command without stdin.
+    /// Starts a command with an empty stdin.
     pub fn spawn(command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -161,7 +160,7 @@ impl Service {
         signal(self.child.id(), name);
     }
 
-    /// Most memory that it ever had, in bytes.
+    /// Peak memory, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         peak_bytes(self.child.id())
     }

@@ -146,7 +146,7 @@ fn arguments(list: Vec<&Arg>) -> String {
             Some(text) => format!("`{text}` "),
             None => String::new(),
         };
-        let variable = has_variables.then(|| format!("{}| ", code(variable))).unwrap_or_default();
+        let variable = if has_variables { format!("{}| ", code(variable)) } else { String::new() };
         let default = if arg.is_required_set() { "required ".to_owned() } else { code(default) };
         table.push_str(&format!("| {} | {default}| {variable}{text} |\n", spelling(arg)));
     }

@@ -1,8 +1,8 @@
-//! A small HTTP server over a directory: GET and HEAD, ranges, entity tags, keep-alive. On command
-//! it misbehaves, for all paths that contain a word.
+//! HTTP file server with injected faults: GET and HEAD, ranges, entity tags, keep-alive. A fault
+//! applies to all paths that contain a word.
 //!
-//! Below `/moved/` it redirects to the same path without it, on this host; below `/away/` to the
-//! host it was given.
+//! `/moved/…` redirects to the same path without the prefix on this host, `/away/…` on another
+//! host.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -11,44 +11,44 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Misbehavior instead of an answer.
+/// An injected fault.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
-    /// The connection ends without an answer.
+    /// Closes the connection without an answer.
     Dead,
-    /// No answer ever comes.
+    /// Never answers.
     Mute,
-    /// No answer comes until the server is given another order.
+    /// Does not answer until the fault is changed.
     Gate,
-    /// An answer with this status line, these fields and a word of HTML.
+    /// Answers with this status, these headers and HTML.
     Status(&'static str, &'static str),
-    /// HTML with 200, with its length.
+    /// Answers 200 with HTML.
     Html,
     /// Half of the body, then a reset.
     Reset,
-    /// Half of the body, then the connection ends as if that were all.
+    /// Half of the body, then an orderly close.
     Short,
-    /// Half of the body, once; the rest if it is asked for. Then the same again.
+    /// `Reset` for every other request, starting with the first.
     Hiccup,
-    /// The same, ended as `Short` ends.
+    /// `Short` for every other request.
     ShortOnce,
-    /// The same, with silence after the half.
+    /// For every other request, half of the body, then silence.
     StallOnce,
     /// A chunked body that never ends.
     EndlessChunked,
-    /// A body of an absurd length that never ends.
+    /// A body with a `Content-Length` of 9 TB that never ends.
     EndlessLength,
     /// An error whose body never ends.
     EndlessError,
-    /// The right body, a byte every 20 ms.
+    /// The correct body, one byte every 20 ms.
     Drip,
-    /// 200 with all of it, whatever range was asked for.
+    /// Answers range requests with 200 and the whole body.
     RangeIgnored,
-    /// The same, but only half of it the first time that no range is asked for.
+    /// The same; requests without a range get `Short` every other time.
     RangeIgnoredShortOnce,
-    /// After its first piece the file is another.
+    /// The file changes after its first range was read.
     Replaced,
-    /// The same, by a server that does not know `If-Match`.
+    /// The same, on a server without `If-Match`.
     ReplacedUnnoticed,
     /// Redirects to another server.
     Elsewhere(SocketAddr),
@@ -56,23 +56,23 @@ pub enum Fault {
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the word that a path must contain.
+    /// The fault, and the word that a path must contain.
     fault: Option<(Fault, &'static str)>,
-    /// Of each request: its path, and the status of a good answer.
+    /// Path of each request, and its status if no fault applied.
     log: Vec<(String, String)>,
-    /// Bytes of all good answers, heads included.
+    /// Bytes of all answers without a fault, including heads.
     sent_bytes: u64,
-    /// Of each GET: its path, and its range.
+    /// Path and range of each GET.
     gets: Vec<(String, Option<String>)>,
-    hiccups: u32,
+    alternations: u32,
     hides_tags: bool,
 }
 
 impl State {
-    /// The fault for every other request, the first of them included.
+    /// The fault for every other call, starting with the first.
     const fn alternate(&mut self, fault: Fault) -> Option<Fault> {
-        self.hiccups += 1;
-        if self.hiccups % 2 == 1 { Some(fault) } else { None }
+        self.alternations += 1;
+        if self.alternations % 2 == 1 { Some(fault) } else { None }
     }
 
     fn fault_on(&self, path: &str) -> Option<Fault> {
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// The server; its threads end with the test's process.
+/// The server. Its threads end with the test process.
 pub struct FileServer {
     /// Its address.
     pub address: SocketAddr,
@@ -113,7 +113,7 @@ impl FileServer {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (site, state) = (site.clone(), Arc::clone(&shared));
-                // A client that is gone ends its thread, no more.
+                // An error of the connection ends its thread only.
                 std::thread::spawn(move || drop(answer_all(&stream, &site, &state)));
             }
         });
@@ -125,12 +125,12 @@ impl FileServer {
         format!("http://{}", self.address)
     }
 
-    /// Misbehaves from now on, for paths that contain `word`.
+    /// Injects a fault for paths that contain `word`.
     pub fn misbehave(&self, fault: Fault, word: &'static str) {
         self.state.lock().unwrap().fault = Some((fault, word));
     }
 
-    /// Behaves from now on.
+    /// Removes the fault.
     pub fn behave(&self) {
         self.state.lock().unwrap().fault = None;
     }
@@ -140,31 +140,31 @@ impl FileServer {
         self.state.lock().unwrap().log.iter().filter(|(path, _)| path.contains(word)).count()
     }
 
-    /// Sends no entity tags from now on.
+    /// Stops sending entity tags.
     pub fn hide_tags(&self) {
         self.state.lock().unwrap().hides_tags = true;
     }
 
-    /// Ranges of all GETs of paths that contain `word`, which are forgotten.
+    /// Removes and returns the ranges of all GETs of paths that contain `word`.
     pub fn take_ranges(&self, word: &str) -> Vec<Option<String>> {
         let mut state = self.state.lock().unwrap();
         let taken = state.gets.extract_if(.., |(path, _)| path.contains(word));
         taken.map(|(_, range)| range).collect()
     }
 
-    /// Number of good answers with this status to paths that contain `word`.
+    /// Number of answers with this status and without a fault to paths that contain `word`.
     pub fn answers(&self, word: &str, status: &str) -> usize {
         let state = self.state.lock().unwrap();
         state.log.iter().filter(|(path, found)| path.contains(word) && found == status).count()
     }
 
-    /// Bytes of all good answers, heads included.
+    /// Bytes of all answers without a fault, including heads.
     pub fn sent_bytes(&self) -> u64 {
         self.state.lock().unwrap().sent_bytes
     }
 }
 
-/// A request, of which only what matters here is read.
+/// A request: the fields that the server uses.
 #[derive(Clone, Default)]
 pub struct Request {
     /// Method.
@@ -200,8 +200,8 @@ impl Request {
         }
     }
 
-    /// Head and body of the good answer, by the files under `root`. `HEAD` gets the body too: the
-    /// caller leaves it out.
+    /// Head and body of the answer without a fault, from the files under `root`. `HEAD` has a body,
+    /// too: the caller omits it.
     pub fn answer(&self, root: &Path) -> (String, Vec<u8>) {
         self.answer_at(&Site { root: root.to_owned(), away: None })
     }
@@ -272,19 +272,19 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
     Ok(())
 }
 
-/// Logs a request, and says which fault it meets.
+/// Logs a request and returns the fault that applies to it.
 fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Fault> {
     use Fault::{Hiccup, RangeIgnored, RangeIgnoredShortOnce, Reset, Short, ShortOnce, StallOnce};
     if request.method == "GET" {
         state.gets.push((request.path.clone(), request.range.clone()));
     }
-    // An answer to HEAD has no body to be wrong.
-    let is_of_body = |fault: &Fault| {
+    // Faults of the body do not apply to HEAD.
+    let is_body_fault = |fault: &Fault| {
         let once = matches!(fault, Hiccup | ShortOnce | StallOnce | RangeIgnoredShortOnce);
         once || matches!(fault, Reset | Short | RangeIgnored)
     };
     let fault = state.fault_on(&request.path);
-    let fault = fault.filter(|fault| request.method == "GET" || !is_of_body(fault));
+    let fault = fault.filter(|fault| request.method == "GET" || !is_body_fault(fault));
     let logged = if fault.is_some() { String::new() } else { status.to_owned() };
     state.log.push((request.path.clone(), logged));
     match fault {
@@ -297,7 +297,7 @@ fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Faul
     }
 }
 
-/// Whether the connection goes on.
+/// Applies a fault; returns whether the connection stays open.
 fn misbehave(
     stream: &mut TcpStream,
     fault: Fault,
@@ -309,7 +309,7 @@ fn misbehave(
     let half = body.len() / 2;
     match fault {
         Fault::Dead => Ok(false),
-        // A gate is gone by now, or was put up again.
+        // Another gate was set after the wait.
         Fault::Mute | Fault::Gate => {
             std::thread::sleep(Duration::from_secs(120));
             Ok(false)
@@ -327,7 +327,7 @@ fn misbehave(
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body[..half])?;
             stream.flush()?;
-            // So that the half arrives before the reset throws away what was not read.
+            // The half must arrive before the reset discards unread data.
             std::thread::sleep(Duration::from_millis(20));
             socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
             Ok(false)
@@ -344,7 +344,7 @@ fn misbehave(
             Ok(false)
         }
         Fault::Hiccup | Fault::ShortOnce | Fault::RangeIgnoredShortOnce => {
-            unreachable!("each request meets another fault")
+            unreachable!("resolved by `take_fault`")
         }
         Fault::EndlessChunked => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -397,7 +397,7 @@ fn misbehave(
     }
 }
 
-/// Sends until the other side closes.
+/// Sends until the client closes.
 fn endless(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<bool> {
     let many = bytes.repeat(256);
     loop {
@@ -405,7 +405,7 @@ fn endless(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<bool> {
     }
 }
 
-/// The first and the last byte of `bytes=A-B`.
+/// First and last byte of `bytes=A-B`.
 fn parse_range(range: &str, all: usize) -> Option<(usize, usize)> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let first: usize = first.parse().ok()?;

@@ -1,5 +1,4 @@
-//! Stores: keys, signatures, and a store of the test's own to publish into and to spoil file by
-//! file.
+//! Test stores: keys, signatures, snapshots, and a store to publish into and to damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,12 +27,12 @@ pub fn hex(key: &DeviceKey) -> String {
     const_hex::encode(key.as_bytes())
 }
 
-/// `count` distinct keys, sorted, the same ones each time for a `seed`; `narrow` maps the shards
-/// of random keys to those that are wanted.
+/// `count` distinct keys, sorted, deterministic per `seed`. `narrow` maps random shards to the
+/// wanted ones.
 pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceKey> {
     let mut state = (seed + 1).wrapping_mul(0xd134_2543_de82_ef95);
     let mut random = || {
-        // splitmix64: an md5 for each of millions of keys would cost more than the test itself.
+        // SplitMix64: md5s of millions of keys would take longer than the test.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -54,12 +53,12 @@ pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceK
     keys
 }
 
-/// A URL in the bucket of `RTAD_TEST_S3` that no other test uses; `None` without that variable.
-/// The `stores` suite sets it, and reads the lines that are printed here.
+/// A unique URL in the bucket of `RTAD_TEST_S3`; `None` without that variable. The `stores` suite
+/// sets it and reads the printed lines.
 #[allow(clippy::print_stdout, reason = "the stores suite checks that no test was skipped")]
 pub fn s3(part: &str) -> Option<String> {
     let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
-        println!("skipped: RTAD_TEST_S3 names no bucket");
+        println!("skipped: RTAD_TEST_S3 is not set");
         return None;
     };
     let url = format!("{bucket}/{}-{part}", std::process::id());
@@ -75,14 +74,14 @@ pub struct Key {
 }
 
 impl Key {
-    /// A new one.
+    /// Generates a key pair.
     #[allow(clippy::new_ret_no_self, reason = "a store shares its signer")]
     pub fn new() -> Arc<Self> {
         let pair = KeyPair::generate_unencrypted_keypair().unwrap();
         Arc::new(Self { public: pair.pk.to_base64().parse().unwrap(), secret: pair.sk })
     }
 
-    /// The key pair of two files, for processes that have nothing else in common.
+    /// The key pair of two files, to share between processes.
     pub fn read(secret: &str, public: &str) -> Arc<Self> {
         let secret = SecretKeyBox::from(secret.to_owned()).into_unencrypted_secret_key().unwrap();
         Arc::new(Self { public: PublicKey::all_of(public).unwrap().remove(0), secret })
@@ -106,10 +105,10 @@ impl Sign for Key {
     }
 }
 
-/// Files by their path below a folder.
+/// File contents by relative path.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// All files under a folder but the locks.
+/// All files under a directory except locks.
 pub fn files(folder: &Path) -> Files {
     let mut found = Files::new();
     let mut folders = vec![folder.to_owned()];
@@ -139,25 +138,25 @@ async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapsho
     Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
 }
 
-/// Properties of a snapshot to be built.
+/// Build options of a snapshot.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// Filters.
+    /// Filter spec.
     pub filter: FilterSpec,
-    /// False-positive rate that the manifest names.
+    /// False-positive rate in the manifest.
     pub target_fpr: f64,
-    /// Size of a chunk.
+    /// Shards per chunk.
     pub shards_per_chunk: u32,
-    /// When it was built.
+    /// Time of the build.
     pub created_unix_seconds: u64,
-    /// When it is no longer served.
+    /// End of validity.
     pub expires_unix_seconds: Option<u64>,
-    /// Kept in the manifest; a test may tell generations by it.
+    /// Number of rows in the manifest; tests identify generations by it.
     pub rows: u64,
 }
 
 impl Spec {
-    /// Ordinary filters in chunks of 4,096 shards, built just now.
+    /// Default filters in chunks of 4,096 shards, built now.
     pub fn small() -> Self {
         Self {
             filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
@@ -194,11 +193,11 @@ pub fn snapshot(audience: &str, generation: u64, keys: &[DeviceKey], spec: &Spec
     Snapshot::assemble(spec.manifest(builder, audience, generation), chunks)
 }
 
-/// A store, most often in a directory of its own.
+/// A store for tests, usually in its own directory.
 pub struct Depot {
     /// The store, for reading.
     pub store: Store,
-    /// Signs what is published, if there is one.
+    /// Signer of publishes.
     pub signer: Option<Arc<dyn Sign>>,
     /// Its directory.
     pub root: PathBuf,
@@ -207,7 +206,7 @@ pub struct Depot {
 }
 
 impl Depot {
-    /// In a new directory, which is removed in the end.
+    /// A store in a new temporary directory.
     #[allow(clippy::new_without_default, reason = "it creates a directory")]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -216,13 +215,13 @@ impl Depot {
         depot
     }
 
-    /// In a directory of the caller's, created if it is not there.
+    /// A store in this directory, created if missing.
     pub fn at(root: PathBuf) -> Self {
         std::fs::create_dir_all(&root).unwrap();
         Self::over(root.to_str().unwrap())
     }
 
-    /// Over a store of any kind; only a directory has files to see and to spoil.
+    /// A store at any URL; file access works only for directories.
     pub fn over(url: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store = Store::open(url).unwrap();
@@ -289,7 +288,7 @@ impl Depot {
         })
     }
 
-    /// Sets whether the audience may be served, and until when.
+    /// Sets the audience's state and end of validity.
     pub fn set(&self, audience: &str, state: State, expires_unix_seconds: Option<u64>) {
         self.runtime.block_on(async {
             let mut ledger = self.writer().ledger(&name(audience)).await.unwrap();
@@ -302,7 +301,7 @@ impl Depot {
         self.runtime.block_on(self.writer().delete(&name(audience))).unwrap();
     }
 
-    /// Makes an earlier generation live.
+    /// Rolls back to a generation.
     pub fn roll_back(&self, audience: &str, generation: u64) {
         let base = self.base(audience);
         self.runtime.block_on(async {
@@ -310,13 +309,13 @@ impl Depot {
         });
     }
 
-    /// Removes all generations but the newest `keep`, whatever their age.
+    /// Removes all generations but the newest `keep`, of any age.
     pub fn collect(&self, audience: &str, keep: usize) -> Result<Collected, StoreError> {
         let retention = Retention { keep, min_age: Duration::ZERO };
         self.runtime.block_on(self.writer().collect(&name(audience), retention, false))
     }
 
-    /// Reads every chunk of a generation, verified.
+    /// Reads and verifies every chunk of a generation.
     pub fn read_generation(&self, audience: &str, generation: u64) -> Result<(), StoreError> {
         let audience = name(audience);
         self.runtime.block_on(async {
@@ -336,12 +335,12 @@ impl Depot {
         self.runtime.block_on(self.store.manifest(&name(audience), &current)).unwrap()
     }
 
-    /// The live snapshot with its deltas, every file verified, as a pod reads it.
+    /// Reads and verifies the live snapshot with its deltas, as a pod does.
     pub fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
         self.runtime.block_on(read_snapshot(&self.store, &name(audience)))
     }
 
-    /// Generations that have a manifest.
+    /// Generations with a manifest.
     pub fn generations(&self, audience: &str) -> Vec<u64> {
         self.runtime.block_on(self.store.generations(&name(audience))).unwrap()
     }
@@ -351,13 +350,12 @@ impl Depot {
         self.root.join(audience).join(file)
     }
 
-    /// All of the audience's files but the locks.
+    /// All of the audience's files except locks.
     pub fn files(&self, audience: &str) -> Files {
         files(&self.root.join(audience))
     }
 
-    /// Replaces a file, or removes it, in one step: a reader sees either the old one or the new
-    /// one.
+    /// Replaces or removes a file atomically.
     pub fn put(&self, audience: &str, file: &str, bytes: Option<&[u8]>) {
         let path = self.path(audience, file);
         match bytes {

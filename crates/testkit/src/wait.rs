@@ -1,14 +1,14 @@
-//! Waiting for a condition, within a deadline.
+//! Waits for a condition, with a deadline.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Deadline of every wait. It only ends a test that would hang.
+/// Deadline of every wait, for tests that would hang.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Result of one check of a condition: `bool`, or `Option` for a value that is not there yet.
+/// Result of one check of a condition: `bool`, or `Option` for a value.
 pub trait Check {
-    /// Value that comes with the condition.
+    /// Value of a passed check.
     type Value;
 
     /// The value, if the condition holds.
@@ -31,7 +31,7 @@ impl<T> Check for Option<T> {
     }
 }
 
-/// Checks until the condition holds; panics with `what` at the [`DEADLINE`].
+/// Repeats a check until it passes; panics with `what` at the [`DEADLINE`].
 #[track_caller]
 pub fn wait_until<C: Check>(what: &str, mut check: impl FnMut() -> C) -> C::Value {
     let begun = Instant::now();
@@ -39,7 +39,7 @@ pub fn wait_until<C: Check>(what: &str, mut check: impl FnMut() -> C) -> C::Valu
         if let Some(value) = check().passed() {
             return value;
         }
-        assert!(begun.elapsed() < DEADLINE, "never came true: {what}");
+        assert!(begun.elapsed() < DEADLINE, "timed out waiting for: {what}");
         sleep(Duration::from_millis(2));
     }
 }

@@ -27,7 +27,7 @@ fn errors(output: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn a_good_file_is_printed_whole_and_what_is_printed_is_a_good_file() {
+fn effective_config_is_printed_and_is_a_valid_config() {
     let store = TestStore::empty();
     let first =
         check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
@@ -52,9 +52,9 @@ fn a_good_file_is_printed_whole_and_what_is_printed_is_a_good_file() {
 }
 
 #[test]
-fn five_mistakes_are_five_lines_and_exit_code_two() {
+fn each_mistake_is_one_line_with_exit_code_two() {
     let store = TestStore::empty();
-    let mistaken = "max_body = \"big\"\nworkers = -1\ncolour = \"red\"";
+    let mistaken = "max_body = \"big\"\nworkers = -1\ncolor = \"red\"";
     let file = store.config_file("", "").with_file_name("bad.toml");
     let text = store.config(
         "",
@@ -63,11 +63,11 @@ fn five_mistakes_are_five_lines_and_exit_code_two() {
     std::fs::write(&file, text.replace("workers = 1\n", &format!("{mistaken}\n"))).unwrap();
     let errors = errors(&check(&file, &[]));
     assert_eq!(errors.len(), 5, "{errors:#?}");
-    let place = file.display().to_string();
+    let path = file.display().to_string();
     for (key, accepted) in [
         ("server.max_body is \"big\"", "a size, such as 64KiB"),
         ("server.workers is \"-1\"", "0 (one per CPU)"),
-        ("server.colour is not known", "listen, admin_listen, workers"),
+        ("server.color is not known", "listen, admin_listen, workers"),
         ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),
         ("strategy[0].exclude has \"x\"", "a list of audiences of this file"),
     ] {
@@ -76,14 +76,14 @@ fn five_mistakes_are_five_lines_and_exit_code_two() {
             .find(|line| line.contains(key))
             .unwrap_or_else(|| panic!("{key}: {errors:#?}"));
         assert!(
-            line.starts_with(&place) && line.contains("; accepted: ") && line.contains(accepted),
+            line.starts_with(&path) && line.contains("; accepted: ") && line.contains(accepted),
             "{line}"
         );
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_one_error() {
+fn unreadable_file_is_one_error() {
     let store = TestStore::empty();
     let missing = errors(&check(&store.path().join("none.toml"), &[]));
     assert_eq!(missing.len(), 1);
@@ -95,7 +95,7 @@ fn a_file_that_cannot_be_read_is_one_error() {
 }
 
 #[test]
-fn the_environment_stands_over_the_file_and_is_checked_like_it() {
+fn environment_overrides_the_file_and_is_validated() {
     let store = TestStore::empty();
     let file = store.config_file("", RULES);
     let set = [

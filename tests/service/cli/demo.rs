@@ -1,11 +1,11 @@
-//! `rtad demo`: what it prints, done as printed.
+//! `rtad demo`: runs the printed commands.
 
 use serde_json::Value;
 
 use crate::rtad_process::Rtad;
 use testkit::client::Client;
 
-/// Does what a printed `curl` line would.
+/// Executes a printed `curl` line.
 fn curl(line: &str) -> Value {
     let rest = line.strip_prefix("curl http://").unwrap();
     let (url, data) = rest.split_once(" -d ").map_or((rest, None), |(url, data)| (url, Some(data)));
@@ -31,7 +31,7 @@ fn curl(line: &str) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or(Value::Null)
 }
 
-/// Does what a printed `printf … | curl …` line would, with the shell's own `printf`.
+/// Executes a printed `printf … | curl …` line, with the shell's `printf`.
 fn piped(lines: &[String], comment: &str) -> Vec<u8> {
     let at = lines
         .iter()
@@ -48,7 +48,7 @@ fn piped(lines: &[String], comment: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_printed_commands_answer_as_they_say() {
+fn printed_commands_give_the_printed_answers() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("new").to_str().unwrap().to_owned();
     let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];

@@ -8,12 +8,12 @@ use testkit::process::{Outcome, run};
 
 use crate::fixture::{OLD_USERS, PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::command;
-use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
+use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
 
-/// A store where the device of the two requests is an old user, and its config.
+/// A store with the device of both requests as an old user, and its config.
 fn served() -> (TestStore, PathBuf) {
     let store = TestStore::empty();
-    store.publish("old_users", &[key("md5", ASKED_IMEI_MD5)]);
+    store.publish("old_users", &[key("md5", REQUEST_IMEI_MD5)]);
     let file = store.config_file("max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}"));
     (store, file)
 }
@@ -29,7 +29,7 @@ fn text(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> String {
     output.stdout
 }
 
-/// The explanation as JSON, with every age set to nothing: a second may pass between two.
+/// The explanation as JSON, with ages removed: they may differ between two runs.
 fn json(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Value {
     without_ages(text(config, platform, &[more, &["--json"]].concat(), body).as_bytes())
 }
@@ -53,17 +53,17 @@ fn usage_error(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Str
     output.stderr
 }
 
-/// Plain base64, to be different from the code under test.
+/// Base64, independent of the code under test.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = |three: &[u8]| {
         let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
             << (8 * (3 - three.len()));
-        let digit = |place: usize| {
-            if place > three.len() {
+        let digit = |position: usize| {
+            if position > three.len() {
                 '='
             } else {
-                char::from(DIGITS[(number >> (18 - 6 * place) & 63) as usize])
+                char::from(DIGITS[(number >> (18 - 6 * position) & 63) as usize])
             }
         };
         (0..4).map(digit).collect::<String>()
@@ -109,7 +109,7 @@ fn hex_base64_and_the_bytes_themselves_are_explained_alike() {
 }
 
 #[test]
-fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
+fn text_output_shows_ids_audiences_and_decisions() {
     let (_store, config) = served();
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     for line in [
@@ -122,7 +122,8 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
         "  device.imei_md5sum  imei_md5  usable  8d3ebd3654fb46a2832296669cf1b536",
         "    shard 8d3e, in old_users, missing cannot say",
         "    shard 83e9, not in old_users, missing cannot say",
-        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it excludes",
+        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it \
+         excludes",
         "Answer   200, 33 bytes, no content type",
         "  code: 0 (accept)",
         "  out_target_id: \"T1002\"",
@@ -136,14 +137,15 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
     assert_eq!(
         text.lines().last(),
         Some(
-            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid for T1002, because \
+            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid \
+             for T1002, because \
              missing cannot say, and its `unavailable` answer is bid."
         )
     );
 }
 
 #[test]
-fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
+fn doubtful_id_is_shown_and_ignored() {
     let (_store, config) = served();
     // doubtful_ids_list: IMEI_MD5.
     let doubting = TENCENT_REQUEST
@@ -153,7 +155,7 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
     let imei = &explained["ids"][0];
     assert_eq!(
         (&imei["result"], &imei["value"], imei.get("audiences")),
-        (&json!("doubtful"), &json!(ASKED_IMEI_MD5), None)
+        (&json!("doubtful"), &json!(REQUEST_IMEI_MD5), None)
     );
     assert_eq!(
         (&explained["strategies"][0]["bid"], &explained["audiences"][0]["answer"]),
@@ -165,7 +167,7 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
 }
 
 #[test]
-fn a_body_that_cannot_be_read_is_explained_too() {
+fn unreadable_body_is_explained() {
     let (_store, config) = served();
     let bad = json(&config, "tencent", &[], br#"{"device":"868049039501257"}"#);
     assert_eq!(
@@ -177,7 +179,7 @@ fn a_body_that_cannot_be_read_is_explained_too() {
         reason.contains("not a valid message of this protocol: ") && !reason.contains("868049"),
         "{reason}"
     );
-    // T1002 bids when it cannot say.
+    // T1002 bids if unavailable.
     assert_eq!(bad["answer"]["text"], "code: 0 (accept)\nout_target_id: \"T1002\"");
     let text = text(&config, "ocean", &[], "00".repeat(1025).as_bytes());
     assert!(
@@ -200,7 +202,7 @@ fn a_body_that_cannot_be_read_is_explained_too() {
 }
 
 #[test]
-fn the_headers_that_were_sent_are_checked_and_never_shown() {
+fn headers_are_checked_and_never_printed() {
     let (_store, config) = served();
     for (header, access, answered) in [
         ("X-Rta-Token: hush-hush", "admitted", "10013880a305"),
@@ -219,9 +221,9 @@ fn the_headers_that_were_sent_are_checked_and_never_shown() {
 }
 
 #[test]
-fn only_what_the_platform_asks_is_loaded() {
+fn only_audiences_of_the_platform_are_loaded() {
     let (store, config) = served();
-    // Nobody asks it, so that it is broken is not even seen.
+    // Not used by the platform, so its fault is not noticed.
     std::fs::create_dir(store.path().join("vip")).unwrap();
     std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());
@@ -243,7 +245,7 @@ fn only_what_the_platform_asks_is_loaded() {
 }
 
 #[test]
-fn without_audiences_in_the_config_the_store_names_them() {
+fn config_without_audiences_lists_the_store() {
     let store = TestStore::empty();
     store.publish("old_users", &[key(OLD_USERS[0].0, OLD_USERS[0].1)]);
     let platform = PLATFORMS.replace("needs-missing", "new-users");
@@ -257,7 +259,7 @@ fn without_audiences_in_the_config_the_store_names_them() {
 }
 
 #[test]
-fn mistakes_name_what_is_accepted() {
+fn usage_errors_list_accepted_values() {
     let (store, config) = served();
     let error = usage_error(&config, "tencen", &[], b"");
     assert_eq!(error, "error: --platform \"tencen\"; accepted: tencent, ocean\n");

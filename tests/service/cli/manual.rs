@@ -1,4 +1,4 @@
-//! `rtad completions` and `rtad man`. The same code makes those of `rtad-loader`.
+//! `rtad completions` and `rtad man`. `rtad-loader` uses the same code.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -6,22 +6,23 @@ use std::process::Command;
 use crate::rtad_process::run;
 
 #[test]
-fn a_shell_completes_commands_and_flags() {
+fn shell_completes_commands_and_flags() {
     let bash = run(&["completions", "bash"], &[]);
     assert_eq!(bash.status, Some(0), "{bash:?}");
     let script = bash.stdout;
-    // As a shell asks: the words so far, and which of them the cursor is in.
-    let asked = |words: &str, cursor: usize| {
+    // Input of a shell: the words so far, and the index of the word at the cursor.
+    let completions = |words: &str, cursor: usize| {
         let ask = format!(
             "{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}; COMPREPLY=(); \
-             _rtad rtad \"${{COMP_WORDS[{cursor}]}}\" \"${{COMP_WORDS[{cursor}-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+             _rtad rtad \"${{COMP_WORDS[{cursor}]}}\" \"${{COMP_WORDS[{cursor}-1]}}\"; printf \
+             '%s\\n' \"${{COMPREPLY[@]}}\""
         );
         let answered = Command::new("bash").args(["-c", &ask]).output().unwrap();
         assert!(answered.stderr.is_empty(), "{answered:?}");
         String::from_utf8(answered.stdout).unwrap()
     };
-    assert_eq!(asked("rtad che", 1), "check-config\n");
-    assert!(asked("rtad serve --st", 2).lines().any(|word| word == "--store"));
+    assert_eq!(completions("rtad che", 1), "check-config\n");
+    assert!(completions("rtad serve --st", 2).lines().any(|word| word == "--store"));
     for shell in ["zsh", "fish"] {
         let script = run(&["completions", shell], &[]).stdout;
         assert!(script.contains("check-config") && script.contains("admin-listen"), "{shell}");
@@ -30,7 +31,7 @@ fn a_shell_completes_commands_and_flags() {
 }
 
 #[test]
-fn each_command_has_a_man_page() {
+fn every_command_has_a_man_page() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("share/man1");
     let man = |directory: &OsStr| run(&[OsStr::new("man"), directory], &[]);
@@ -48,8 +49,8 @@ fn each_command_has_a_man_page() {
     }
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let refused = man(file.as_os_str());
-    assert_eq!(refused.status, Some(1));
-    let told = refused.stderr;
-    assert!(told.contains(file.to_str().unwrap()), "{told}");
+    let failed = man(file.as_os_str());
+    assert_eq!(failed.status, Some(1));
+    let stderr = failed.stderr;
+    assert!(stderr.contains(file.to_str().unwrap()), "{stderr}");
 }

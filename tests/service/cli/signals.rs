@@ -1,4 +1,4 @@
-//! SIGHUP reloads; SIGTERM drains, and a second one does not wait.
+//! Signals: SIGHUP reloads, SIGTERM drains, a second SIGTERM exits at once.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn target() -> String {
     format!("/v1/check/old_users/{}", OLD_USERS[0].1)
 }
 
-/// A request in flight, whose body has yet to come.
+/// A request in flight, without its body.
 fn hold(rtad: &Rtad) -> Client {
     let mut held = rtad.connect();
     held.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{");
@@ -24,7 +24,7 @@ fn hold(rtad: &Rtad) -> Client {
 }
 
 #[test]
-fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
+fn sighup_reloads_valid_config_and_rejects_invalid() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
     let rtad = Rtad::serve(&file, &[]);
@@ -56,8 +56,7 @@ fn sighup_reloads_a_good_file_and_leaves_a_bad_one() {
     assert_eq!(rtad.connect().get(&target()).text(), r#"{"member":true}"#);
 }
 
-/// Makes a store that can be held: whoever opens this `CURRENT` waits for a writer that never
-/// comes.
+/// Replaces `CURRENT` by a FIFO without a writer: opening it blocks.
 fn hang(store: &TestStore) {
     let current = store.path().join("old_users/CURRENT");
     std::fs::remove_file(&current).unwrap();
@@ -65,7 +64,7 @@ fn hang(store: &TestStore) {
 }
 
 #[test]
-fn sigterm_is_heard_while_a_reload_waits_for_the_store() {
+fn sigterm_works_during_a_blocked_reload() {
     let store = TestStore::with_everything();
     let rtad = Rtad::serve(&store.config_file("", RULES), &[]);
     hang(&store);
@@ -83,7 +82,7 @@ fn sigterm_is_heard_while_a_reload_waits_for_the_store() {
 }
 
 #[test]
-fn signals_are_heard_while_the_first_snapshots_load() {
+fn signals_work_during_the_first_load() {
     let store = TestStore::with_everything();
     hang(&store);
     let file = store.config_file("", RULES);
@@ -97,9 +96,9 @@ fn signals_are_heard_while_the_first_snapshots_load() {
 }
 
 #[test]
-fn sigterm_lets_requests_finish_and_closes_the_rest() {
+fn sigterm_finishes_requests_and_closes_idle_connections() {
     let store = TestStore::with_everything();
-    // New connections and requests are still answered for half of it.
+    // New connections and requests are answered for half of the drain timeout.
     let file = store.config_file("drain_timeout = \"6s\"", RULES);
     let rtad = Rtad::serve(&file, &[]);
     let (mut idle, mut busy, fresh) = (rtad.connect(), rtad.connect(), rtad.connect());
@@ -117,7 +116,7 @@ fn sigterm_lets_requests_finish_and_closes_the_rest() {
     assert_eq!((late.status, late.header("connection")), (200, Some("close")));
     idle.closes();
     fresh.closes();
-    // The one in flight outlives the idle ones.
+    // The request in flight finishes after idle connections are closed.
     held.send("}");
     let last = held.next().unwrap();
     last.ok();
@@ -129,10 +128,9 @@ fn sigterm_lets_requests_finish_and_closes_the_rest() {
     assert_eq!(status, Some(0), "{stderr}");
 }
 
-/// As a balancer does that is told `Connection: close`, until its checks have seen that readiness
-/// has fallen.
+/// A load balancer without keep-alive connects until its checks see the failed readiness.
 #[test]
-fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
+fn new_connections_are_answered_during_drain() {
     let store = TestStore::with_everything();
     let rtad = Rtad::serve(&store.config_file("drain_timeout = \"1h\"", RULES), &[]);
     rtad.connect().get(&target()).ok();
@@ -143,7 +141,7 @@ fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
         let answer = client.get(&target());
         assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
         client.closes();
-        // Long enough for it to see that nobody is connected.
+        // Long enough for the drain to see no connections.
         std::thread::sleep(std::time::Duration::from_millis(30));
     }
     let Outcome { status, stderr, .. } = rtad.wait();
@@ -151,7 +149,7 @@ fn who_connects_anew_for_each_request_is_answered_after_sigterm() {
 }
 
 #[test]
-fn sigterm_with_nothing_open_ends_at_once() {
+fn sigterm_without_connections_exits_at_once() {
     for signal in ["TERM", "INT"] {
         let store = TestStore::with_everything();
         let rtad = Rtad::serve(&store.config_file("drain_timeout = \"1h\"", RULES), &[]);
@@ -162,7 +160,7 @@ fn sigterm_with_nothing_open_ends_at_once() {
 }
 
 #[test]
-fn a_second_sigterm_waits_for_nobody() {
+fn second_sigterm_exits_at_once() {
     let store = TestStore::with_everything();
     let rtad = Rtad::serve(&store.config_file("drain_timeout = \"1h\"", RULES), &[]);
     let held = hold(&rtad);

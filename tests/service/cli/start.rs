@@ -1,4 +1,4 @@
-//! What makes `rtad serve` start, and what it says when it cannot.
+//! Start of `rtad serve`: precedence of settings, errors and exit codes.
 
 use std::ffi::OsStr;
 use std::net::{TcpListener, TcpStream};
@@ -16,11 +16,11 @@ fn failure(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)], code: i3
 }
 
 #[test]
-fn bad_usage_is_two() {
+fn usage_errors_exit_with_two() {
     for arguments in [
         &[][..],
         &["sreve"],
-        &["serve", "--colour"],
+        &["serve", "--color"],
         &["serve", "--config"],
         &["check-config"],
         &["demo", "--devices", "0"],
@@ -45,13 +45,16 @@ fn bad_usage_is_two() {
 }
 
 #[test]
-fn a_log_level_that_does_not_exist_is_two() {
+fn unknown_log_level_exits_with_two() {
     let stderr = failure(&["serve"], &[("RTAD_LOG", "loud")], 2);
-    assert_eq!(stderr, "error: RTAD_LOG: log level \"loud\"; accepted: error, warn, info, debug\n");
+    assert_eq!(
+        stderr,
+        "error: RTAD_LOG: log level is \"loud\", expected error, warn, info or debug\n"
+    );
 }
 
 #[test]
-fn a_port_in_use_is_one_and_named() {
+fn port_in_use_exits_with_one_and_is_named() {
     let store = TestStore::with_everything();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -68,10 +71,10 @@ fn a_port_in_use_is_one_and_named() {
     }
 }
 
-/// Who balances asks a pod as soon as it is ready. Many workers take a while to start: long enough
-/// to be seen.
+/// A load balancer connects as soon as a pod is ready. Starting many workers takes long enough to
+/// detect an early readiness.
 #[test]
-fn a_pod_is_ready_only_once_its_decision_port_is_open() {
+fn readiness_waits_for_the_decision_port() {
     let store = TestStore::with_everything();
     let url = store.path().to_str().unwrap();
     for _ in 0..5 {
@@ -84,13 +87,13 @@ fn a_pod_is_ready_only_once_its_decision_port_is_open() {
         wait_until("the admin port is open", || TcpStream::connect(admin).ok());
         let mut probe = Client::connect(admin);
         while probe.get("/readyz").status != 200 {}
-        TcpStream::connect(listen).expect("a pod that is ready can be asked");
+        TcpStream::connect(listen).expect("a ready pod accepts connections");
         drop(rtad);
     }
 }
 
 #[test]
-fn an_empty_store_without_a_config_is_one_and_tells_the_way_out() {
+fn empty_store_without_config_exits_with_one_and_a_hint() {
     let store = TestStore::empty();
     let url = store.path().to_str().unwrap();
     let stderr = failure(
@@ -106,7 +109,7 @@ fn an_empty_store_without_a_config_is_one_and_tells_the_way_out() {
 }
 
 #[test]
-fn without_a_config_every_audience_of_the_store_is_served() {
+fn without_config_all_audiences_are_served() {
     let store = TestStore::with_everything();
     let url = store.path().to_str().unwrap();
     let ports =
@@ -119,7 +122,7 @@ fn without_a_config_every_audience_of_the_store_is_served() {
 }
 
 #[test]
-fn flags_stand_over_the_environment_and_that_over_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
     let file = file.to_str().unwrap();

@@ -1,16 +1,16 @@
-//! `server.watch_config`, over files mounted as Kubernetes mounts them: what is named is a link
-//! into a folder that is a link, and a change is another folder behind it.
+//! `server.watch_config` with Kubernetes mounts: files are links into a linked directory, and a
+//! change replaces that link.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::fixture::{RULES, STRANGER, TestStore, key};
+use crate::fixture::{NON_MEMBER, RULES, TestStore, key};
 use crate::rtad_process::Rtad;
 use testkit::client::metric;
 
-/// A ConfigMap or a Secret, mounted.
+/// A mounted ConfigMap or Secret.
 struct Volume(tempfile::TempDir);
 
 impl Volume {
@@ -34,7 +34,7 @@ impl Volume {
 }
 
 #[test]
-fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
+fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     let store = TestStore::with_everything();
     let secret = Volume::mounted("token", "first");
     let config = |rules: &str| {
@@ -42,7 +42,8 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
         store.config("watch_config = \"100ms\"", rules)
             + &format!(
                 "\n[[platform]]\nkind = \"tencent\"\nname = \"tencent\"\npath = \"/rta/tencent\"\n\
-                 headers = [{{ name = \"X-Rta-Token\", value_file = {token:?} }}]\nstrategies = {{ T1 = \"no-vip\" }}"
+                 headers = [{{ name = \"X-Rta-Token\", value_file = {token:?} }}]\n\
+                 strategies = {{ T1 = \"no-vip\" }}"
             )
     };
     let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
@@ -58,33 +59,33 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
     rtad.log("config reloaded", 1);
     assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
 
-    // `T1` names a strategy that is not there any more.
+    // `T1` names a strategy that no longer exists.
     map.change("..3", "rtad.toml", &config(RULES));
-    let told = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(told["reason"].as_str().unwrap().contains("no-vip"), "{told}");
+    let event = rtad.log("config not reloaded; the old one stays", 1);
+    assert!(event["reason"].as_str().unwrap().contains("no-vip"), "{event}");
     assert_eq!(metrics("rtad_config_last_reload_successful"), 0.0);
     assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
 
-    // What is served already is news after that.
+    // The served content counts as a change after that.
     map.change("..4", "rtad.toml", &config(&two));
     rtad.log("config reloaded", 2);
     assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
 
-    let refused =
+    let rejected =
         || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
     let ask = |token: &str| {
         rtad.connect().request("POST", "/rta/tencent", &format!("X-Rta-Token: {token}\r\n"), "")
     };
     ask("first");
-    assert_eq!(refused(), 0.0);
+    assert_eq!(rejected(), 0.0);
     secret.change("..2", "token", "second");
     rtad.log("config reloaded", 3);
     ask("second");
-    assert_eq!(refused(), 0.0);
+    assert_eq!(rejected(), 0.0);
     ask("first");
-    assert_eq!(refused(), 1.0);
+    assert_eq!(rejected(), 1.0);
 
-    // A file that is gone for a while is a mistake too, and its return a change.
+    // A missing file is an error, and its return a change.
     std::fs::remove_file(secret.file("..data")).unwrap();
     rtad.log("config not reloaded; the old one stays", 2);
     symlink("..2", secret.file("..data")).unwrap();
@@ -95,25 +96,26 @@ fn a_changed_config_map_or_secret_is_served_and_a_bad_one_is_told_once() {
     assert_eq!(
         ended.stderr.matches("config not reloaded").count(),
         2,
-        "each mistake once, however often it was looked at: {}",
+        "each mistake is logged once: {}",
         ended.stderr
     );
 }
 
 #[test]
-fn a_config_that_waits_for_its_audience_is_taken_once_that_is_there() {
+fn config_is_applied_when_its_audience_becomes_available() {
     let store = TestStore::with_everything();
     let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
     let config = |rules: &str| store.config("watch_config = \"100ms\"", rules);
     let map = Volume::mounted("rtad.toml", &config(one));
     let rtad = Rtad::serve(&map.file("rtad.toml"), &[]);
     let more = format!(
-        "{one}\n[[audience]]\nname = \"late\"\n[[strategy]]\nname = \"no-late\"\nexclude = [\"late\"]"
+        "{one}\n[[audience]]\nname = \"late\"\n[[strategy]]\nname = \"no-late\"\n\
+         exclude = [\"late\"]"
     );
     map.change("..2", "rtad.toml", &config(&more));
-    let told = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(told["reason"].as_str().unwrap().contains("late"), "{told}");
-    store.publish("late", &[key("oaid", STRANGER)]);
+    let event = rtad.log("config not reloaded; the old one stays", 1);
+    assert!(event["reason"].as_str().unwrap().contains("late"), "{event}");
+    store.publish("late", &[key("oaid", NON_MEMBER)]);
     rtad.log("config reloaded", 1);
     let status = rtad.connect_admin().get("/v1/status").ok();
     assert_eq!(status["strategies"], json!(["no-vip", "no-late"]));

@@ -12,8 +12,9 @@ fn readyz(admin: &mut Client) -> (u16, String) {
 }
 
 #[test]
-fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
-    let rules = "[[audience]]\nname = \"a\"\n[[audience]]\nname = \"b\"\n[[audience]]\nname = \"c\"\nrequired = false";
+fn readiness_starts_with_first_snapshots_and_ends_with_drain() {
+    let rules = "[[audience]]\nname = \"a\"\n[[audience]]\nname = \"b\"\n[[audience]]\n\
+        name = \"c\"\nrequired = false";
     let server = FixtureServer::start(TestStore::empty(), "drain_timeout = \"1h\"", rules);
     let mut admin = server.connect_admin();
     let id = OLD_USERS[0].1;
@@ -22,15 +23,15 @@ fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
     assert_eq!(readyz(&mut admin), waiting("a, b"));
     server.connect().get(&format!("/v1/check/a/{id}")).problem(503, "not_loaded");
     server.store.publish("a", &[key("md5", id)]);
-    server.look();
+    server.poll();
     assert_eq!(readyz(&mut admin), waiting("b"));
     server.connect().get(&format!("/v1/check/a/{id}")).ok();
     server.store.publish("b", &[]);
-    server.look();
+    server.poll();
     assert_eq!(readyz(&mut admin), (200, "ready\n".to_owned()));
 
     std::fs::write(server.store.path().join("a/CURRENT"), "nonsense").unwrap();
-    server.look();
+    server.poll();
     assert_eq!(
         readyz(&mut admin),
         (200, "ready\n".to_owned()),
@@ -71,7 +72,7 @@ fn readiness_rises_with_the_first_snapshots_and_falls_only_with_the_process() {
 }
 
 #[test]
-fn the_status_says_what_is_served() {
+fn status_reports_served_generations() {
     let server = FixtureServer::with_everything("");
     let status = server.connect_admin().get("/v1/status").ok();
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
@@ -115,35 +116,35 @@ fn the_status_says_what_is_served() {
         "audiences draining platforms ready strategies uptime_seconds version"
     );
     assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
-    let looks = &old_users["syncs"][0];
-    assert_eq!(fields(looks), "at_unix_seconds count generation result seconds since_unix_seconds");
+    let syncs = &old_users["syncs"][0];
+    assert_eq!(fields(syncs), "at_unix_seconds count generation result seconds since_unix_seconds");
     assert_eq!(
-        (&looks["result"], &looks["generation"], &looks["count"]),
+        (&syncs["result"], &syncs["generation"], &syncs["count"]),
         (&json!("ok"), &json!(1), &json!(1))
     );
-    server.look();
-    server.look();
+    server.poll();
+    server.poll();
     let status = server.connect_admin().get("/v1/status").ok();
     let [old_users, _, missing, _] = &status["audiences"].as_array().unwrap()[..] else {
         unreachable!()
     };
-    let looks = |audience: &Value| {
-        let of = |looks: &Value| {
-            (looks["result"].as_str().unwrap().to_owned(), looks["count"].as_u64().unwrap())
+    let syncs = |audience: &Value| {
+        let of = |syncs: &Value| {
+            (syncs["result"].as_str().unwrap().to_owned(), syncs["count"].as_u64().unwrap())
         };
         audience["syncs"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(
-        looks(old_users),
+        syncs(old_users),
         [("unchanged".to_owned(), 2), ("ok".to_owned(), 1)],
         "equal ones are one"
     );
-    assert_eq!(looks(missing), [("not_found".to_owned(), 3)]);
+    assert_eq!(syncs(missing), [("not_found".to_owned(), 3)]);
     assert_eq!(missing["syncs"][0]["error"], missing["last_sync"]["error"]);
 }
 
 #[test]
-fn the_probes_and_the_page_answer_get_and_head() {
+fn probes_and_console_answer_get_and_head() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     for (path, kind) in [

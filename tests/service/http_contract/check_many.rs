@@ -1,8 +1,8 @@
-//! `POST /v1/check/{audience}`, as JSON and as keys.
+//! `POST /v1/check/{audience}`, as JSON and as binary keys.
 
 use serde_json::{Value, json};
 
-use crate::fixture::{FixtureServer, NEW_VIP, OLD_USERS, OLD_VIP, STRANGER, key};
+use crate::fixture::{FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, key};
 use testkit::store::hex;
 
 const ROUTE: &str = "/v1/check/old_users";
@@ -13,10 +13,10 @@ fn binary(keys: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn answers_come_in_order_with_null_for_what_is_no_id() {
+fn members_are_in_request_order_with_null_for_unusable_ids() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    let ids = [OLD_VIP, STRANGER, "has space", "__OAID__", "", NEW_VIP, OLD_USERS[3].1];
+    let ids = [OLD_VIP, NON_MEMBER, "has space", "__OAID__", "", NEW_VIP, OLD_USERS[3].1];
     let answer = client.post(ROUTE, json!({ "ids": ids, "kind": "oaid" }).to_string());
     answer.ok();
     assert_eq!(answer.text(), r#"{"members":[true,false,null,null,null,false,true]}"#);
@@ -33,15 +33,15 @@ fn answers_come_in_order_with_null_for_what_is_no_id() {
 }
 
 #[test]
-fn none_and_ten_thousand_ids_are_answered_and_one_more_is_not() {
+fn up_to_ten_thousand_ids_are_accepted() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     assert_eq!(client.post(ROUTE, r#"{"ids":[]}"#).text(), r#"{"members":[]}"#);
-    // The longest ids there are: a batch may be larger than server.max_body.
+    // The longest ids: a batch may be larger than `server.max_body`.
     let long: Vec<String> = (1..=10_000).map(|index| format!("{index:0>128}")).collect();
     let members = client.post(ROUTE, json!({ "ids": long, "kind": "openid" }).to_string()).ok();
     assert_eq!(members["members"], Value::from(vec![Value::from(false); 10_000]));
-    let mut md5s = vec![STRANGER.replace('-', ""); 9_999];
+    let mut md5s = vec![NON_MEMBER.replace('-', ""); 9_999];
     md5s.push(OLD_USERS[0].1.to_owned());
     let members = client.post(ROUTE, json!({ "ids": md5s }).to_string()).ok();
     assert_eq!(
@@ -54,7 +54,7 @@ fn none_and_ten_thousand_ids_are_answered_and_one_more_is_not() {
 }
 
 #[test]
-fn json_is_read_as_it_may_be_written() {
+fn json_variants_are_accepted() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let id = OLD_USERS[0].1;
@@ -64,7 +64,7 @@ fn json_is_read_as_it_may_be_written() {
         format!(r#"{{"\u006bind":"m\u00645","\u0069ds":["\u0035{}"]}}"#, &id[1..]),
     ] {
         assert_eq!(client.post(ROUTE, &body).text(), r#"{"members":[true]}"#, "{body}");
-        // What the body is called makes no difference, unless it is called binary.
+        // The content type is ignored unless it is binary.
         for headers in [
             "",
             "Content-Type: text/plain\r\n",
@@ -80,7 +80,7 @@ fn json_is_read_as_it_may_be_written() {
 }
 
 #[test]
-fn bodies_that_are_not_understood_are_told_why_without_quoting_ids() {
+fn invalid_bodies_are_explained_without_quoting_ids() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let secret = "868049039501257";
@@ -122,19 +122,19 @@ fn bodies_that_are_not_understood_are_told_why_without_quoting_ids() {
 }
 
 #[test]
-fn keys_are_answered_by_bits_lowest_first() {
+fn binary_answer_has_one_bit_per_key_lowest_first() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    let (member, stranger) = (OLD_USERS[0].1, "00112233445566778899aabbccddeeff");
+    let (member, other) = (OLD_USERS[0].1, "00112233445566778899aabbccddeeff");
     for (keys, expected) in [
         (vec![], vec![]),
         (vec![member], vec![1]),
-        (vec![stranger], vec![0]),
-        (vec![stranger, member], vec![0b10]),
+        (vec![other], vec![0]),
+        (vec![other, member], vec![0b10]),
         (vec![MD5_OF_NOTHING, member, MD5_OF_NOTHING], vec![0b010]),
         (vec![member; 8], vec![0xff]),
         (vec![member; 9], vec![0xff, 1]),
-        ([vec![stranger; 8], vec![member, stranger, member]].concat(), vec![0, 0b101]),
+        ([vec![other; 8], vec![member, other, member]].concat(), vec![0, 0b101]),
     ] {
         let answer = client.post_binary(ROUTE, binary(&keys));
         assert_eq!((answer.status, answer.body.as_slice()), (200, expected.as_slice()));
@@ -143,7 +143,7 @@ fn keys_are_answered_by_bits_lowest_first() {
 }
 
 #[test]
-fn keys_come_whole_and_at_most_ten_thousand() {
+fn binary_body_must_be_whole_keys_up_to_ten_thousand() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let member = binary(&[OLD_USERS[0].1]);
@@ -158,7 +158,7 @@ fn keys_come_whole_and_at_most_ten_thousand() {
 }
 
 #[test]
-fn binary_is_told_by_its_type_alone() {
+fn binary_is_selected_by_content_type_only() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let member = binary(&[OLD_USERS[0].1]);

@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::fixture::{FixtureServer, OLD_USERS, STRANGER, key};
+use crate::fixture::{FixtureServer, NON_MEMBER, OLD_USERS, key};
 use testkit::store::hex;
 
 const MEMBER: &str = r#"{"member":true}"#;
@@ -13,7 +13,7 @@ fn encoded(id: &str) -> String {
 }
 
 #[test]
-fn every_kind_is_known_raw_and_hashed_in_either_case() {
+fn every_kind_matches_raw_and_hashed_in_either_case() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (kind, id) in OLD_USERS {
@@ -34,7 +34,7 @@ fn every_kind_is_known_raw_and_hashed_in_either_case() {
 }
 
 #[test]
-fn kinds_with_a_canonical_case_are_known_in_both_and_others_only_as_issued() {
+fn canonical_case_applies_only_to_kinds_that_have_one() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (kind, id) in OLD_USERS {
@@ -49,7 +49,7 @@ fn kinds_with_a_canonical_case_are_known_in_both_and_others_only_as_issued() {
 }
 
 #[test]
-fn ids_may_be_percent_encoded_or_not_and_the_audience_and_the_kind_too() {
+fn path_and_query_may_be_percent_encoded() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for target in [
@@ -62,12 +62,12 @@ fn ids_may_be_percent_encoded_or_not_and_the_audience_and_the_kind_too() {
     ] {
         assert_eq!(client.get(target).text(), MEMBER, "{target}");
     }
-    // A plus is a plus: only forms write spaces so.
+    // `+` is no space: that is an encoding of forms.
     client.get("/v1/check/old_users/+3C:5A:B4:01:e2:f3?kind=mac").problem(400, "bad_id");
 }
 
 #[test]
-fn the_query_may_hold_more_and_the_last_kind_counts() {
+fn unknown_query_parameters_are_ignored_and_last_kind_wins() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let imei = OLD_USERS[2].1;
@@ -90,7 +90,7 @@ fn the_query_may_hold_more_and_the_last_kind_counts() {
 }
 
 #[test]
-fn head_is_get_without_the_body() {
+fn head_equals_get_without_body() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let target = format!("/v1/check/old_users/{}", OLD_USERS[0].1);
@@ -103,7 +103,7 @@ fn head_is_get_without_the_body() {
 }
 
 #[test]
-fn what_is_no_id_is_told_apart_and_not_quoted() {
+fn unusable_ids_are_classified_and_not_quoted() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (id, kind, expected) in [
@@ -127,5 +127,5 @@ fn what_is_no_id_is_told_apart_and_not_quoted() {
     }
     let long = "x".repeat(129);
     client.get(&format!("/v1/check/old_users/{long}?kind=openid")).problem(400, "bad_id");
-    assert_eq!(client.get(&format!("/v1/check/old_users/{STRANGER}?kind=oaid")).text(), STRANGE);
+    assert_eq!(client.get(&format!("/v1/check/old_users/{NON_MEMBER}?kind=oaid")).text(), STRANGE);
 }

@@ -1,4 +1,4 @@
-//! The console at `/` of the admin port, what it is made of, and the map that it draws.
+//! Console at `/` of the admin port: page, files and shard map.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ fn page(admin: &mut Client) -> Answer {
     admin.request("GET", "/", HTML, "")
 }
 
-/// What stands in quotes after any of these words, from the page's own folder.
+/// Quoted file names after any of these words.
 fn named(text: &str, before: &[&str]) -> Vec<String> {
     let pieces = before.iter().flat_map(|word| text.split(*word).skip(1));
     pieces.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn a_browser_gets_the_page_and_a_terminal_the_routes() {
+fn browser_gets_the_console_and_terminal_the_route_list() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let html = page(&mut admin);
@@ -46,7 +46,7 @@ fn a_browser_gets_the_page_and_a_terminal_the_routes() {
 }
 
 #[test]
-fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
+fn console_loads_only_its_own_files() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let mut wanted = named(&page(&mut admin).text(), &["src=\"", "href=\"console/"]);
@@ -65,7 +65,10 @@ fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
         };
         assert_eq!((part.status, part.header("content-type")), (200, Some(kind)), "{name}");
         let text = part.text().replace("http://www.w3.org/2000/svg", "");
-        assert!(!text.contains("://") && !text.contains("@import"), "{name} names another place");
+        assert!(
+            !text.contains("://") && !text.contains("@import"),
+            "{name} refers to another host"
+        );
         assert!(
             !text.contains("innerHTML") && !text.contains("eval("),
             "{name}: text is only ever text"
@@ -79,7 +82,7 @@ fn the_page_is_whole_and_nothing_in_it_is_from_elsewhere() {
 }
 
 #[test]
-fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
+fn console_has_csp_and_entity_tags() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     for (target, headers) in
@@ -119,7 +122,7 @@ fn what_may_run_is_bounded_and_what_has_not_changed_is_not_sent_again() {
 }
 
 #[test]
-fn a_page_of_another_site_cannot_make_the_port_do_anything() {
+fn cross_site_requests_are_rejected() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let id = format!(r#"{{"id":"{OLD_VIP}"}}"#);
@@ -133,7 +136,7 @@ fn a_page_of_another_site_cannot_make_the_port_do_anything() {
         for (route, body) in routes {
             admin.request("POST", route, headers, body).problem(403, "cross_site");
         }
-        // What cannot be read there, as no route allows it, may be asked for.
+        // Allowed: without CORS headers, the other site cannot read the answer.
         assert_eq!(admin.request("GET", "/livez", headers, "").status, 200);
     }
     let answer = admin.get("/v1/status");
@@ -152,7 +155,7 @@ fn a_page_of_another_site_cannot_make_the_port_do_anything() {
 }
 
 #[test]
-fn the_map_has_every_shard_and_is_sent_once_a_generation() {
+fn shard_map_has_every_shard_and_an_entity_tag_per_generation() {
     let store = TestStore::with_everything();
     let keys: Vec<_> = OLD_USERS.iter().map(|(kind, id)| key(kind, id)).collect();
     let server = FixtureServer::start(store, "", RULES);
@@ -175,7 +178,7 @@ fn the_map_has_every_shard_and_is_sent_once_a_generation() {
     let held = format!("If-None-Match: {tag}\r\n");
     assert_eq!(admin.request("GET", route, &held, "").status, 304);
     server.store.publish("old_users", &keys[..3]);
-    server.look();
+    server.poll();
     let second = admin.request("GET", route, &held, "");
     assert_eq!(shards(&second).iter().sum::<u32>(), 3);
     assert_ne!(second.header("etag"), Some(tag.as_str()));

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::fixture::{FixtureServer, NEW_VIP, OLD_USERS, OLD_VIP, STRANGER, key};
+use crate::fixture::{FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, key};
 use testkit::client::Client;
 use testkit::store::hex;
 
 const ROUTE: &str = "/v1/decide";
 
-/// What each strategy decides: `+` bid, `-` no bid, and the reason.
+/// Each strategy's decision: `+` bid, `-` no bid, and the reason.
 fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<String> {
     let body = json!({ "request_id": "r1", "strategies": strategies, "device": device });
     let answer = client.post(ROUTE, body.to_string()).ok();
@@ -17,7 +17,7 @@ fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<Strin
     if !strategies.is_empty() {
         let named: Vec<_> =
             decisions.iter().map(|decision| decision["strategy"].as_str().unwrap()).collect();
-        assert_eq!(named, strategies, "answered in the order asked");
+        assert_eq!(named, strategies, "answers are in request order");
     }
     let sign = |bid: &Value| if bid.as_bool().unwrap() { '+' } else { '-' };
     let word = |one: &Value| format!("{}{}", sign(&one["bid"]), one["reason"].as_str().unwrap());
@@ -25,14 +25,17 @@ fn decide(client: &mut Client, strategies: &[&str], device: &Value) -> Vec<Strin
 }
 
 #[test]
-fn the_answer_is_to_the_byte_as_documented() {
+fn answer_matches_the_documented_bytes() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let body =
         json!({ "request_id": "r1", "strategies": ["new-users"], "device": { "oaid": OLD_VIP } });
     let answer = client.post(ROUTE, body.to_string());
     answer.ok();
-    let expected = r#"{"request_id":"r1","decisions":[{"strategy":"new-users","bid":false,"reason":"member"}]}"#;
+    let expected = concat!(
+        r#"{"request_id":"r1","decisions":["#,
+        r#"{"strategy":"new-users","bid":false,"reason":"member"}]}"#
+    );
     assert_eq!(answer.text(), expected);
     let anonymous = client.post(ROUTE, r#"{"strategies":["vip-only"]}"#);
     let expected = r#"{"decisions":[{"strategy":"vip-only","bid":true,"reason":"no_device"}]}"#;
@@ -43,7 +46,7 @@ fn the_answer_is_to_the_byte_as_documented() {
 }
 
 #[test]
-fn excluding_and_including_rules_decide() {
+fn exclude_and_include_rules_decide() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let rules = ["new-users", "vip-only", "new-vip"];
@@ -51,7 +54,7 @@ fn excluding_and_including_rules_decide() {
         (OLD_USERS[3].1, ["-member", "-not_member", "-member"]),
         (OLD_VIP, ["-member", "+member", "-member"]),
         (NEW_VIP, ["+not_member", "+member", "+member"]),
-        (STRANGER, ["+not_member", "-not_member", "-not_member"]),
+        (NON_MEMBER, ["+not_member", "-not_member", "-not_member"]),
     ] {
         assert_eq!(decide(&mut client, &rules, &json!({ "oaid": id })), expected);
         let hashed = json!({ "oaid_md5": hex(&key("oaid", id)) });
@@ -60,7 +63,7 @@ fn excluding_and_including_rules_decide() {
 }
 
 #[test]
-fn an_audience_that_is_missing_or_too_old_is_unavailable_to_those_that_need_it() {
+fn missing_or_stale_audience_makes_its_strategies_unavailable() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let device = json!({ "oaid": OLD_USERS[3].1 });
@@ -72,7 +75,7 @@ fn an_audience_that_is_missing_or_too_old_is_unavailable_to_those_that_need_it()
 }
 
 #[test]
-fn strategies_are_answered_as_asked_or_all_in_the_order_of_the_config() {
+fn strategies_are_answered_in_request_or_config_order() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let device = json!({ "oaid": NEW_VIP });
@@ -89,11 +92,13 @@ fn strategies_are_answered_as_asked_or_all_in_the_order_of_the_config() {
 }
 
 #[test]
-fn a_device_is_a_member_by_any_of_its_ids() {
+fn device_is_member_by_any_of_its_ids() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (kind, id) in OLD_USERS {
-        let mut device = json!({ "caid": [STRANGER, "x"], "imei": null, "gaid": STRANGER, "mac": [], "md5": "broken" });
+        let mut device = json!({
+            "caid": [NON_MEMBER, "x"], "imei": null, "gaid": NON_MEMBER, "mac": [], "md5": "broken",
+        });
         device[kind] = json!(["__MACRO__", null, id]);
         assert_eq!(decide(&mut client, &["new-users"], &device), ["-member"], "{kind}");
         if kind != "md5" {
@@ -105,14 +110,18 @@ fn a_device_is_a_member_by_any_of_its_ids() {
 }
 
 #[test]
-fn blank_and_broken_ids_alone_are_no_device() {
+fn only_unusable_ids_count_as_no_device() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for device in [
         json!(null),
         json!({}),
         json!({ "imei": null, "oaid": [] }),
-        json!({ "idfa": "00000000-0000-0000-0000-000000000000", "imei": "__IMEI__", "mac": "02:00:00:00:00:00" }),
+        json!({
+            "idfa": "00000000-0000-0000-0000-000000000000",
+            "imei": "__IMEI__",
+            "mac": "02:00:00:00:00:00",
+        }),
         json!({ "md5": "d41d8cd98f00b204e9800998ecf8427e", "imei_md5": "5F93" }),
         json!({ "oaid": ["", " ", "null"], "openid": "has space" }),
     ] {
@@ -124,7 +133,7 @@ fn blank_and_broken_ids_alone_are_no_device() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_and_not_quoted() {
+fn unknown_names_are_rejected_and_not_quoted() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let secret = "868049039501257";

@@ -1,12 +1,11 @@
-//! Errors that are not about one route: what does not exist, what is too large, what cannot be
-//! answered now.
+//! Errors common to routes: unknown names, oversized bodies, unavailable audiences.
 
 use crate::fixture::{FixtureServer, OLD_USERS};
 
 const ID: &str = OLD_USERS[0].1;
 
 #[test]
-fn an_audience_that_does_not_exist_is_told_which_do() {
+fn unknown_audience_lists_the_known_ones() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let known = "accepted: old_users, vip, missing, too_old";
@@ -22,7 +21,7 @@ fn an_audience_that_does_not_exist_is_told_which_do() {
 }
 
 #[test]
-fn a_kind_that_does_not_exist_is_told_which_do() {
+fn unknown_kind_lists_the_known_ones() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for query in
@@ -38,7 +37,7 @@ fn a_kind_that_does_not_exist_is_told_which_do() {
 }
 
 #[test]
-fn an_audience_without_a_snapshot_or_with_one_too_old_is_not_loaded() {
+fn missing_or_stale_snapshot_is_not_loaded() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for audience in ["missing", "too_old"] {
@@ -49,7 +48,7 @@ fn an_audience_without_a_snapshot_or_with_one_too_old_is_not_loaded() {
 }
 
 #[test]
-fn other_paths_and_methods_are_refused_on_both_ports() {
+fn unknown_paths_and_methods_are_rejected_on_both_ports() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let id_path = format!("/v1/check/old_users/{ID}/");
@@ -107,11 +106,11 @@ fn other_paths_and_methods_are_refused_on_both_ports() {
 }
 
 #[test]
-fn a_body_over_the_limit_is_refused_by_its_length_and_by_its_chunks() {
+fn body_over_the_limit_is_rejected_by_length_or_chunks() {
     let server = FixtureServer::with_everything("max_body = \"1KiB\"");
     let limits = [("/v1/decide", 1024), ("/v1/check/old_users", 2 << 20)];
     for (route, limit) in limits {
-        // Told before a byte of it is sent.
+        // Rejected before the body is sent.
         let mut client = server.connect();
         client.send(format!(
             "POST {route} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    FixtureServer, OLD_USERS, OLD_VIP, PLATFORMS, RULES, STRANGER, TestStore, key,
+    FixtureServer, NON_MEMBER, OLD_USERS, OLD_VIP, PLATFORMS, RULES, TestStore, key,
 };
-use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
+use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
 use testkit::store::hex;
 
 const TOKEN: &str = "X-Rta-Token: hush-hush\r\n";
 
 fn server() -> FixtureServer {
     let store = TestStore::with_everything();
-    store.publish("old_users", &[key("md5", ASKED_IMEI_MD5)]);
+    store.publish("old_users", &[key("md5", REQUEST_IMEI_MD5)]);
     FixtureServer::start(store, "max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}"))
 }
 
@@ -22,7 +22,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     const_hex::decode(hex).unwrap()
 }
 
-/// Bodies good and bad of both platforms.
+/// Valid and invalid bodies of both platforms.
 fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     let tencent =
         ["", "0a0270311001", "2a00", "42021002", "5a050802 2a0154", "ff", TENCENT_REQUEST];
@@ -35,7 +35,7 @@ fn bodies() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_answer_explained_is_the_answer_given() {
+fn explained_answer_equals_the_real_answer() {
     let server = server();
     let mut admin = server.connect_admin();
     for (platform, body) in bodies() {
@@ -62,7 +62,7 @@ fn the_answer_explained_is_the_answer_given() {
 }
 
 #[test]
-fn the_explanation_names_ids_audiences_and_reasons() {
+fn explanation_has_ids_audiences_and_reasons() {
     let explained = server().connect_admin().post("/v1/explain/ocean", OCEAN_REQUEST).ok();
     let fields: Vec<_> = explained.as_object().unwrap().keys().cloned().collect();
     assert_eq!(
@@ -72,14 +72,16 @@ fn the_explanation_names_ids_audiences_and_reasons() {
     assert_eq!(
         explained["ids"][0],
         json!({
-            "path": "device.imei_md5", "kind": "imei_md5", "value": ASKED_IMEI_MD5, "result": "usable",
-            "md5": ASKED_IMEI_MD5, "shard": "8d3e", "audiences": [{ "name": "old_users", "answer": "member" }],
+            "path": "device.imei_md5", "kind": "imei_md5", "value": REQUEST_IMEI_MD5,
+            "result": "usable", "md5": REQUEST_IMEI_MD5, "shard": "8d3e",
+            "audiences": [{ "name": "old_users", "answer": "member" }],
         })
     );
     assert_eq!(
         explained["strategies"],
         json!([{
-            "id": "10003", "strategy": "new-users", "exclude": ["old_users"], "include": [], "bid": false,
+            "id": "10003", "strategy": "new-users", "exclude": ["old_users"], "include": [],
+            "bid": false,
             "reason": "member", "because": "device.imei_md5 is in old_users, which it excludes",
         }, {
             "id": "10004", "strategy": null, "exclude": [], "include": [], "bid": false,
@@ -90,7 +92,7 @@ fn the_explanation_names_ids_audiences_and_reasons() {
 }
 
 #[test]
-fn headers_of_the_platform_count_and_others_do_not() {
+fn only_platform_headers_are_evaluated() {
     let server = server();
     let mut admin = server.connect_admin();
     for (headers, access, answer) in [
@@ -111,9 +113,9 @@ fn headers_of_the_platform_count_and_others_do_not() {
 }
 
 #[test]
-fn explaining_leaves_no_trace_in_the_metrics() {
+fn explain_does_not_change_metrics() {
     let server = server();
-    // Whatever is served once is in the metrics from then on.
+    // A series exists from its first request on.
     for (platform, body) in bodies() {
         server.connect().request("POST", &format!("/rta/{platform}"), TOKEN, &body);
     }
@@ -142,7 +144,7 @@ fn explaining_leaves_no_trace_in_the_metrics() {
             admin.request("POST", &format!("/v1/explain/{platform}"), headers, &body).ok();
         }
     }
-    for (kind, id) in OLD_USERS.into_iter().chain([("oaid", STRANGER), ("imei", "null")]) {
+    for (kind, id) in OLD_USERS.into_iter().chain([("oaid", NON_MEMBER), ("imei", "null")]) {
         admin.post("/v1/explain", json!({ "id": id, "kind": kind }).to_string()).ok();
         admin.post("/v1/explain", json!({ "id": id }).to_string()).ok();
     }
@@ -151,7 +153,7 @@ fn explaining_leaves_no_trace_in_the_metrics() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_a_problem() {
+fn invalid_explain_requests_are_problems() {
     let server = server();
     let mut admin = server.connect_admin();
     for name in ["kuaishou", "%ff", "rta%2ftencent"] {
@@ -180,7 +182,7 @@ fn kinds(reading: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
+fn id_is_explained_as_each_possible_kind() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let mut explain =
@@ -216,7 +218,7 @@ fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
             "{guessed}"
         );
     }
-    // A UUID in another case than the canonical one of either kind, and as issued of three more.
+    // A UUID in a case that is canonical for neither UUID kind, and as is for three others.
     let uuid = explain(json!({ "id": "38400A60-8cf0-11bd-b23e-10b96e40000d", "kind": null }));
     let readings: Vec<_> = uuid.as_array().unwrap().iter().map(kinds).collect();
     assert_eq!(readings, [vec!["idfa"], vec!["oaid", "caid", "openid"], vec!["gaid"]]);
@@ -228,7 +230,7 @@ fn an_id_is_explained_as_its_kind_and_as_each_that_it_can_be() {
 }
 
 #[test]
-fn each_audience_and_each_strategy_says_something_of_an_id() {
+fn id_is_explained_for_each_audience_and_strategy() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let mut reading = |id: &str, kind: &str| {
@@ -267,9 +269,9 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
         ])
     );
     assert_eq!(vip["strategies"][0]["because"], "the id is in old_users, which it excludes");
-    let stranger = of(&reading(STRANGER, "oaid"));
+    let non_member = of(&reading(NON_MEMBER, "oaid"));
     assert_eq!(
-        stranger[..3],
+        non_member[..3],
         expected([(yes, "not_member"), (no, "not_member"), (no, "not_member"), (no, ""), (no, "")])
             [..3]
     );
@@ -304,7 +306,7 @@ fn each_audience_and_each_strategy_says_something_of_an_id() {
 }
 
 #[test]
-fn an_id_that_cannot_be_asked_about_is_a_problem_that_does_not_quote_it() {
+fn unusable_id_is_a_problem_without_the_id() {
     let server = FixtureServer::with_everything("max_body = \"1KiB\"");
     let mut admin = server.connect_admin();
     let id = OLD_USERS[2].1;

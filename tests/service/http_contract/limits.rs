@@ -1,4 +1,4 @@
-//! Limits: time-outs, connections, and requests in flight.
+//! Limits: timeouts, connections, and requests in flight.
 
 use crate::fixture::{FixtureServer, OLD_USERS};
 use testkit::client::{Client, metric};
@@ -11,7 +11,7 @@ fn target() -> String {
 }
 
 #[test]
-fn connections_that_dawdle_are_closed() {
+fn slow_connections_are_closed() {
     let server = FixtureServer::with_everything("idle_timeout = \"1s\"");
     let mut idle = server.connect();
     idle.get(&target()).ok();
@@ -36,17 +36,17 @@ fn connections_that_dawdle_are_closed() {
 }
 
 #[test]
-fn one_connection_too_many_is_refused_and_the_others_live() {
+fn connection_over_the_limit_is_rejected() {
     let server = FixtureServer::with_everything("max_connections = 2");
     let mut clients = [server.connect(), server.connect()];
     for client in &mut clients {
         client.get(&target()).ok();
     }
-    let mut refused = server.connect();
-    // It may be closed before its request is read, and then the kernel may drop the refusal too.
-    if let Some(answer) = refused.next() {
+    let mut rejected = server.connect();
+    // The server may close before it reads the request; the kernel may then drop the answer.
+    if let Some(answer) = rejected.next() {
         assert_eq!((answer.status, answer.header("connection")), (503, Some("close")));
-        refused.closes();
+        rejected.closes();
     }
     let [mut first, second] = clients;
     first.get(&target()).ok();
@@ -59,7 +59,7 @@ fn one_connection_too_many_is_refused_and_the_others_live() {
     first.get(&target()).ok();
 }
 
-/// A request that has come without its body, counted as in flight.
+/// A request in flight, without its body.
 fn hold(server: &FixtureServer) -> Client {
     let mut held = server.connect();
     held.send(HELD_HEAD);
@@ -68,7 +68,7 @@ fn hold(server: &FixtureServer) -> Client {
 }
 
 #[test]
-fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
+fn request_over_the_limit_is_shed_with_the_unavailable_answer() {
     let server = FixtureServer::with_everything("max_in_flight = 1");
     let mut held = hold(&server);
     let mut client = server.connect();
@@ -83,7 +83,7 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
         decisions.iter().map(|decision| decision["bid"].as_bool().unwrap()).collect();
     assert_eq!(bids, [false, false, false, true, false], "each strategy's own answer");
     assert!(decisions.iter().all(|decision| decision["reason"] == "unavailable"), "{decisions:?}");
-    // Errors stay errors, and a body that has yet to come is not waited for.
+    // Errors stay errors, and incomplete bodies are not awaited.
     client.post("/v1/decide", "[]").problem(400, "bad_body");
     client.post("/v1/decide", r#"{"strategies":["x"]}"#).problem(404, "unknown_strategy");
     let mut late = server.connect();
@@ -91,7 +91,10 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
     late.next().unwrap().problem(503, "overloaded");
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, "rtad_shed_total"), 6.0);
-    let shed = r#"rtad_decisions_total{platform="api",strategy="new-users",decision="no_bid",reason="unavailable"}"#;
+    let shed = concat!(
+        r#"rtad_decisions_total{platform="api",strategy="new-users","#,
+        r#"decision="no_bid",reason="unavailable"}"#
+    );
     assert_eq!(metric(&metrics, shed), 1.0);
 
     held.send("{}");
@@ -109,7 +112,7 @@ fn one_request_too_many_is_shed_with_the_answer_for_the_unavailable() {
 }
 
 #[test]
-fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_impression_is_not() {
+fn delayed_batches_are_shed_and_platform_requests_are_not() {
     let server = FixtureServer::with_everything("max_wait = \"1ms\"");
     let ids =
         [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"].map(|id| format!("{id:?}")).join(",");
@@ -120,7 +123,7 @@ fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_im
     );
     let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
     let mut one = server.connect();
-    // More at once than the one worker can answer in a millisecond.
+    // More requests than one worker can answer in a millisecond.
     clients.iter_mut().for_each(|client| client.send(&request));
     one.get(&target()).ok();
     let (mut answered, mut shed) = (0, 0);
@@ -140,7 +143,7 @@ fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_im
     }
     assert!(answered > 0 && shed > 0, "{answered} answered, {shed} shed");
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), f64::from(shed));
-    // The connection goes on, and one that comes alone is answered.
+    // The connection stays open, and a single batch is answered.
     wait_until("a lone batch is answered", || {
         clients[63].send(&request);
         clients[63].next().unwrap().status == 200
@@ -148,7 +151,7 @@ fn batches_that_have_waited_for_too_long_are_shed_and_what_is_asked_before_an_im
 }
 
 #[test]
-fn a_client_that_goes_away_gives_its_place_back() {
+fn disconnect_releases_the_request_permit() {
     let server = FixtureServer::with_everything("max_in_flight = 1");
     drop(hold(&server));
     wait_until("rtad_in_flight is 0", || metric(&server.metrics(), "rtad_in_flight") == 0.0);

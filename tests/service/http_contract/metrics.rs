@@ -1,21 +1,23 @@
-//! `/metrics`: every name, closed sets of labels, and counters that add up.
+//! `/metrics`: names, closed label sets, and counters.
 
 use std::collections::BTreeSet;
 
-use crate::fixture::{FixtureServer, OLD_USERS, OLD_VIP, STRANGER, key};
+use crate::fixture::{FixtureServer, NON_MEMBER, OLD_USERS, OLD_VIP, key};
 use testkit::client::metric;
 use testkit::store::hex;
 
-const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid idfa_md5 imei_md5 oaid_md5 android_id_md5 \
+const FIELDS: &str = "md5 idfa imei oaid android_id mac caid gaid openid idfa_md5 imei_md5 \
+    oaid_md5 android_id_md5 \
                       mac_md5 caid_md5 gaid_md5 openid_md5";
 
-/// The values that a label may have; what is not listed is a number.
+/// The values that a label may have; other labels are numbers.
 fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
     let values = match label {
         "route" => "check_one check_many decide unknown tencent bold closed ocean",
         "platform" => "api tencent bold closed ocean",
         "cause" => {
-            "bad_body too_large body_lost unauthorized bad_signature bad_timestamp overload too_many_ids internal"
+            "bad_body too_large body_lost unauthorized bad_signature bad_timestamp overload \
+             too_many_ids internal"
         }
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",
@@ -34,16 +36,16 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
     Some(values.split_whitespace().collect())
 }
 
-/// Requests of all routes, good and bad; returns how many.
-fn ask_everything(server: &FixtureServer) -> usize {
+/// Sends valid and invalid requests to all routes; returns their number.
+fn send_all_requests(server: &FixtureServer) -> usize {
     let mut client = server.connect();
     let id = OLD_USERS[0].1;
     let targets = [
         format!("/v1/check/old_users/{id}"),
-        format!("/v1/check/old_users/{STRANGER}?kind=oaid"),
+        format!("/v1/check/old_users/{NON_MEMBER}?kind=oaid"),
         format!("/v1/check/old_users/{OLD_VIP}?kind=oaid"),
         "/v1/check/old_users/null".to_owned(),
-        format!("/v1/check/old_users/{STRANGER}"),
+        format!("/v1/check/old_users/{NON_MEMBER}"),
         format!("/v1/check/{id}/{id}"),
         format!("/v1/check/old_users/{id}?kind={id}"),
         format!("/{id}"),
@@ -56,7 +58,7 @@ fn ask_everything(server: &FixtureServer) -> usize {
         (
             "/v1/decide",
             format!(
-                r#"{{"strategies":["new-users","vip-only"],"device":{{"oaid":"{STRANGER}"}}}}"#
+                r#"{{"strategies":["new-users","vip-only"],"device":{{"oaid":"{NON_MEMBER}"}}}}"#
             ),
         ),
         ("/v1/decide", r#"{"strategies":["vip-only"]}"#.to_owned()),
@@ -67,16 +69,16 @@ fn ask_everything(server: &FixtureServer) -> usize {
     }
     client.request("PUT", &targets[0], "", "");
     for (route, body) in &bodies {
-        // After one that is refused unread, the connection is at its end.
+        // A request rejected before its body was read closes the connection.
         server.connect().post(route, body);
     }
     targets.len() + 1 + bodies.len()
 }
 
 #[test]
-fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
+fn metrics_have_documented_names_and_closed_label_sets() {
     let server = super::platforms::server("");
-    ask_everything(&server);
+    send_all_requests(&server);
     let metrics = server.metrics();
     for (name, kind) in [
         ("rtad_requests_total", "counter"),
@@ -130,9 +132,9 @@ fn every_name_of_the_contract_is_there_and_every_label_is_of_a_closed_set() {
 }
 
 #[test]
-fn counters_add_up_with_the_requests_made() {
+fn counters_match_the_requests() {
     let server = FixtureServer::with_everything("");
-    let asked = ask_everything(&server);
+    let sent = send_all_requests(&server);
     let metrics = server.metrics();
     let mut requests = 0.0;
     for (route, code, expected) in [
@@ -152,7 +154,7 @@ fn counters_add_up_with_the_requests_made() {
         assert_eq!(found, expected, "{route} {code}\n{metrics}");
         requests += found;
     }
-    assert_eq!(requests, asked as f64);
+    assert_eq!(requests, sent as f64);
     for (route, expected) in
         [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)]
     {
@@ -190,13 +192,13 @@ fn counters_add_up_with_the_requests_made() {
     assert!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="vip"}"#).is_nan());
     assert_eq!(metric(&metrics, "rtad_ready"), 1.0);
     assert_eq!(metric(&metrics, "rtad_max_connections"), 20_000.0);
-    server.look();
+    server.poll();
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);
 }
 
 #[test]
-fn the_histogram_tells_what_is_within_a_platforms_patience() {
+fn histogram_has_an_edge_at_the_platform_deadline() {
     let server = FixtureServer::with_everything("");
     server.connect().get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).ok();
     let metrics = server.metrics();

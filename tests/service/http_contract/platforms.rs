@@ -1,17 +1,18 @@
-//! The platforms' routes: what goes wrong on the way is answered too, with 200, in the platform's
-//! own words, and counted by cause.
+//! Platform routes: failures get a 200 in the platform's protocol and are counted by cause.
 
 use prost::Message as _;
 use rtad::platform::ocean::{self, Rsp};
 use rtad::platform::tencent::{self, RtaRequest, RtaResponse};
 
-use crate::fixture::{FixtureServer, NEW_VIP, OLD_USERS, OLD_VIP, RULES, STRANGER, TestStore, key};
+use crate::fixture::{
+    FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore, key,
+};
 use testkit::client::{Answer, Client, metric};
 use testkit::store::hex;
 use testkit::wait_until;
 
-/// `new` bids for new users, `bold` hangs on an audience that is missing and then bids, `careful`
-/// does not.
+/// `new` bids for new users. `bold` and `careful` depend on a missing audience: `bold` bids,
+/// `careful` does not.
 const PLATFORMS: &str = r#"
 [[platform]]
 kind = "tencent"
@@ -43,7 +44,7 @@ fn rules() -> String {
     format!("{RULES}{PLATFORMS}")
 }
 
-/// All audiences and strategies of the other tests, and the platforms.
+/// A server with all audiences, strategies and platforms.
 pub(crate) fn server(lines: &str) -> FixtureServer {
     FixtureServer::start(TestStore::with_everything(), lines, &rules())
 }
@@ -59,8 +60,7 @@ fn post(client: &mut Client, path: &str, body: impl AsRef<[u8]>) -> Answer {
     client.request("POST", path, "", body)
 }
 
-/// The code and the strategies of a Tencent answer, whose status must be 200, and whose code must
-/// be written.
+/// The strategies of a Tencent answer. Asserts status 200 and that `code` is present.
 fn accepted(answer: &Answer) -> Option<Vec<String>> {
     assert_eq!(answer.status, 200, "{answer:?}");
     let response = RtaResponse::decode(&answer.body[..]).unwrap();
@@ -92,14 +92,14 @@ fn counted(server: &FixtureServer, platform: &str, expected: &[(&str, f64)]) {
 }
 
 #[test]
-fn members_and_strangers_are_told_apart() {
+fn members_are_rejected_and_non_members_accepted() {
     let server = server("");
     let mut client = server.connect();
     for (oaid, expected) in [
         (OLD_USERS[3].1, None),
         (OLD_VIP, Some(&["vip"][..])),
         (NEW_VIP, Some(&["new", "vip"])),
-        (STRANGER, Some(&["new"])),
+        (NON_MEMBER, Some(&["new"])),
     ] {
         let answer = post(&mut client, "/rta/tencent", tencent_request(oaid));
         let expected: Option<Vec<_>> =
@@ -153,7 +153,7 @@ fn members_and_strangers_are_told_apart() {
 }
 
 #[test]
-fn a_ping_and_a_distrusted_id_decide_nothing() {
+fn pings_and_doubtful_ids_are_not_counted() {
     let server = server("");
     let mut client = server.connect();
     assert_eq!(
@@ -165,7 +165,7 @@ fn a_ping_and_a_distrusted_id_decide_nothing() {
     ));
     let mut request = RtaRequest::decode(&tencent_request(OLD_VIP)[..]).unwrap();
     request.device.as_mut().unwrap().doubtful_ids_list = vec![4];
-    // Without an id left: new-users does not bid, vip-only does.
+    // No id left: new-users does not bid, vip-only does.
     let answer = post(&mut client, "/rta/tencent", request.encode_to_vec());
     assert_eq!(accepted(&answer), Some(vec!["vip".to_owned()]));
     let metrics = server.metrics();
@@ -174,7 +174,7 @@ fn a_ping_and_a_distrusted_id_decide_nothing() {
 }
 
 #[test]
-fn any_method_and_any_content_type_are_answered() {
+fn any_method_and_content_type_is_answered() {
     let server = server("");
     let mut client = server.connect();
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "POST"] {
@@ -187,7 +187,7 @@ fn any_method_and_any_content_type_are_answered() {
     }
     for kind in ["application/json", "text/plain; charset=x", "\u{1}"] {
         let headers = format!("Content-Type: {kind}\r\n");
-        let answer = client.request("POST", "/rta/tencent", &headers, tencent_request(STRANGER));
+        let answer = client.request("POST", "/rta/tencent", &headers, tencent_request(NON_MEMBER));
         if kind != "\u{1}" {
             assert_eq!(accepted(&answer), Some(vec!["new".to_owned()]), "{kind}");
         }
@@ -197,32 +197,32 @@ fn any_method_and_any_content_type_are_answered() {
 }
 
 #[test]
-fn bodies_that_cannot_be_read_are_answered_by_the_strategies_own_word() {
+fn unreadable_bodies_get_each_strategys_unavailable_answer() {
     let server = server("max_body = \"2KiB\"\nidle_timeout = \"1s\"");
     let bold = Some(vec!["bold".to_owned()]);
-    for garbage in [&b"\xff"[..], b"{\"id\":1}", &[0x0a; 100], &tencent_request(STRANGER)[..20]] {
+    for garbage in [&b"\xff"[..], b"{\"id\":1}", &[0x0a; 100], &tencent_request(NON_MEMBER)[..20]] {
         assert_eq!(accepted(&post(&mut server.connect(), "/rta/tencent", garbage)), None);
         assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", garbage)), bold);
     }
     counted(&server, "tencent", &[("bad_body", 4.0)]);
-    // Too large by its own word, and found to be while it comes.
+    // Too large by Content-Length, and too large while reading.
     assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", vec![0; 2049])), bold);
     let mut chunked = server.connect();
     chunked.send("POST /rta/tencent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     chunked.send(format!("1000\r\n{}\r\n0\r\n\r\n", "\0".repeat(4096)));
     assert_eq!(accepted(&chunked.next().unwrap()), None);
     let mut good = server.connect();
-    let body = tencent_request(STRANGER);
+    let body = tencent_request(NON_MEMBER);
     good.send("POST /rta/tencent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     good.send([format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat());
     assert_eq!(accepted(&good.next().unwrap()), Some(vec!["new".to_owned()]));
-    // One that never comes whole.
+    // A body that never completes.
     let mut slow = server.connect();
     slow.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
     assert_eq!(accepted(&slow.next().unwrap()), bold);
     counted(&server, "tencent", &[("bad_body", 4.0), ("too_large", 1.0)]);
     counted(&server, "bold", &[("bad_body", 4.0), ("body_lost", 1.0), ("too_large", 1.0)]);
-    // Ocean's words for it: an error, with every strategy's verdict.
+    // Ocean Engine: an error status, with every strategy's verdict.
     let answer = post(&mut server.connect(), "/rta/ocean", "\u{7f}");
     assert_eq!(answer.status, 200);
     let response = Rsp::decode(&answer.body[..]).unwrap();
@@ -233,7 +233,7 @@ fn bodies_that_cannot_be_read_are_answered_by_the_strategies_own_word() {
 }
 
 #[test]
-fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large() {
+fn client_still_sending_receives_the_answer_to_an_oversized_body() {
     let server = server("max_body = \"2KiB\"");
     for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)]
     {
@@ -243,8 +243,7 @@ fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large()
             for _ in 0..9 {
                 let part = "\0".repeat(100_000);
                 client.send(if chunked { format!("{:x}\r\n{part}\r\n", part.len()) } else { part });
-                // As a slow link does it: an answer that comes before the rest has been sent closes
-                // the door on it.
+                // Slow sender: without reading on, the server's close would reset the connection.
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
             if chunked {
@@ -252,13 +251,13 @@ fn a_client_that_is_still_sending_hears_the_answer_to_a_body_that_is_too_large()
             }
             let answer = client.next().expect("the answer is not lost to a reset");
             assert_eq!(answer.status, status, "{path} {head}");
-            assert_eq!(client.get("/nothing").status, 404, "the connection goes on");
+            assert_eq!(client.get("/nothing").status, 404, "the connection stays open");
         }
     }
 }
 
 #[test]
-fn a_missing_audience_is_each_strategys_own_word_and_not_remembered() {
+fn missing_audience_gets_each_strategys_unavailable_answer_without_cache_time() {
     let server = server("");
     let mut client = server.connect();
     let answer = post(&mut client, "/rta/bold", tencent_request(OLD_VIP));
@@ -269,15 +268,15 @@ fn a_missing_audience_is_each_strategys_own_word_and_not_remembered() {
 }
 
 #[test]
-fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
+fn overload_skips_lookups_and_waits() {
     let server = server("max_in_flight = 1");
     let held_head = "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
     let mut held = server.connect();
     held.send(held_head);
     wait_until("rtad_in_flight is 1", || metric(&server.metrics(), "rtad_in_flight") == 1.0);
     let mut client = server.connect();
-    assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(STRANGER))), None);
-    let answer = post(&mut client, "/rta/bold", tencent_request(STRANGER));
+    assert_eq!(accepted(&post(&mut client, "/rta/tencent", tencent_request(NON_MEMBER))), None);
+    let answer = post(&mut client, "/rta/bold", tencent_request(NON_MEMBER));
     assert_eq!(accepted(&answer), Some(vec!["bold".to_owned()]));
     assert_eq!(
         RtaResponse::decode(&answer.body[..]).unwrap().request_id.as_deref(),
@@ -293,7 +292,7 @@ fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     late.send([0x0a; 100]);
     assert_eq!(accepted(&late.next().unwrap()), Some(vec!["bold".to_owned()]));
-    assert_eq!(late.get("/nothing").status, 404, "the connection goes on");
+    assert_eq!(late.get("/nothing").status, 404, "the connection stays open");
     counted(&server, "tencent", &[("overload", 1.0)]);
     counted(&server, "bold", &[("overload", 3.0)]);
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 5.0);
@@ -312,9 +311,9 @@ fn under_overload_nothing_is_looked_up_and_nothing_is_waited_for() {
 }
 
 #[test]
-fn whoever_sends_none_of_the_headers_is_refused_and_learns_nothing() {
+fn request_without_header_is_rejected_without_details() {
     let server = server("max_body = \"2KiB\"");
-    let body = tencent_request(STRANGER);
+    let body = tencent_request(NON_MEMBER);
     for (headers, expected) in [
         ("X-Rta-Token: old\r\n", true),
         ("x-rta-token: new\r\n", true),
@@ -334,11 +333,11 @@ fn whoever_sends_none_of_the_headers_is_refused_and_learns_nothing() {
 }
 
 #[test]
-fn too_many_ids_are_not_half_looked_at() {
+fn too_many_ids_are_unavailable() {
     let server = server("");
     let caid = |id: String| tencent::device::QaidInfo { qaid: Some(id.into()), qaid_md5sum: None };
     let mut device = tencent::Device {
-        qaid_infos: (0..64).map(|n| caid(format!("stranger{n}"))).collect(),
+        qaid_infos: (0..64).map(|n| caid(format!("other{n}"))).collect(),
         ..Default::default()
     };
     let ask = |device: &tencent::Device| {
@@ -346,17 +345,17 @@ fn too_many_ids_are_not_half_looked_at() {
         accepted(&post(&mut server.connect(), "/rta/tencent", request.encode_to_vec()))
     };
     assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
-    // The 65th might be a member: nobody says that it is not.
+    // The 65th id might be a member.
     device.qaid_infos.push(caid("one-more".to_owned()));
     assert_eq!(ask(&device), None);
     counted(&server, "tencent", &[("too_many_ids", 1.0)]);
 }
 
 #[test]
-fn a_reload_brings_platforms_and_takes_them_away() {
+fn reload_adds_and_removes_platforms() {
     let server = server("");
     let mut client = server.connect();
-    let body = tencent_request(STRANGER);
+    let body = tencent_request(NON_MEMBER);
     let other = PLATFORMS
         .replace("/rta/tencent", "/rta/gdt")
         .replace("new = \"new-users\"", "fresh = \"new-users\"");
@@ -373,11 +372,11 @@ fn a_reload_brings_platforms_and_takes_them_away() {
     assert_eq!(
         accepted(&post(&mut client, "/rta/gdt", &body)),
         Some(vec!["fresh".to_owned()]),
-        "the old goes on"
+        "the old platforms stay"
     );
 }
 
-/// The profiles as they stand, but for where Kuaishou's file is, and its secret.
+/// The shipped profiles, with the path and the secret of Kuaishou replaced.
 fn profiles() -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -388,16 +387,17 @@ fn profiles() -> String {
 }
 
 #[test]
-fn a_mapped_json_platform_is_asked_and_explained() {
+fn mapped_json_platform_is_answered_and_explained() {
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
     let mut client = server.connect();
     let body = |oaid: &str| {
         let hashed = hex(&key("oaid", oaid));
         format!(
-            r#"{{"reqId":"r1","rtaIds":"501, 7","dids":[{{"type":"OAID","secure":"MD5","did":"{hashed}"}}]}}"#
+            r#"{{"reqId":"r1","rtaIds":"501, 7",
+            "dids":[{{"type":"OAID","secure":"MD5","did":"{hashed}"}}]}}"#
         )
     };
-    for (oaid, accepted) in [(STRANGER, r#"["501"]"#), (OLD_VIP, "[]")] {
+    for (oaid, accepted) in [(NON_MEMBER, r#"["501"]"#), (OLD_VIP, "[]")] {
         let answer = post(&mut client, "/rta/alibaba", body(oaid));
         assert_eq!(answer.ok()["reqId"], "r1");
         assert_eq!(answer.text(), format!(r#"{{"reqId":"r1","code":0,"rtaIds":{accepted}}}"#));
@@ -409,7 +409,7 @@ fn a_mapped_json_platform_is_asked_and_explained() {
     assert_eq!(explained["ids"][0]["path"], "dids.did");
     let text = explained.to_string();
     assert!(text.contains("not_configured") && text.contains("old_users"), "{text}");
-    // An id of a type that kinds does not have is skipped, and explained so.
+    // An id of an unmapped type is skipped and explained.
     let odd = r#"{"reqId":"r1","dids":[{"type":"FAX","did":"x"}]}"#;
     let explained = server.connect_admin().post("/v1/explain/alibaba", odd).ok();
     let text = explained["notes"].to_string();
@@ -417,7 +417,7 @@ fn a_mapped_json_platform_is_asked_and_explained() {
 }
 
 #[test]
-fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without() {
+fn signed_platform_requires_its_signature_except_in_explain() {
     use prost::encoding::{bytes, int64, string};
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
     let mut client = server.connect();
@@ -426,7 +426,7 @@ fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without()
     let request = |milliseconds: u128, secret: &str| {
         let sign = hex(&key("openid", &format!("r1{milliseconds}{secret}")));
         let (mut device, mut body) = (Vec::new(), Vec::new());
-        string::encode(3, &STRANGER.to_owned(), &mut device);
+        string::encode(3, &NON_MEMBER.to_owned(), &mut device);
         string::encode(1, &"r1".to_owned(), &mut body);
         int64::encode(3, &i64::try_from(milliseconds).unwrap(), &mut body);
         string::encode(4, &sign, &mut body);
@@ -441,7 +441,7 @@ fn a_signed_platform_is_believed_only_with_its_signature_and_explained_without()
     let old = request(now - 3_600_000, "replace-me");
     assert_eq!(post(&mut client, "/rta/kuaishou", &old).body, b"\x08\x01");
     counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
-    // A captured request is always too old: that is told, and the rest explained.
+    // A captured request is always too old: that is reported, and the rest is explained.
     let explained = server.connect_admin().post("/v1/explain/kuaishou", &old).ok();
     let text = explained.to_string();
     assert!(text.contains("bad_timestamp") && text.contains(&const_hex::encode(bid)), "{text}");

@@ -1,16 +1,16 @@
-//! Device ids, raw or hashed, good or bad, are in no log line, no metric and no status, at the
-//! wordiest log level.
+//! Privacy: device ids, raw or hashed, valid or not, never appear in logs, metrics or status, even
+//! at log level debug.
 
-use crate::fixture::{OLD_USERS, PLATFORMS, RULES, STRANGER, TestStore, key};
+use crate::fixture::{NON_MEMBER, OLD_USERS, PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::Rtad;
 use testkit::client::Answer;
 use testkit::process::Outcome;
 use testkit::store::hex;
 
-/// Every id that is sent below and its md5, in lower case.
+/// Every id sent by the test and its md5, in lower case.
 fn secrets() -> Vec<String> {
-    let strange = [("oaid", STRANGER), ("imei", "868049039501257"), ("mac", "a4:5e:60:c1:d2:e3")];
-    let ids = OLD_USERS.into_iter().chain(strange);
+    let others = [("oaid", NON_MEMBER), ("imei", "868049039501257"), ("mac", "a4:5e:60:c1:d2:e3")];
+    let ids = OLD_USERS.into_iter().chain(others);
     ids.flat_map(|(kind, id)| {
         [id.to_lowercase(), hex(&key(kind, id)), hex(&key("openid", &id.to_uppercase()))]
     })
@@ -21,7 +21,7 @@ fn encoded(id: &str) -> String {
     percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// Sends an id in every place that a request has; the problems that come back must not quote it.
+/// Sends an id in every part of a request. Asserts that the answers do not quote it.
 fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     let quotes = |answer: &Answer| {
         String::from_utf8_lossy(&answer.body).to_lowercase().contains(&id.to_lowercase())
@@ -65,7 +65,7 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     let mut admin = rtad.connect_admin();
     assert!(!quotes(&admin.get(&format!("/{in_url}"))));
     assert!(!quotes(&admin.post("/v1/reload", &text)));
-    // A field of Ocean's that takes any id, and what no protocol has.
+    // A free-form field of Ocean Engine, and invalid bodies.
     let did = [&[0x12, id.len() as u8], id.as_bytes()].concat();
     for platform in ["ocean", "tencent"] {
         for body in [did.clone(), hex(&key(kind, id)).into_bytes(), text.clone().into_bytes()] {
@@ -81,14 +81,11 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
         text.clone(),
     ] {
         let answer = admin.request("POST", &format!("/v1/explain?{in_url}"), "", &body);
-        assert!(
-            answer.status == 200 || !quotes(&answer),
-            "only whoever sends an id is shown it: {kind}"
-        );
+        assert!(answer.status == 200 || !quotes(&answer), "only explain quotes the id: {kind}");
     }
     assert!(!quotes(&admin.get(&format!("/v1/audiences/{in_url}/shards"))));
     assert!(!quotes(&admin.get(&format!("/console/{in_url}"))));
-    assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "whoever sends an id is shown it");
+    assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "explain quotes the id");
     assert!(!quotes(&admin.post(&format!("/v1/explain/{in_url}"), &did)));
     for garbage in [
         format!("{id}\r\n\r\n"),
@@ -101,12 +98,12 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
 }
 
 #[test]
-fn no_id_is_logged_counted_or_shown() {
+fn ids_never_appear_in_logs_metrics_or_status() {
     let store = TestStore::with_everything();
     let file = store.config_file("", &format!("{RULES}{PLATFORMS}"));
     let rtad = Rtad::serve(&file, &[("RTAD_LOG", "debug")]);
     for (kind, id) in OLD_USERS.into_iter().chain([
-        ("oaid", STRANGER),
+        ("oaid", NON_MEMBER),
         ("imei", "868049039501257"),
         ("mac", "a4:5e:60:c1:d2:e3"),
     ]) {
@@ -121,12 +118,12 @@ fn no_id_is_logged_counted_or_shown() {
     assert_eq!(status, Some(0), "{stderr}");
     assert!(stderr.lines().count() > 3, "it has logged: {stderr}");
     seen.push(("stderr", stderr));
-    for (place, text) in seen {
+    for (source, text) in seen {
         let text = text.to_lowercase();
         for secret in secrets() {
             assert!(
                 !text.contains(&secret) && !text.contains(&encoded(&secret).to_lowercase()),
-                "in {place}"
+                "in {source}"
             );
         }
     }

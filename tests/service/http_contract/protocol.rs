@@ -1,6 +1,6 @@
-//! HTTP itself, as it is spoken on a socket.
+//! HTTP/1.1 on a raw socket: pipelining, partial requests, Connection and Expect.
 
-use crate::fixture::{FixtureServer, OLD_USERS, STRANGER};
+use crate::fixture::{FixtureServer, NON_MEMBER, OLD_USERS};
 use testkit::client::Client;
 
 fn check(id: &str, version: &str, headers: &str) -> String {
@@ -16,7 +16,7 @@ fn pipelined_requests_are_answered_in_order() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     let old = check(OLD_USERS[3].1, "1.1", "Host: x\r\n");
-    let new = check(STRANGER, "1.1", "Host: x\r\n");
+    let new = check(NON_MEMBER, "1.1", "Host: x\r\n");
     let body = r#"{"request_id":"in the middle","strategies":["new-users"]}"#;
     let decide = format!(
         "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
@@ -32,7 +32,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_request_may_come_byte_by_byte() {
+fn request_may_arrive_byte_by_byte() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for byte in check(OLD_USERS[3].1, "1.1", "Host: x\r\n").bytes() {
@@ -55,7 +55,7 @@ fn http_1_0_is_answered_and_closed_unless_asked_to_stay() {
 }
 
 #[test]
-fn a_client_may_ask_for_the_end() {
+fn connection_close_is_honored() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     client.send(check(OLD_USERS[3].1, "1.1", "Host: x\r\nConnection: close\r\n"));
@@ -91,7 +91,7 @@ fn what_is_not_http_gets_400_and_the_connection_is_closed() {
 }
 
 #[test]
-fn a_client_that_asks_first_is_told_to_continue() {
+fn expect_continue_is_answered() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     client.send(
@@ -100,8 +100,10 @@ fn a_client_that_asks_first_is_told_to_continue() {
     assert_eq!(client.next().unwrap().status, 100);
     client.send("{}");
     client.next().unwrap().ok();
-    // One that would be refused is refused at once, and not told to go on.
-    client
-        .send("POST /v1/check/none HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    // A request that is rejected gets no 100.
+    client.send(
+        "POST /v1/check/none HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: \
+            100-continue\r\n\r\n",
+    );
     client.next().unwrap().problem(404, "unknown_audience");
 }

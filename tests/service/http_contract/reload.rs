@@ -1,4 +1,4 @@
-//! `POST /v1/reload`: all of it or nothing.
+//! `POST /v1/reload`: applied completely or not at all.
 
 use serde_json::json;
 
@@ -10,10 +10,11 @@ fn reload(admin: &mut Client) -> testkit::client::Answer {
     admin.request("POST", "/v1/reload", "", "")
 }
 
-const ONLY_VIP: &str = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]\nno_device = \"bid\"";
+const ONLY_VIP: &str = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = \
+    [\"vip\"]\nno_device = \"bid\"";
 
 #[test]
-fn a_good_config_is_served_from_one_request_to_the_next() {
+fn valid_config_applies_to_the_next_request() {
     let server = FixtureServer::with_everything("");
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     server.write_config("", ONLY_VIP);
@@ -34,7 +35,7 @@ fn a_good_config_is_served_from_one_request_to_the_next() {
 }
 
 #[test]
-fn a_bad_config_leaves_the_old_one_and_every_mistake_is_told() {
+fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let before = admin.get("/v1/status").ok();
@@ -67,7 +68,7 @@ fn a_bad_config_leaves_the_old_one_and_every_mistake_is_told() {
 }
 
 #[test]
-fn a_new_required_audience_that_cannot_be_loaded_is_refused() {
+fn new_required_audience_that_fails_to_load_is_rejected() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     let more = format!("{ONLY_VIP}\n[[audience]]\nname = \"more\"");
@@ -90,7 +91,7 @@ fn a_new_required_audience_that_cannot_be_loaded_is_refused() {
 }
 
 #[test]
-fn what_takes_a_restart_is_told_and_the_rest_is_served() {
+fn restart_only_settings_are_reported_and_the_rest_applied() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
     server.write_config("max_in_flight = 1", &format!("{ONLY_VIP}\n[ids]\nblank = [\"junk\"]"));
@@ -100,19 +101,22 @@ fn what_takes_a_restart_is_told_and_the_rest_is_served() {
     assert_eq!(reload(&mut admin).ok()["needs_restart"], json!([]), "compared with what runs");
 }
 
-const ONLY_A_PLATFORM: &str = "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\nstrategies = { T1 = \"new-users\" }";
+const ONLY_A_PLATFORM: &str = "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\n\
+    strategies = { T1 = \"new-users\" }";
 
-/// A request of an old user, and the answer that rejects it.
+/// Asserts that a request of an old user is rejected.
 fn old_user_is_rejected(client: &mut Client) {
     let request = format!("\x2a\x22\x32\x20{}", hex(&key(OLD_USERS[3].0, OLD_USERS[3].1)));
     assert_eq!(client.request("POST", "/t", "", request).body, b"\x10\x01");
 }
 
 #[test]
-fn a_platform_stays_with_the_strategy_that_its_config_names() {
-    // The first strategy is another one, and would bid.
-    let rules = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"bold\"\n\
-                 include = [\"old_users\"]\n[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n";
+fn platform_keeps_its_strategy_after_reordering() {
+    // The first strategy is now another one, which would bid.
+    let rules = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\n\
+        name = \"bold\"\n\
+                 include = [\"old_users\"]\n[[strategy]]\nname = \"new-users\"\nexclude = \
+                 [\"old_users\"]\n";
     let server = FixtureServer::start(
         TestStore::with_everything(),
         "",
@@ -120,8 +124,8 @@ fn a_platform_stays_with_the_strategy_that_its_config_names() {
     );
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     old_user_is_rejected(&mut client);
-    // Now the config says nothing of audiences and strategies: all that the store holds, and the
-    // one default strategy.
+    // A config without audiences and strategies: all audiences of the store, and the default
+    // strategy.
     server.write_config("", ONLY_A_PLATFORM);
     reload(&mut admin).ok();
     old_user_is_rejected(&mut client);
@@ -132,7 +136,7 @@ fn a_platform_stays_with_the_strategy_that_its_config_names() {
 }
 
 #[test]
-fn a_config_without_rules_serves_what_the_store_holds_by_then() {
+fn config_without_rules_serves_current_store_audiences() {
     let server = FixtureServer::start(
         TestStore::with_everything(),
         "",

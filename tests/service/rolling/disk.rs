@@ -1,4 +1,4 @@
-//! A disk that takes no chunks: nothing is replaced, and the error says why.
+//! Unwritable or full cache disk during rolling: the old generation stays, with an error.
 
 use rtad::sync::{Headroom, Shared, SwapMode, Sync};
 use rtad_core::snapshot::ChunkEntry;
@@ -7,14 +7,14 @@ use rtad_store::Store;
 use super::*;
 
 #[test]
-fn a_cache_that_cannot_be_written_keeps_the_old_generation() {
+fn unwritable_cache_keeps_the_old_generation() {
     let mut site = Site::new();
-    // A file in the folder's place: permissions would not hold up a test that runs as root.
+    // A file instead of the directory: permissions do not apply to root.
     std::fs::write(site.cache(), b"a file").unwrap();
     let mut server = site.start();
     site.assert_serves(&mut server, 1);
     site.publish();
-    wait_until("it is noticed", || server.looks(AUDIENCE, "cache") >= 1);
+    wait_until("the failure of the cache", || server.sync_count(AUDIENCE, "cache") >= 1);
     let (result, error) = server.last_sync(AUDIENCE);
     let words = "store.swap = \"rolling\" needs all chunks in the cache, and ";
     assert!(
@@ -25,22 +25,21 @@ fn a_cache_that_cannot_be_written_keeps_the_old_generation() {
     site.assert_serves(&mut server, 1);
 
     std::fs::remove_file(site.cache()).unwrap();
-    wait_until("it goes on by itself", || server.generation(AUDIENCE) == 2);
+    wait_until("the roll continues", || server.generation(AUDIENCE) == 2);
     site.assert_serves(&mut server, 2);
 }
 
 #[test]
-fn a_disk_that_is_full_keeps_the_old_generation() {
+fn full_disk_keeps_the_old_generation() {
     let mut site = Site::new();
-    // Most bytes of a file that this process may write, in blocks of 512; and no signal if it
-    // would.
+    // Limit on the size of written files, in blocks of 512; SIGXFSZ is ignored.
     let mut pod = site.pod("trap '' XFSZ; ulimit -f 4;");
     assert_eq!(pod.generation(), 1);
     assert!(pod.metric("rtad_cache_errors_total") >= 1);
     site.publish();
-    // The poll after it may find nothing new.
-    let refused = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
-    let (_, error) = wait_until("it is noticed", refused);
+    // The next poll may report `unchanged`.
+    let rejected = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
+    let (_, error) = wait_until("the failure of the cache", rejected);
     assert!(error.contains("File too large"), "{error}");
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
@@ -63,7 +62,7 @@ fn a_disk_that_is_full_keeps_the_old_generation() {
 }
 
 #[test]
-fn a_disk_that_is_full_costs_a_pod_that_swaps_at_once_its_cache_alone() {
+fn full_disk_disables_only_the_cache_in_instant_swap() {
     let mut site = Site::new();
     let lines = format!("cache_dir = {:?}", site.cache());
     let limit = "trap '' XFSZ; ulimit -f 4;";
@@ -77,7 +76,7 @@ fn a_disk_that_is_full_costs_a_pod_that_swaps_at_once_its_cache_alone() {
 }
 
 #[test]
-fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
+fn rolling_needs_disk_memory_for_chunks_only() {
     let mut site = Site::new();
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -102,7 +101,7 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
         (sync.with_cache(Some(site.cache())), shared)
     };
     let mut syncs = [SwapMode::Whole, SwapMode::Rolling].map(|swap| start(&site, swap));
-    let mut look = |leave_bytes: u64| {
+    let mut poll = |leave_bytes: u64| {
         leave(leave_bytes);
         let results = syncs.each_mut().map(|(sync, shared)| {
             runtime.block_on(sync.poll_all());
@@ -111,7 +110,7 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
         results.map(|last| (last.result, last.error.unwrap_or_default()))
     };
     let ok = || ("ok", String::new());
-    assert_eq!(look(500_000_000), [ok(), ok()]);
+    assert_eq!(poll(500_000_000), [ok(), ok()]);
 
     let bytes = |site: &Site, generation| {
         let chunks =
@@ -122,11 +121,11 @@ fn a_container_needs_room_for_a_chunk_or_two_and_not_for_a_snapshot() {
     let ((old, old_chunk), (new, new_chunk)) = (bytes(&site, next - 1), bytes(&site, next));
     let two_chunks = new.saturating_sub(old) + old_chunk + new_chunk;
     assert!(two_chunks < new, "{two_chunks} {new}");
-    let [(whole, words), rolling] = look(two_chunks);
+    let [(whole, words), rolling] = poll(two_chunks);
     assert_eq!((whole, rolling), ("too_large", ok()));
     assert!(words.contains("set store.swap = \"rolling\""), "{words}");
 
     site.publish();
-    let [_, (result, words)] = look(1000);
+    let [_, (result, words)] = poll(1000);
     assert!(result == "too_large" && words.contains("the container has 1000 left"), "{words}");
 }

@@ -1,5 +1,4 @@
-//! Generations roll by while clients ask without a pause: no error, and no answer that neither
-//! generation would give.
+//! Rolling under load: no errors, and every answer is that of one of the two generations.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use super::*;
 
 const GENERATIONS: u64 = 8;
 
-/// Devices by when they are members.
+/// Devices by the generations that they belong to.
 struct People {
     always: Vec<DeviceKey>,
     even: Vec<DeviceKey>,
@@ -28,7 +27,7 @@ impl People {
 }
 
 fn spec(generation: u64) -> Spec {
-    // So many bits that no stranger is found among these few, and other cuts in each generation.
+    // Enough bits to avoid false positives; other chunk boundaries in each generation.
     let filter = FilterSpec::new(FilterKind::Block512, 10, 400_000).unwrap();
     Spec {
         filter,
@@ -37,7 +36,7 @@ fn spec(generation: u64) -> Spec {
     }
 }
 
-/// Asks until told to stop; counts its rounds.
+/// Sends requests until stopped; counts the rounds.
 fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rounds: &AtomicU64) {
     let mut client = Client::connect(address);
     let mut round = 0;
@@ -52,9 +51,9 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
             client.members(AUDIENCE, &always).iter().all(|member| *member),
             "a member was not found"
         );
-        assert!(!client.members_binary(AUDIENCE, &never).contains(&true), "a stranger was found");
-        // Whoever is a member in every other generation is answered by either; two ids of one
-        // device are asked in one look.
+        assert!(!client.members_binary(AUDIENCE, &never).contains(&true), "false positive");
+        // Members of every other generation get either answer. Two ids of a device are looked up in
+        // one snapshot.
         let ids = [even[0], odd[0], always[0]];
         let decision = client.decide(&ids);
         assert_eq!(decision, [(false, "member".to_owned())]);
@@ -67,7 +66,7 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
 }
 
 #[test]
-fn rolls_are_unnoticed_by_requests() {
+fn rolling_causes_no_errors_or_wrong_answers() {
     let mut people = People {
         always: keys(1, 20_000, |shard| shard),
         even: keys(2, 30_000, |shard| shard),
@@ -75,7 +74,7 @@ fn rolls_are_unnoticed_by_requests() {
         never: keys(4, 20_000, |shard| shard),
     };
     let depot = Depot::new();
-    // Only those whose answers are certain are asked for.
+    // Only devices without false positives in any generation.
     let trial = Depot::new();
     for generation in 1..=GENERATIONS {
         trial.publish(AUDIENCE, &people.of(generation), &spec(generation));
@@ -109,7 +108,7 @@ fn rolls_are_unnoticed_by_requests() {
     asked_again();
     for generation in 2..=GENERATIONS {
         depot.publish(AUDIENCE, &people.of(generation), &spec(generation));
-        server.look();
+        server.poll();
         assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
         assert_eq!(server.generation(AUDIENCE), generation);
         let (members, mut client) = (people.of(generation), server.connect());

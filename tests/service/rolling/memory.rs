@@ -1,17 +1,16 @@
-//! What a pod needs at most while it goes from one generation to a wholly different one of the same
-//! size.
+//! Peak memory during the replacement of a generation by another of the same size.
 
-#![allow(clippy::print_stderr, reason = "the figures, for whoever asks with --nocapture")]
+#![allow(clippy::print_stderr, reason = "figures, shown with --nocapture")]
 
 use super::*;
 
-/// 1,000 bits a key: 300 MB of filters cost 2.4 million keys.
+/// 1,000 bits per key: 300 MB of filters need only 2.4 million keys.
 const KEYS: usize = 2_400_000;
 
-/// The peak of a pod that goes through two generations, in snapshots.
+/// Peak memory of a pod over two generations, in multiples of a snapshot.
 fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     let filter = FilterSpec::new(FilterKind::Block512, 10, 1_000_000).unwrap();
-    // In the size that the loader cuts for: 16 MiB at most, so 8 to 16.
+    // The loader's chunk size: 8 to 16 MiB.
     let spec = Spec { filter, shards_per_chunk: 2048, ..Spec::small() };
     let first = depot.publish(AUDIENCE, &sets[0], &spec);
     let folder = tempfile::tempdir().unwrap();
@@ -25,7 +24,8 @@ fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     assert!(pod.client.members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member));
     let (peak_bytes, chunks) = (pod.peak_bytes(), depot.manifest(AUDIENCE).chunks().len());
     eprintln!(
-        "{lines:?}: {peak_bytes} bytes at the peak, for snapshots of {size_bytes} in {chunks} chunks"
+        "{lines:?}: {peak_bytes} bytes at the peak, for snapshots of {size_bytes} in {chunks} \
+         chunks"
     );
     peak_bytes as f64 / size_bytes as f64
 }

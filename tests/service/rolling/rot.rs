@@ -1,52 +1,49 @@
-//! A file that was right when it was fetched and is not when it is read, with a store that cannot
-//! give it again.
+//! A cached chunk damaged after its verification, while the store is unavailable.
 
 use rtad_core::snapshot::Snapshot;
 
 use super::*;
 
-/// Which of the new generation's chunks rots.
-const ROTTEN: usize = 5;
+/// Index of the damaged chunk of the new generation.
+const DAMAGED: usize = 5;
 
 impl Site {
-    /// Where a chunk of a generation lies in the cache.
+    /// Path of a chunk in the cache.
     pub(crate) fn cached(&self, generation: u64, index: usize) -> PathBuf {
         let digest = self.snapshot(generation).chunks()[index].digest();
         self.cache().join(AUDIENCE).join(format!("{digest}.chunk"))
     }
 
-    /// Has a pod roll to the next generation and find one of its chunks rotten, which the store
-    /// then refuses to give.
-    pub(crate) fn spoil_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
+    /// Damages one chunk during the roll to the next generation and makes the store unavailable.
+    pub(crate) fn damage_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
         let path = |snapshot: &Snapshot, index: usize| -> &'static str {
             format!("{}.chunk", snapshot.chunks()[index].digest()).leak()
         };
-        // Nobody gets to know of it before the gate is up.
+        // Block requests before publishing.
         self.unruly.misbehave(Fault::Gate, "CURRENT");
         let generation = self.publish();
         let last = self.snapshot(generation).chunks().len() - 1;
         self.unruly.misbehave(Fault::Gate, path(self.snapshot(generation), last));
         let fetched = |index: usize| self.cached(generation, index).exists();
         wait_until("all but the last are on the disk", || (0..last).all(fetched));
-        let rotten = self.cached(generation, ROTTEN);
+        let rotten = self.cached(generation, DAMAGED);
         let mut bytes = std::fs::read(&rotten).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&rotten, bytes).unwrap();
-        let refused = Fault::Status("403 Forbidden", "");
-        self.unruly.misbehave(refused, path(self.snapshot(generation), ROTTEN));
+        let forbidden = Fault::Status("403 Forbidden", "");
+        self.unruly.misbehave(forbidden, path(self.snapshot(generation), DAMAGED));
         wait_until("it is found", is_mixed);
         generation
     }
 
-    /// Asserts that everybody is answered as one generation says up to the rotten chunk, and as the
-    /// other from there on.
+    /// Asserts answers of the new generation up to the damaged chunk, and of the old one after it.
     #[track_caller]
     pub(crate) fn assert_mixed(&self, members: &[bool], old: u64, new: u64) {
         let [before, after] = [old, new].map(|generation| self.snapshot(generation));
-        let end = &after.manifest().chunks()[ROTTEN - 1];
+        let end = &after.manifest().chunks()[DAMAGED - 1];
         let end = end.first_shard + end.shard_count;
         let mut answered = [0, 0];
-        for (key, member) in self.asked.iter().zip(members) {
+        for (key, member) in self.queried.iter().zip(members) {
             let is_new = u32::from(key.shard()) < end;
             let expected = if is_new { after } else { before }.contains(key);
             assert_eq!(*member, expected);
@@ -56,11 +53,11 @@ impl Site {
     }
 }
 
-/// A pod that serves parts of generations 1 and 2.
+/// A pod with shards of generations 1 and 2.
 fn mixed() -> (Site, Server) {
     let mut site = Site::new();
     let mut server = site.start();
-    assert_eq!(site.spoil_the_next(|| server.looks(AUDIENCE, "store") >= 2), 2);
+    assert_eq!(site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2), 2);
     let (_, error) = server.last_sync(AUDIENCE);
     assert!(error.contains(".chunk") && error.contains("403 Forbidden"), "{error}");
     assert_eq!((server.generation(AUDIENCE), server.is_ready()), (1, true));
@@ -74,19 +71,19 @@ fn mixed() -> (Site, Server) {
 }
 
 #[test]
-fn a_pod_stays_between_two_generations_and_goes_on_when_the_store_is_back() {
+fn mixed_pod_continues_when_the_store_recovers() {
     let (site, mut server) = mixed();
     let read = server.metric("rtad_chunks_read_total{source=\"cache\"}");
     site.unruly.behave();
-    wait_until("it goes on", || server.generation(AUDIENCE) == 2);
+    wait_until("the roll continues", || server.generation(AUDIENCE) == 2);
     site.assert_serves(&mut server, 2);
-    // What was replaced already is not read again.
-    let chunks = site.snapshot(2).chunks().len() - ROTTEN;
+    // Replaced chunks are not read again.
+    let chunks = site.snapshot(2).chunks().len() - DAMAGED;
     assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read + chunks as u64);
 }
 
 #[test]
-fn a_pod_between_two_generations_goes_on_to_a_third() {
+fn mixed_pod_rolls_to_a_third_generation() {
     let (mut site, mut server) = mixed();
     assert_eq!(site.publish(), 3);
     wait_until("the third", || server.generation(AUDIENCE) == 3);
@@ -94,18 +91,18 @@ fn a_pod_between_two_generations_goes_on_to_a_third() {
 }
 
 #[test]
-fn a_pod_between_two_generations_goes_back() {
+fn mixed_pod_rolls_back() {
     let (site, mut server) = mixed();
     site.depot.roll_back(AUDIENCE, 1);
     wait_until("it is whole", || server.metric("rtad_snapshot_mixed{") == 0);
     site.assert_serves(&mut server, 1);
 
-    // Also if the store is what it was before the roll began, as a copy of it may be.
+    // Also with a store restored to its state before the roll.
     let (site, mut server) = {
         let mut site = Site::new();
         let before = site.depot.files(AUDIENCE)["CURRENT"].clone();
         let mut server = site.start();
-        site.spoil_the_next(|| server.looks(AUDIENCE, "store") >= 2);
+        site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2);
         site.depot.put(AUDIENCE, "CURRENT", Some(&before));
         (site, server)
     };

@@ -1,4 +1,4 @@
-//! Chunks that are spoiled: by a disk, by a hand, or by a writer whose every checksum is right.
+//! Damaged chunks, with and without repaired checksums.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn sizes(found: usize, expected: usize) -> String {
 }
 
 #[test]
-fn a_chunk_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
+fn truncated_chunk_is_rejected_until_repaired() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let (path, whole) = (candidate.chunk_path(1), candidate.chunk(1).to_vec());
@@ -22,13 +22,13 @@ fn a_chunk_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
         let words = format!("{AUDIENCE}/{path}{}", sizes(cut, whole.len()));
         let damage =
             Damage::new(format!("cut at {cut}"), "truncated", words).file(&path, &whole[..cut]);
-        bench.refuses(&candidate, &damage);
+        bench.rejects(&candidate, &damage);
     }
-    bench.takes(&candidate, "cuts");
+    bench.accepts(&candidate, "cuts");
 }
 
 #[test]
-fn a_chunk_that_is_not_what_was_published_is_refused() {
+fn modified_chunk_is_rejected() {
     Bench::new().survives_each(|candidate| {
         let (path, whole) = (candidate.chunk_path(0), candidate.chunk(0).to_vec());
         let flipped = |at: usize| {
@@ -42,7 +42,7 @@ fn a_chunk_that_is_not_what_was_published_is_refused() {
         let mut damages = vec![
             Damage::new("a byte too many", "truncated", length)
                 .file(&path, [&whole[..], b"x"].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+            Damage::new("missing", "not_found", format!("{AUDIENCE}/{path} does not exist"))
                 .deleted(&path),
             Damage::new("first bit of the body", "digest", &*digest).file(&path, flipped(BODY)),
             Damage::new("last bit", "digest", &*digest).file(&path, flipped(whole.len() - 1)),
@@ -56,8 +56,7 @@ fn a_chunk_that_is_not_what_was_published_is_refused() {
             Damage::new("an HTML page", "truncated", sizes(11, whole.len()))
                 .file(&path, "<html></html"[1..].to_owned()),
         ];
-        // The other set's chunk of the same shards has the same header: only the digest tells them
-        // apart.
+        // The other set's chunk of the same shards has the same header: only the digest differs.
         let before: Value = {
             let path = format!("manifests/{}.json", candidate.generation() - 1);
             serde_json::from_slice(&candidate.sound[&path]).unwrap()
@@ -72,7 +71,7 @@ fn a_chunk_that_is_not_what_was_published_is_refused() {
     });
 }
 
-/// Which words refuse a header whose byte at this place is wrong.
+/// The expected error for a wrong byte at this offset of the header.
 fn words_of_field(at: usize) -> &'static str {
     match at {
         0..8 => ".chunk: is not a chunk: it does not begin with RTADCHNK",
@@ -92,7 +91,7 @@ fn words_of_field(at: usize) -> &'static str {
 }
 
 #[test]
-fn every_byte_before_the_body_is_checked_even_if_all_checksums_are_right() {
+fn every_byte_of_the_prefix_is_checked() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     for at in 0..BODY {
@@ -100,14 +99,14 @@ fn every_byte_before_the_body_is_checked_even_if_all_checksums_are_right() {
             let mut bytes = candidate.chunk(0).to_vec();
             bytes[at] ^= flip;
             let damage = Damage::new(format!("byte {at} ^ {flip}"), "format", words_of_field(at));
-            bench.refuses(&candidate, &damage.chunk(&candidate, 0, bytes));
+            bench.rejects(&candidate, &damage.chunk(&candidate, 0, bytes));
         }
     }
-    bench.takes(&candidate, "headers");
+    bench.accepts(&candidate, "headers");
 }
 
 #[test]
-fn counts_that_add_up_but_not_to_the_filters_are_refused() {
+fn counts_that_do_not_match_the_filters_are_rejected() {
     // Moves keys between shards: the sum stays, the filters' sizes do not.
     Bench::new().survives_each(|candidate| {
         let mut bytes = candidate.chunk(0).to_vec();

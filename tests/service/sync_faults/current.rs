@@ -1,25 +1,25 @@
-//! `CURRENT`s that are spoiled, stale or gone, and a store that is gone with it.
+//! Damaged, stale or missing `CURRENT`, and a missing store.
 
 use super::*;
 
 const NOT_JSON: &str = "old_users/CURRENT: is not valid in version 1 of the format: ";
 
 #[test]
-fn a_current_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
+fn truncated_current_is_rejected_until_repaired() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let whole = candidate.sound["CURRENT"].clone();
-    // Without its last byte, a line break, it is whole.
+    // Without its final newline, the file is complete.
     for cut in 0..whole.len() - 1 {
         let damage =
             Damage::new(format!("cut at {cut}"), "format", NOT_JSON).file("CURRENT", &whole[..cut]);
-        bench.refuses(&candidate, &damage);
+        bench.rejects(&candidate, &damage);
     }
-    bench.takes(&candidate, "cuts");
+    bench.accepts(&candidate, "cuts");
 }
 
 #[test]
-fn a_current_that_is_not_one_is_refused() {
+fn invalid_current_is_rejected() {
     Bench::new().survives_each(|candidate| {
         let whole = &candidate.sound["CURRENT"];
         let changed = |change: fn(&mut Value)| {
@@ -31,28 +31,53 @@ fn a_current_that_is_not_one_is_refused() {
         padded.resize(4097, b' ');
         let [up, served] = [candidate.generation(), candidate.generation() - 1];
         let stale = format!(
-            "CURRENT is stale: it names generation {}, generation {served} is served and no rollback is recorded",
+            "CURRENT is stale: it names generation {}, generation {served} is served and \
+             no rollback is recorded",
             served - 1
         );
         let named = |change: fn(&mut Value), result, words: String| {
             Damage::new(words.clone(), result, words).file("CURRENT", changed(change))
         };
+        let too_large = "old_users/CURRENT: CURRENT is 4097 bytes, the limit is 4096";
+        let missing = "audience old_users is not in the store: publish it with ";
+        let wrong_format = "format is \"rtad-snapshot\", expected \"rtad-current\"";
         let mut damages = vec![
             Damage::new("garbage", "format", NOT_JSON).file("CURRENT", [0xff, 0x00, 0x9f, 0x92]),
-            Damage::new("4097 bytes", "too_large", "old_users/CURRENT: CURRENT is 4097 bytes, the limit is 4096")
-                .file("CURRENT", padded),
-            Damage::new("HTML", "format", NOT_JSON).file("CURRENT", "<html><body>502 Bad Gateway</body></html>"),
-            Damage::new("a byte too many", "format", NOT_JSON).file("CURRENT", [&whole[..], b"}"].concat()),
-            Damage::new("a list", "format", NOT_JSON).file("CURRENT", "[\"rtad-current\",1,2,2,1,\"\"]"),
-            Damage::new("deleted", "not_found", "audience old_users is not in the store: publish it with ")
-                .deleted("CURRENT"),
-            Damage::new("a manifest", "format", "format is \"rtad-snapshot\", expected \"rtad-current\"")
+            Damage::new("4097 bytes", "too_large", too_large).file("CURRENT", padded),
+            Damage::new("HTML", "format", NOT_JSON)
+                .file("CURRENT", "<html><body>502 Bad Gateway</body></html>"),
+            Damage::new("a byte too many", "format", NOT_JSON)
+                .file("CURRENT", [&whole[..], b"}"].concat()),
+            Damage::new("a list", "format", NOT_JSON)
+                .file("CURRENT", "[\"rtad-current\",1,2,2,1,\"\"]"),
+            Damage::new("deleted", "not_found", missing).deleted("CURRENT"),
+            Damage::new("a manifest", "format", wrong_format)
                 .file("CURRENT", &candidate.sound[&candidate.manifest_path()][..]),
-            named(|c| c["version"] = 2.into(), "format", "version is 2, this rtad reads version 1: upgrade rtad".into()),
-            named(|c| c["sequence"] = 0.into(), "format", "sequence is 0, expected at least 1".into()),
-            named(|c| c["generation"] = 0.into(), "format", "generation is 0, expected at least 1".into()),
-            named(|c| c["rolled_back_from"] = 1.into(), "format", "rolled_back_from is 1, expected more than".into()),
-            named(|c| c["manifest_sha256"] = "../../x".into(), "format", "expected 64 lower-case hex".into()),
+            named(
+                |c| c["version"] = 2.into(),
+                "format",
+                "version is 2, this rtad reads version 1: upgrade rtad".into(),
+            ),
+            named(
+                |c| c["sequence"] = 0.into(),
+                "format",
+                "sequence is 0, expected at least 1".into(),
+            ),
+            named(
+                |c| c["generation"] = 0.into(),
+                "format",
+                "generation is 0, expected at least 1".into(),
+            ),
+            named(
+                |c| c["rolled_back_from"] = 1.into(),
+                "format",
+                "rolled_back_from is 1, expected more than".into(),
+            ),
+            named(
+                |c| c["manifest_sha256"] = "../../x".into(),
+                "format",
+                "expected 64 lower-case hex".into(),
+            ),
             named(
                 |c| c["manifest_size_bytes"] = u64::MAX.into(),
                 "too_large",
@@ -63,7 +88,11 @@ fn a_current_that_is_not_one_is_refused() {
                 "truncated",
                 format!("manifests/{up}.json: has {} bytes, expected 1", candidate.manifest_size()),
             ),
-            named(|c| c["manifest_sha256"] = "0".repeat(64).into(), "digest", format!("manifests/{up}.json: digest is ")),
+            named(
+                |c| c["manifest_sha256"] = "0".repeat(64).into(),
+                "digest",
+                format!("manifests/{up}.json: digest is "),
+            ),
             named(
                 |c| c["generation"] = 1_000_000.into(),
                 "not_found",
@@ -73,7 +102,9 @@ fn a_current_that_is_not_one_is_refused() {
         if served > 1 {
             let before = &candidate.sound[&format!("manifests/{}.json", served - 1)];
             let of = |sequence, from| Current::new(sequence, served - 1, before, from).to_bytes();
-            damages.push(Damage::new("an old copy", "stale", &*stale).file("CURRENT", of(served - 1, None)));
+            damages.push(
+                Damage::new("an old copy", "stale", &*stale).file("CURRENT", of(served - 1, None)),
+            );
             damages.push(Damage::new("back", "stale", &*stale).file("CURRENT", of(up + 5, None)));
         }
         damages
@@ -81,48 +112,48 @@ fn a_current_that_is_not_one_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_no_directory_is_refused_and_taken_when_it_is_back() {
+fn missing_store_directory_is_an_error_until_it_is_back() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let (root, gone) = (bench.depot.root.clone(), bench.depot.root.with_extension("gone"));
     std::fs::rename(&root, &gone).unwrap();
-    bench.server.look();
+    bench.server.poll();
     let (result, error) = bench.server.last_sync(AUDIENCE);
     assert_eq!(result, "not_found", "{error}");
     bench.assert_serves(1, "removed");
 
     std::fs::write(&root, "a file").unwrap();
-    bench.server.look();
+    bench.server.poll();
     let (result, error) = bench.server.last_sync(AUDIENCE);
     assert_eq!((result.as_str(), error.contains("old_users/CURRENT")), ("store", true), "{error}");
-    assert_eq!(bench.server.looks(AUDIENCE, "store"), 1);
-    bench.assert_serves(1, "a file in its place");
+    assert_eq!(bench.server.sync_count(AUDIENCE, "store"), 1);
+    bench.assert_serves(1, "a file instead of the directory");
 
     std::fs::remove_file(&root).unwrap();
     std::fs::rename(&gone, &root).unwrap();
-    bench.takes(&candidate, "back");
+    bench.accepts(&candidate, "back");
 }
 
 #[test]
-fn a_folder_in_the_place_of_current_is_no_current() {
+fn directory_named_current_is_rejected() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let path = bench.depot.path(AUDIENCE, "CURRENT");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    bench.server.look();
+    bench.server.poll();
     let (result, error) = bench.server.last_sync(AUDIENCE);
-    // object_store reads a folder as no object.
+    // object_store reports a directory as a missing object.
     assert_eq!(result, "not_found", "{error}");
     bench.assert_serves(1, "a folder");
     std::fs::remove_dir(&path).unwrap();
     bench.depot.put(AUDIENCE, "CURRENT", Some(&candidate.sound["CURRENT"]));
-    bench.takes(&candidate, "a file again");
+    bench.accepts(&candidate, "a file again");
 }
 
 #[test]
-fn a_store_behind_a_link_is_followed_when_the_link_is_swapped() {
-    // As a ConfigMap or git-sync does it: a new folder, then one rename of the link.
+fn symlinked_store_is_followed_when_the_link_changes() {
+    // As a ConfigMap or git-sync: a new directory, then a rename of the link.
     let bench = Bench::new();
     let root = bench.depot.root.parent().unwrap().to_owned();
     let link = root.join("link");
@@ -135,6 +166,6 @@ fn a_store_behind_a_link_is_followed_when_the_link_is_swapped() {
     next.publish(AUDIENCE, &bench.sets[1], &Spec::small());
     std::os::unix::fs::symlink(&next.root, root.join("staged")).unwrap();
     std::fs::rename(root.join("staged"), &link).unwrap();
-    server.look();
+    server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
 }

@@ -1,5 +1,4 @@
-//! Manifests that are spoiled, or that a hand wrote to do harm: all checksums around them are
-//! right.
+//! Damaged and malicious manifests, with correct checksums around them.
 
 use super::*;
 
@@ -7,29 +6,29 @@ use super::*;
 type Change = fn(&mut Value);
 
 #[test]
-fn a_manifest_cut_anywhere_is_refused_and_taken_when_it_is_whole() {
+fn truncated_manifest_is_rejected_until_repaired() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let (path, whole) =
         (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
     for cut in (0..whole.len()).step_by(61).chain([1, whole.len() - 1]) {
         let words = format!("{AUDIENCE}/{path}: has {cut} bytes, expected {}", whole.len());
-        bench.refuses(
+        bench.rejects(
             &candidate,
             &Damage::new(format!("cut at {cut}"), "truncated", words).file(&path, &whole[..cut]),
         );
-        // The same, as a writer that stopped early and vouched for what it had.
+        // The same with a matching `CURRENT`.
         let words = "is not valid in version 1 of the format: ";
         let damage = Damage::new(format!("vouched cut at {cut}"), "format", words);
         if cut < whole.len() - 1 {
-            bench.refuses(&candidate, &damage.manifest(&candidate, whole[..cut].to_vec()));
+            bench.rejects(&candidate, &damage.manifest(&candidate, whole[..cut].to_vec()));
         }
     }
-    bench.takes(&candidate, "cuts");
+    bench.accepts(&candidate, "cuts");
 }
 
 #[test]
-fn a_manifest_that_is_not_what_current_names_is_refused() {
+fn manifest_that_does_not_match_current_is_rejected() {
     Bench::new().survives_each(|candidate| {
         let (path, whole) =
             (candidate.manifest_path(), candidate.sound[&candidate.manifest_path()].clone());
@@ -47,7 +46,7 @@ fn a_manifest_that_is_not_what_current_names_is_refused() {
         vec![
             Damage::new("a byte too many", "truncated", sizes)
                 .file(&path, [&whole[..], b" "].concat()),
-            Damage::new("gone", "not_found", format!("{AUDIENCE}/{path} does not exist"))
+            Damage::new("missing", "not_found", format!("{AUDIENCE}/{path} does not exist"))
                 .deleted(&path),
             Damage::new("a bit", "digest", format!("{AUDIENCE}/{path}: digest is "))
                 .file(&path, flipped),
@@ -65,7 +64,7 @@ fn a_manifest_that_is_not_what_current_names_is_refused() {
 }
 
 #[test]
-fn a_manifest_that_lies_is_refused_by_the_field() {
+fn invalid_manifest_fields_are_rejected_by_name() {
     let digest = "expected 64 lower-case hex digits";
     let changes: Vec<(&str, Change, &str)> = vec![
         (
@@ -201,8 +200,8 @@ fn a_manifest_that_lies_is_refused_by_the_field() {
 }
 
 #[test]
-fn sizes_that_no_file_has_cost_no_memory() {
-    // Adds up, so only the limit and the file itself speak against it.
+fn false_sizes_allocate_no_memory() {
+    // Consistent: only the limit and the file itself contradict it.
     Bench::new().survives_each(|candidate| {
         let claim = |bytes: u64| {
             let mut json = candidate.manifest_json();
@@ -225,16 +224,16 @@ fn sizes_that_no_file_has_cost_no_memory() {
 }
 
 #[test]
-fn a_snapshot_over_the_limit_is_refused_until_one_fits() {
+fn snapshot_over_the_size_limit_is_rejected() {
     let mut bench = Bench::with(|config| config.store.max_snapshot_size = 10_000);
     let large = keys(9, 5000, |shard| shard % 64);
     bench.depot.publish(AUDIENCE, &large, &Spec::small());
     let size = bench.depot.manifest(AUDIENCE).size_bytes();
-    bench.server.look();
+    bench.server.poll();
     let error = format!("the snapshot has {size} bytes, store.max_snapshot_size is 10000");
     assert_eq!(bench.server.last_sync(AUDIENCE), ("too_large".to_owned(), error));
-    assert_eq!(bench.server.looks(AUDIENCE, "too_large"), 1);
+    assert_eq!(bench.server.sync_count(AUDIENCE, "too_large"), 1);
     bench.assert_serves(1, "too large");
     let candidate = bench.publish();
-    bench.takes(&candidate, "one that fits");
+    bench.accepts(&candidate, "one that fits");
 }

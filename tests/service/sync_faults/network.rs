@@ -1,6 +1,5 @@
-//! A store behind a network that misbehaves while a pod serves: the generation before it goes on,
-//! the fault is counted under its name, and once the store behaves the pod has the new one, by
-//! itself.
+//! Network faults: the old generation is served, the fault is counted by its name, and the new one
+//! is loaded after the fault ends.
 
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use testkit::server::{Fault, FileServer};
 use super::*;
 
 const OFTEN: Duration = Duration::from_millis(100);
-/// Of 2.2 MB in one chunk: three ranges.
+/// 2.2 MB in one chunk: three ranges.
 const MANY: usize = 800_000;
 
-/// A pod over an unruly store.
+/// A pod over a store with injected faults.
 struct Network {
     depot: Depot,
     unruly: FileServer,
@@ -49,24 +48,24 @@ impl Network {
         let members = &self.sets[(generation as usize + 1) % 2];
         let some = &members[..members.len().min(1000)];
         assert!(self.client.members(AUDIENCE, some).iter().all(|member| *member), "{context}");
-        let strangers = &self.sets[generation as usize % 2];
-        let some = &strangers[..strangers.len().min(1000)];
+        let non_members = &self.sets[generation as usize % 2];
+        let some = &non_members[..non_members.len().min(1000)];
         let found = self.client.members_binary(AUDIENCE, some).into_iter().filter(|member| *member);
         assert!(found.count() < 5, "{context}");
         assert!(self.server.is_ready(), "{context}");
     }
 
-    /// Publishes the next generation while the store misbehaves: it is served once the store
-    /// behaves, and not before.
+    /// Publishes the next generation during a fault; asserts that it is served only after the
+    /// fault.
     #[track_caller]
     fn survives(&mut self, fault: Fault, word: &'static str, result: &str, words: &str) {
         let context = format!("{fault:?} on {word:?}");
         let served = self.server.generation(AUDIENCE);
-        let counted = self.server.looks(AUDIENCE, result);
+        let counted = self.server.sync_count(AUDIENCE, result);
         self.unruly.misbehave(fault, word);
         let set = &self.sets[served as usize % 2];
         assert_eq!(self.depot.publish(AUDIENCE, set, &self.spec), served + 1);
-        wait_until(&context, || self.server.looks(AUDIENCE, result) >= counted + 2);
+        wait_until(&context, || self.server.sync_count(AUDIENCE, result) >= counted + 2);
         let (_, error) = self.server.last_sync(AUDIENCE);
         assert!(error.contains(words), "{context}: {error:?} says nothing of {words:?}");
         assert!(
@@ -87,7 +86,7 @@ impl Network {
 }
 
 #[test]
-fn a_store_that_answers_nonsense_is_survived() {
+fn pod_survives_nonsense_answers() {
     let mut network = Network::small();
     let forbidden = Fault::Status("403 Forbidden", "");
     for (fault, word, result, words) in [
@@ -133,7 +132,7 @@ fn a_store_that_answers_nonsense_is_survived() {
 }
 
 #[test]
-fn a_store_that_breaks_off_is_survived() {
+fn pod_survives_broken_connections() {
     let mut network = Network::small();
     for (fault, word) in [
         (Fault::Reset, "CURRENT"),
@@ -148,7 +147,7 @@ fn a_store_that_breaks_off_is_survived() {
 }
 
 #[test]
-fn a_store_that_asks_to_be_left_alone_is_and_says_for_how_long() {
+fn retry_after_is_honored() {
     leaves_alone("Retry-After: 3600\r\n");
     leaves_alone(
         "Date: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: Sat, 01 Jan 2000 01:00:00 GMT\r\n",
@@ -161,20 +160,19 @@ fn leaves_alone(fields: &'static str) {
     let served = network.server.generation(AUDIENCE);
     network.unruly.misbehave(Fault::Status("503 Service Unavailable", fields), "CURRENT");
     network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("it is busy", || network.server.looks(AUDIENCE, "store") == 1);
+    wait_until("it is busy", || network.server.sync_count(AUDIENCE, "store") == 1);
     let (_, error) = network.server.last_sync(AUDIENCE);
     assert!(error.contains("answered 503 with Retry-After: 3600 s"), "{error}");
     network.assert_serves(served, "busy");
-    // Not even a request by hand is answered with more than one; and it is asked at once, as
-    // somebody wants it.
-    let asked = network.unruly.requests("CURRENT");
-    network.server.look();
-    assert_eq!(network.unruly.requests("CURRENT"), asked + 1);
+    // A manual poll sends one request, at once.
+    let requests = network.unruly.requests("CURRENT");
+    network.server.poll();
+    assert_eq!(network.unruly.requests("CURRENT"), requests + 1);
     network.unruly.behave();
-    network.server.look();
+    network.server.poll();
     network.assert_serves(served + 1, "no longer busy");
 
-    // What passes within two seconds is waited for.
+    // A delay of up to two seconds is awaited.
     network.survives(
         Fault::Status("503 Service Unavailable", "Retry-After: 0\r\n"),
         "",
@@ -184,7 +182,7 @@ fn leaves_alone(fields: &'static str) {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_is_refused() {
+fn file_changed_during_read_is_rejected() {
     let mut network = Network::large();
     let words = "chunk was replaced while it was read";
     network.survives(Fault::Replaced, "chunks/", "digest", words);
@@ -192,7 +190,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 }
 
 #[test]
-fn a_chunk_goes_on_where_it_broke_off() {
+fn interrupted_chunk_download_resumes() {
     let mut network = Network::large();
     network.unruly.misbehave(Fault::Hiccup, "chunks/");
     network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
@@ -200,23 +198,23 @@ fn a_chunk_goes_on_where_it_broke_off() {
     network.recovers(2, "every other request breaks off");
     assert!(network.unruly.requests("chunks/") >= before + 3);
     for result in ["store", "truncated", "digest"] {
-        assert_eq!(network.server.looks(AUDIENCE, result), 0, "{result}");
+        assert_eq!(network.server.sync_count(AUDIENCE, result), 0, "{result}");
     }
 }
 
 #[test]
-fn a_server_without_ranges_is_read_as_a_whole() {
+fn server_without_ranges_is_read_whole() {
     let mut network = Network::large();
     network.unruly.misbehave(Fault::RangeIgnored, "chunks/");
     network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
     network.recovers(2, "whole");
     for result in ["store", "truncated", "digest"] {
-        assert_eq!(network.server.looks(AUDIENCE, result), 0, "{result}");
+        assert_eq!(network.server.sync_count(AUDIENCE, result), 0, "{result}");
     }
 }
 
 #[test]
-fn a_redirect_elsewhere_is_not_followed() {
+fn redirect_to_another_server_is_not_followed() {
     let mut network = Network::small();
     let away = FileServer::serve(&network.depot.root);
     network.survives(
@@ -245,11 +243,11 @@ fn a_look_that_finds_nothing_new_is_answered_with_304() {
 }
 
 #[test]
-fn a_store_that_is_dead_for_long_is_asked_again_until_it_is_back() {
+fn dead_store_is_retried_until_it_is_back() {
     let mut network = Network::small();
     network.unruly.misbehave(Fault::Dead, "");
     network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("six looks", || network.server.looks(AUDIENCE, "store") >= 6);
+    wait_until("six polls", || network.server.sync_count(AUDIENCE, "store") >= 6);
     network.assert_serves(1, "dead");
     network.unruly.behave();
     network.recovers(2, "back");

@@ -1,5 +1,4 @@
-//! A pod that starts while its store is dead, with a cache and without; what a cache saves and what
-//! it may cost; and a container that is too small.
+//! Starts with a dead store, with and without a cache; faults of the cache; small containers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::pod::Pod;
 
 const OFTEN: Duration = Duration::from_millis(100);
 
-/// A store with one generation, and a folder for a cache.
+/// A store with one generation, and a cache directory.
 struct Site {
     depot: Depot,
     unruly: FileServer,
@@ -54,18 +53,18 @@ fn assert_serves(server: &mut Server, generation: u64, seed: u64) {
 }
 
 #[test]
-fn without_a_cache_a_pod_waits_for_a_dead_store() {
+fn pod_without_cache_waits_for_the_store() {
     let site = Site::new();
     site.unruly.misbehave(Fault::Dead, "");
     let mut server = site.start(None);
-    assert!(!server.is_ready() && server.looks(AUDIENCE, "store") >= 1);
+    assert!(!server.is_ready() && server.sync_count(AUDIENCE, "store") >= 1);
     site.unruly.behave();
     wait_until("it is ready", || server.is_ready());
     assert_serves(&mut server, 1, 1);
 }
 
 #[test]
-fn with_a_cache_a_pod_starts_without_its_store_and_follows_it_once_it_is_back() {
+fn pod_with_cache_starts_without_the_store() {
     let site = Site::new();
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
@@ -78,12 +77,12 @@ fn with_a_cache_a_pod_starts_without_its_store_and_follows_it_once_it_is_back() 
         site.unruly.misbehave(fault, word);
         let mut server = site.start(Some(&cache));
         assert_serves(&mut server, 1, 1);
-        assert!(server.looks(AUDIENCE, result) >= 1, "{fault:?}");
+        assert!(server.sync_count(AUDIENCE, result) >= 1, "{fault:?}");
         assert_eq!(server.last_sync(AUDIENCE).0, result, "{fault:?}");
         assert_eq!(server.metric("rtad_cache_starts_total{"), 1, "{fault:?}");
-        // The same as before is no news.
+        // No change is not logged.
         site.unruly.behave();
-        wait_until("the store is back", || server.looks(AUDIENCE, "unchanged") >= 1);
+        wait_until("the store is back", || server.sync_count(AUDIENCE, "unchanged") >= 1);
         assert_serves(&mut server, 1, 1);
     }
     site.unruly.misbehave(Fault::Dead, "");
@@ -93,13 +92,13 @@ fn with_a_cache_a_pod_starts_without_its_store_and_follows_it_once_it_is_back() 
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     assert_serves(&mut server, 2, 2);
 
-    // What was served before the restart is served after it, and nothing older.
+    // The restart does not serve an older generation.
     site.unruly.misbehave(Fault::Dead, "");
     assert_serves(&mut site.start(Some(&cache)), 2, 2);
 }
 
 #[test]
-fn a_new_generation_that_cannot_be_read_at_start_leaves_the_cached_one() {
+fn unreadable_new_generation_at_start_keeps_the_cached_one() {
     let site = Site::new();
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
@@ -107,14 +106,14 @@ fn a_new_generation_that_cannot_be_read_at_start_leaves_the_cached_one() {
     site.unruly.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 1);
-    assert!(server.looks(AUDIENCE, "not_found") >= 1);
+    assert!(server.sync_count(AUDIENCE, "not_found") >= 1);
     site.unruly.behave();
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     assert_serves(&mut server, 2, 2);
 }
 
 #[test]
-fn what_has_expired_is_not_served_from_the_cache_either() {
+fn expired_audience_is_not_served_from_the_cache() {
     let site = Site::new();
     let cache = site.cache();
     let now = now_unix_seconds();
@@ -140,8 +139,8 @@ fn what_has_expired_is_not_served_from_the_cache_either() {
 }
 
 #[test]
-fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say() {
-    // A bucket, as what is served over plain HTTP cannot be listed at all.
+fn config_without_audiences_uses_the_cache_if_the_store_is_unavailable() {
+    // A bucket: plain HTTP has no listing.
     let root = tempfile::tempdir().unwrap();
     let depot = Depot::at(root.path().join("bucket"));
     depot.publish(AUDIENCE, &members(1), &Spec::small());
@@ -150,18 +149,20 @@ fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say(
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let bucket = format!(
-        "export AWS_ENDPOINT_URL={} AWS_ALLOW_HTTP=true AWS_REGION=r AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s;",
+        "export AWS_ENDPOINT_URL={} AWS_ALLOW_HTTP=true AWS_REGION=r AWS_ACCESS_KEY_ID=k \
+         AWS_SECRET_ACCESS_KEY=s;",
         unruly.url()
     );
     let start = |rules: &str| {
         let lines = format!("cache_dir = {cache:?}\n{rules}");
         Pod::start_with("s3://bucket", folder.path(), &lines, &bucket)
     };
-    let both = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"s\"\nexclude = [\"vip\"]";
+    let both = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\n\
+        name = \"s\"\nexclude = [\"vip\"]";
     assert_eq!(start(both).unwrap().generation(), 1);
 
     unruly.misbehave(Fault::Dead, "");
-    // What is no audience's folder, or holds no generation, is none.
+    // Directories that are no audience, or have no generation, are ignored.
     std::fs::create_dir(cache.join("empty")).unwrap();
     std::fs::create_dir(cache.join("lost+found")).unwrap();
     let mut pod = start("").unwrap();
@@ -183,7 +184,7 @@ fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say(
     wait_until("the next", || pod.generation() == 2);
     drop(pod);
 
-    // Nobody can say what is to be served.
+    // No source for the list of audiences.
     unruly.misbehave(Fault::Dead, "");
     std::fs::remove_dir_all(&cache).unwrap();
     let log = start("").map(drop).unwrap_err();
@@ -191,17 +192,17 @@ fn a_config_without_audiences_takes_them_from_the_cache_if_the_store_cannot_say(
 }
 
 #[test]
-fn a_store_that_has_nothing_did_answer() {
+fn empty_store_counts_as_reachable() {
     let site = Site::new();
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
     site.depot.put(AUDIENCE, "CURRENT", None);
     let mut server = site.start(Some(&cache));
-    assert!(!server.is_ready() && server.looks(AUDIENCE, "not_found") >= 1);
+    assert!(!server.is_ready() && server.sync_count(AUDIENCE, "not_found") >= 1);
 }
 
 #[test]
-fn a_restart_reads_its_chunks_from_the_cache_and_damaged_ones_from_the_store() {
+fn restart_reads_intact_chunks_from_the_cache() {
     let site = Site::new();
     let cache = site.cache();
     let mut server = site.start(Some(&cache));
@@ -228,9 +229,9 @@ fn a_restart_reads_its_chunks_from_the_cache_and_damaged_ones_from_the_store() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_costs_the_cache_alone() {
+fn unwritable_cache_disables_only_the_cache() {
     let site = Site::new();
-    // A file in the folder's place: permissions would not hold up a test that runs as root.
+    // A file instead of the directory: permissions do not apply to root.
     std::fs::write(site.cache(), b"a file").unwrap();
     let mut server = site.start(Some(&site.cache()));
     assert_serves(&mut server, 1, 1);
@@ -238,11 +239,11 @@ fn a_cache_that_cannot_be_written_costs_the_cache_alone() {
     site.publish(2);
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     assert_serves(&mut server, 2, 2);
-    assert_eq!(server.looks(AUDIENCE, "ok"), 2);
+    assert_eq!(server.sync_count(AUDIENCE, "ok"), 2);
 }
 
 #[test]
-fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
+fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let site = Site::new();
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -265,20 +266,20 @@ fn what_does_not_fit_the_container_is_refused_and_taken_when_it_does() {
         snapshot.map_or(0, |snapshot| snapshot.manifest().generation())
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut look = || {
+    let mut poll = || {
         runtime.block_on(sync.poll_all());
         shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
     };
-    assert_eq!((look().result, generation()), ("ok", 1));
+    assert_eq!((poll().result, generation()), ("ok", 1));
 
     site.publish(2);
     put("sys/fs/cgroup/memory.current", "999999000\n");
-    let last = look();
+    let last = poll();
     assert_eq!((last.result, generation()), ("too_large", 1));
     let words = "bytes beside the served one, the container has 1000 left: raise its memory limit";
     assert!(last.error.as_ref().unwrap().contains(words), "{last:?}");
     assert!(shared.telemetry.render().contains("result=\"too_large\"} 1"));
 
     put("sys/fs/cgroup/memory.max", "max\n");
-    assert_eq!((look().result, generation()), ("ok", 2));
+    assert_eq!((poll().result, generation()), ("ok", 2));
 }

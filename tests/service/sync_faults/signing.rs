@@ -1,5 +1,4 @@
-//! A pod that was told whose signatures count: whatever whoever writes to the store puts there
-//! without the key is refused, from the store and from the cache.
+//! Signatures: files not signed by a configured key are rejected, from the store and the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,7 @@ use super::*;
 use crate::pod::Pod;
 
 impl Bench {
-    /// A pod that trusts the key, and whatever else `change` sets, over a store that is signed with
-    /// it.
+    /// A pod with this public key and the changes of `change`, and a store signed with the key.
     fn signed(key: &Arc<Key>, change: impl FnOnce(&mut rtad::config::Config)) -> Self {
         Self::over(Depot::new().signed_by(key), |config| {
             config.store.public_keys = vec![key.public.clone()];
@@ -26,12 +24,12 @@ fn signature_path(candidate: &Candidate) -> String {
 }
 
 #[test]
-fn a_manifest_that_is_not_signed_as_it_should_be_is_refused_and_taken_when_it_is() {
-    let (key, stranger) = (Key::new(), Key::new());
+fn manifest_without_valid_signature_is_rejected_until_repaired() {
+    let (key, other_key) = (Key::new(), Key::new());
     let mut bench = Bench::signed(&key, |_| {});
     bench.survives_each(|candidate| {
         let path = candidate.manifest_path();
-        let place = format!("{AUDIENCE}/{path}");
+        let path_in_store = format!("{AUDIENCE}/{path}");
         let (manifest, signature) = (candidate.sound[&path].clone(), signature_path(candidate));
         let sound = candidate.sound[&signature].clone();
         let older = format!("manifests/{}.json", candidate.generation() - 1);
@@ -40,33 +38,40 @@ fn a_manifest_that_is_not_signed_as_it_should_be_is_refused_and_taken_when_it_is
             bytes[index] ^= 1;
             bytes
         };
-        let elsewhere = |place: &str| {
+        let elsewhere = |signed_path: &str| {
             Damage::new(
-                format!("that of {place}"),
+                format!("that of {signed_path}"),
                 "signature",
-                format!("is signed as \"rtad {place}\", expected"),
+                format!("is signed as \"rtad {signed_path}\", expected"),
             )
-            .file(&signature, key.signature(&manifest, place))
+            .file(&signature, key.signature(&manifest, signed_path))
         };
         let wrong = "its signature is wrong: the file or its signature was changed";
         let malformed = "its signature is malformed: expected a minisign signature";
-        let damage = |name: &str, words: &str| Damage::new(name, "signature", format!("{place}: {words}"));
+        let damage = |name: &str, words: &str| {
+            Damage::new(name, "signature", format!("{path_in_store}: {words}"))
+        };
         let unsigned =
-            "is not signed, and public keys are configured: publish with `rtad-loader build --sign-key`";
-        let in_comment = sound.windows(7).position(|part| part == b": rtad ".as_slice()).unwrap() + 10;
+            "is not signed, and public keys are configured: publish with `rtad-loader build \
+             --sign-key`";
+        let comment = sound.windows(7).position(|part| part == b": rtad ".as_slice()).unwrap();
+        let in_comment = comment + 10;
         vec![
             damage("no signature", unsigned).deleted(&signature),
             damage("a byte of the manifest", wrong).file(&path, flipped(&manifest, 20)),
             damage("and CURRENT vouches for it", wrong).manifest(candidate, flipped(&manifest, 20)),
             damage("no JSON at all", wrong).manifest(candidate, b"<!DOCTYPE html>".to_vec()),
-            // What becomes of it depends on the byte, which the key decides.
-            damage("a byte of the signature", "its signature is").file(&signature, flipped(&sound, 100)),
+            // The error depends on the byte, which depends on the key.
+            damage("a byte of the signature", "its signature is")
+                .file(&signature, flipped(&sound, 100)),
             damage("half a signature", malformed).file(&signature, &sound[..sound.len() / 2]),
-            damage("HTML", malformed).file(&signature, b"<html><body>Not Found</body></html>".as_slice()),
+            damage("HTML", malformed)
+                .file(&signature, b"<html><body>Not Found</body></html>".as_slice()),
             damage("empty", malformed).file(&signature, b"".as_slice()),
-            damage("large", "its signature has more than 4096 bytes").file(&signature, vec![b'x'; 8 << 20]),
-            damage("a stranger's", "is signed by a key that is not among the public keys")
-                .file(&signature, stranger.signature(&manifest, &place)),
+            damage("large", "its signature has more than 4096 bytes")
+                .file(&signature, vec![b'x'; 8 << 20]),
+            damage("another key's", "is signed by a key that is not among the public keys")
+                .file(&signature, other_key.signature(&manifest, &path_in_store)),
             elsewhere(&format!("others/{path}")),
             elsewhere(&format!("{AUDIENCE}/{older}")),
             Damage::new(
@@ -82,14 +87,14 @@ fn a_manifest_that_is_not_signed_as_it_should_be_is_refused_and_taken_when_it_is
 }
 
 #[test]
-fn an_endless_signature_is_read_no_further_than_a_signature_goes() {
+fn oversized_signature_is_not_read_whole() {
     let key = Key::new();
     let [depot, next] = [(); 2].map(|()| Depot::new().signed_by(&key));
     for depot in [&depot, &next] {
         depot.publish(AUDIENCE, &members(1), &Spec::small());
     }
     next.publish(AUDIENCE, &members(2), &Spec::small());
-    // A process of its own, as the memory of this one is shared with other tests.
+    // A child process: other tests share the memory of this one.
     let folder = tempfile::tempdir().unwrap();
     let lines = format!("public_keys = [\"{}\"]", key.public);
     let mut pod = Pod::start(depot.url(), folder.path(), &lines, "");
@@ -99,11 +104,11 @@ fn an_endless_signature_is_read_no_further_than_a_signature_goes() {
     for (path, bytes) in sound.iter().filter(|(path, _)| *path != "CURRENT") {
         depot.put(AUDIENCE, path, Some(bytes));
     }
-    // A gigabyte of nothing, which costs no disk.
+    // A sparse file of 1 GB.
     let path = depot.path(AUDIENCE, signature);
     std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
-    wait_until("it is refused", || pod.last_sync().0 == "signature");
+    wait_until("the rejection", || pod.last_sync().0 == "signature");
     assert!(pod.peak_bytes() < before + (64 << 20));
     assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (1, 200));
     assert!(pod.client.members(AUDIENCE, &members(1)).into_iter().all(|member| member));
@@ -114,14 +119,14 @@ fn an_endless_signature_is_read_no_further_than_a_signature_goes() {
 }
 
 #[test]
-fn keys_are_rotated_without_a_gap_and_a_lost_one_is_no_longer_believed() {
+fn keys_rotate_without_downtime_and_removed_keys_are_rejected() {
     let (old, new) = (Key::new(), Key::new());
     let mut bench = Bench::signed(&old, |config| config.store.public_keys.push(new.public.clone()));
     let candidate = bench.publish();
-    bench.takes(&candidate, "the old key");
+    bench.accepts(&candidate, "the old key");
     bench.depot.signer = Some(Arc::clone(&new) as _);
     let candidate = bench.publish();
-    bench.takes(&candidate, "the new key");
+    bench.accepts(&candidate, "the new key");
 
     let only = |key: &Key| {
         let mut config = config(bench.depot.url(), CONFIG, NEVER);
@@ -132,14 +137,14 @@ fn keys_are_rotated_without_a_gap_and_a_lost_one_is_no_longer_believed() {
     let mut without = only(&old);
     assert_eq!((without.generation(AUDIENCE), without.is_ready()), (0, false));
     assert_eq!(without.last_sync(AUDIENCE).0, "signature");
-    // A rollback goes to what was signed by either.
+    // A rollback to a generation signed by either key.
     bench.depot.roll_back(AUDIENCE, 2);
-    bench.server.look();
+    bench.server.poll();
     bench.assert_serves(2, "rolled back");
 }
 
 #[test]
-fn over_http_signatures_are_asked_for_by_who_wants_them() {
+fn signatures_are_fetched_only_with_public_keys() {
     let key = Key::new();
     let depot = Depot::new().signed_by(&key);
     depot.publish(AUDIENCE, &members(1), &Spec::small());
@@ -152,7 +157,7 @@ fn over_http_signatures_are_asked_for_by_who_wants_them() {
     assert_eq!((start(&[]).generation(AUDIENCE), unruly.requests("minisig")), (1, 0));
     let mut server = start(&[&key]);
     assert_eq!(server.generation(AUDIENCE), 1);
-    // A server that answers with a page of its own is no signature; one that fails is asked again.
+    // An HTML page is not a signature; errors are retried.
     for (fault, result) in [
         (Fault::Html, "signature"),
         (Fault::Status("404 Not Found", ""), "signature"),
@@ -160,19 +165,19 @@ fn over_http_signatures_are_asked_for_by_who_wants_them() {
     ] {
         unruly.misbehave(fault, "minisig");
         let generation = depot.publish(AUDIENCE, &members(2), &Spec::small());
-        wait_until("it is refused", || server.last_sync(AUDIENCE).0 == result);
+        wait_until("the rejection", || server.last_sync(AUDIENCE).0 == result);
         assert_eq!(server.generation(AUDIENCE), generation - 1);
-        assert!(server.looks(AUDIENCE, result) >= 1 && server.is_ready());
+        assert!(server.sync_count(AUDIENCE, result) >= 1 && server.is_ready());
         unruly.behave();
-        wait_until("it is taken", || {
-            server.look();
+        wait_until("the new generation", || {
+            server.poll();
             server.generation(AUDIENCE) == generation
         });
     }
 }
 
 #[test]
-fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
+fn start_from_the_cache_verifies_signatures() {
     let key = Key::new();
     let depot = Depot::new().signed_by(&key);
     depot.publish(AUDIENCE, &members(1), &Spec::small());
@@ -191,7 +196,7 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
         unruly.behave();
         generation
     };
-    // Without keys no signature is kept: nobody has asked for it.
+    // Without keys, signatures are not fetched.
     assert_eq!(start(&[]).generation(AUDIENCE), 1);
     assert!(!cached("1.json.minisig").exists());
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));
@@ -200,16 +205,15 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
     assert_eq!(start(&[&key]).generation(AUDIENCE), 1);
     let signature = std::fs::read(cached("1.json.minisig")).unwrap();
     assert_eq!((dead(&[&key]), dead(&[&Key::new()]), dead(&[])), (1, 0, 1));
-    for spoilt in
+    for damaged in
         [b"".to_vec(), b"<html>".to_vec(), vec![b'x'; 1 << 20], key.signature(b"else", "x")]
     {
-        std::fs::write(cached("1.json.minisig"), spoilt).unwrap();
+        std::fs::write(cached("1.json.minisig"), damaged).unwrap();
         assert_eq!(dead(&[&key]), 0);
     }
     std::fs::write(cached("1.json.minisig"), &signature).unwrap();
     assert_eq!(dead(&[&key]), 1);
-    // Whoever can write to the cache's disk puts another generation there, with a CURRENT that
-    // names it.
+    // An attacker with access to the cache replaces the generation and CURRENT.
     let mut manifest = std::fs::read_to_string(cached("1.json")).unwrap();
     manifest = manifest.replace("\"tool\": \"test\"", "\"tool\": \"evil\"");
     let sound = std::fs::read(cached("CURRENT")).unwrap();
@@ -218,7 +222,7 @@ fn a_start_from_the_cache_verifies_what_the_store_would_have_to_prove() {
         .unwrap();
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));
 
-    // The next generation takes the last one's signature with it.
+    // The next generation replaces the signature.
     std::fs::write(cached("CURRENT"), sound).unwrap();
     depot.publish(AUDIENCE, &members(2), &Spec::small());
     assert_eq!(start(&[&key]).generation(AUDIENCE), 2);

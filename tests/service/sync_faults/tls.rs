@@ -1,6 +1,5 @@
-//! A store behind TLS whose certificate is not right: nothing of it is believed, the generation
-//! before goes on, and once the certificate is good the pod has the new one, by itself. The good
-//! one is of a company's own CA, which the pod is told to trust.
+//! TLS: a store with an invalid certificate is rejected, the old generation is served, and the new
+//! one after the certificate is fixed. The valid one is from a private CA in the config.
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +15,7 @@ use testkit::server::Request;
 use super::*;
 use crate::pod::Pod;
 
-/// A certificate authority of the test's own.
+/// A private certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -32,7 +31,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// What a server shows that has a certificate for `host`, good until the end of `year`.
+    /// A server config with a certificate for `host`, valid until the end of `year`.
     fn server(&self, host: &str, year: i32) -> Arc<ServerConfig> {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
@@ -50,7 +49,7 @@ impl Authority {
     }
 }
 
-/// A directory behind TLS; its threads end with the test's process.
+/// A directory served over TLS. Its threads end with the test process.
 struct Behind {
     address: SocketAddr,
     shown: Arc<Mutex<Arc<ServerConfig>>>,
@@ -65,7 +64,7 @@ impl Behind {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (root, config) = (root.clone(), Arc::clone(&configs.lock().unwrap()));
-                // A client that does not like the certificate ends its thread, no more.
+                // A client that rejects the certificate ends only its thread.
                 std::thread::spawn(move || drop(answer(stream, &root, config)));
             }
         });
@@ -77,7 +76,7 @@ impl Behind {
     }
 }
 
-/// One request, so that the next one sees the certificate that is shown then.
+/// Answers one request per connection, so that the next one gets the current certificate.
 fn answer(stream: TcpStream, root: &Path, config: Arc<ServerConfig>) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut reader = BufReader::new(StreamOwned::new(connection, stream));
@@ -93,9 +92,9 @@ fn answer(stream: TcpStream, root: &Path, config: Arc<ServerConfig>) -> std::io:
 }
 
 #[test]
-fn a_store_with_a_wrong_certificate_is_survived() {
+fn invalid_certificate_is_rejected_until_replaced() {
     const FOREVER: i32 = 2100;
-    let (ours, stranger) = (Authority::new("ours"), Authority::new("a stranger"));
+    let (ours, unknown) = (Authority::new("ours"), Authority::new("unknown"));
     let good = ours.server("127.0.0.1", FOREVER);
     let depot = Depot::new();
     let sets = [1, 2].map(members);
@@ -114,7 +113,7 @@ fn a_store_with_a_wrong_certificate_is_survived() {
     for (name, bad, words) in [
         ("expired", ours.server("127.0.0.1", 2001), "expired"),
         ("of another host", ours.server("store.example.com", FOREVER), "not valid for name"),
-        ("of an unknown CA", stranger.server("127.0.0.1", FOREVER), "UnknownIssuer"),
+        ("of an unknown CA", unknown.server("127.0.0.1", FOREVER), "UnknownIssuer"),
     ] {
         store.show(&bad);
         let before = pod.metric(failed);
@@ -134,7 +133,7 @@ fn a_store_with_a_wrong_certificate_is_survived() {
         assert!(pod.client.members(AUDIENCE, members).iter().all(|member| *member), "{name}");
     }
 
-    // Whoever is not told of our CA does not take its word either.
+    // A pod without our CA rejects it.
     drop(pod);
     let mut pod = Pod::start(&url, folder.path(), "", "");
     assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (0, 503));

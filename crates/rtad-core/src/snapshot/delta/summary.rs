@@ -1,8 +1,7 @@
 //! Summary: a small Bloom filter of the keys that a delta names, as in log-structured merge trees.
 //!
-//! A delta does not name nearly any key that is looked up. Its two lists need four dependent memory
-//! reads to find that out; the summary needs one. It is computed when a delta is read and is not
-//! stored.
+//! Most keys that are looked up are in no delta. The two lists need four dependent memory reads to
+//! find that out; the summary needs one. It is computed when a delta is read and is not stored.
 //!
 //! All bits of a key are in one 64-bit word: one comparison and one predictable branch. For a
 //! cached key, the shards' filters, which stop at the first clear bit, are several times slower.
