@@ -113,15 +113,15 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
     let (_store, config) = served();
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     for line in [
-        "Platform tencent, protocol tencent, asked at /rta/tencent",
+        "Platform tencent, protocol tencent, path /rta/tencent",
         "Body     104 bytes, decoded from hex",
         "Access   not checked: the platform's headers were not given",
         "  request_id            Jo825w_uEe2xLlJUAFwvSQ",
         "  cached_deviceid_type  CACHED_OAID_MD5",
         "Ids: 2 found, 2 usable",
         "  device.imei_md5sum  imei_md5  usable  8d3ebd3654fb46a2832296669cf1b536",
-        "    shard 8d3e, in old_users, missing cannot say",
-        "    shard 83e9, not in old_users, missing cannot say",
+        "    shard 8d3e, in old_users, missing unavailable",
+        "    shard 83e9, not in old_users, missing unavailable",
         "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it excludes",
         "Answer   200, 33 bytes, no content type",
         "  code: 0 (accept)",
@@ -137,7 +137,7 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
         text.lines().last(),
         Some(
             "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid for T1002, because \
-             missing cannot say, and its `unavailable` answer is bid."
+             missing is unavailable, and its `unavailable` answer is bid."
         )
     );
 }
@@ -161,7 +161,7 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
     );
     let text = text(&config, "tencent", &[], doubting.as_bytes());
     assert!(text.contains("Ids: 2 found, 1 usable\n"), "{text}");
-    assert!(text.contains("    left out: the platform itself holds it for junk\n"), "{text}");
+    assert!(text.contains("    ignored: the platform marks it as doubtful\n"), "{text}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn what_cannot_be_explained_is_a_problem() {
     let none = FixtureServer::with_everything("").connect_admin().post("/v1/explain/tencent", "");
     assert_eq!(
         none.problem(404, "unknown_platform"),
-        "accepted: none, as the config has no [[platform]]"
+        "accepted: none: the config has no [[platform]]"
     );
 }
 
