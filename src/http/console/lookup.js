@@ -1,22 +1,22 @@
-// Why a device got the answer it got: asks the pod about an id or a captured request, and says it in words.
+// Lookup form: explains the answer for an id or a captured request.
 
 import { byId, el, facts, pill, rows, table } from "./dom.js";
 import { bytes, duration, list, oneIn, t } from "./words.js";
 
 const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
 const ANY = "any";
-/** The levels of the words that stand in pills. */
+/** Levels of the pills. */
 const LEVELS = { usable: "good", malformed: "bad", member: "in", not_member: "out", unavailable: "bad" };
 
 let platforms = [];
-/** The number of the last question: an answer to one before it comes too late. */
+/** Number of the last lookup; results of earlier ones are dropped. */
 let asked = 0;
-/** Whether what is chosen was chosen for what is pasted, and not by hand. */
+/** Whether the type was detected from the input, not selected by the user. */
 let isAutomatic = false;
-/** What shows the last answer, to show it in another language. */
+/** Shows the last result again, in the current language. */
 let again = () => {};
 
-/** Offers the kinds of ids and the platforms that there are. */
+/** Lists the kinds of ids and the platforms. */
 export function offer(status) {
   const names = status.platforms.map(({ name }) => name);
   if (platforms.join() !== names.join() || byId("what").options.length === 0) {
@@ -25,7 +25,7 @@ export function offer(status) {
   }
 }
 
-/** Everything in the language that is spoken now. */
+/** Translates the form into the current language. */
 export function rebuildLookup() {
   const what = byId("what");
   const chosen = what.value || ANY;
@@ -39,7 +39,7 @@ export function rebuildLookup() {
   again();
 }
 
-/** What is longer than any id, or a JSON object, is a request. */
+/** A text longer than any id, or a JSON value, is a request. */
 const isRequest = (text) => text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
 
 export function startLookup(ask, announce) {
@@ -76,7 +76,7 @@ function say(make) {
   again();
 }
 
-/** Asks for the explanation; returns what shows it, and what is decided in short. */
+/** Fetches the explanation; returns functions that show it and that summarize the decisions. */
 async function explain(ask, text, what) {
   const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
   const post = (path, type, body) => ask(path, { method: "POST", headers: { "Content-Type": type }, body });
@@ -93,7 +93,7 @@ async function explain(ask, text, what) {
 
 const inShort = ({ strategies }) => strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");
 
-/** One thing that the id can be. */
+/** One reading of the id. */
 function showReading(reading) {
   const { kinds, result, canonical, md5, shard, audiences, strategies } = reading;
   const because = result === "malformed" && kinds.length > 1 ? t("because-no-kind") : t(`because-${result}`);
@@ -109,7 +109,7 @@ function showReading(reading) {
   );
 }
 
-/** All of a captured request. */
+/** The explanation of a captured request. */
 function showRequest(explanation) {
   const { platform, kind, body, access, failure, ids, notes, audiences, strategies, answer } = explanation;
   const title = el("div", { class: "title" }, el("h3", {}, t("request-title", { name: platform })));
@@ -149,7 +149,7 @@ function strategiesTable(strategies, audiences, failure) {
   return table(t("by-strategy"), [t("strategy"), t("decision"), t("because")], inside);
 }
 
-/** Why a strategy decided so: of its audiences, those that made it. */
+/** The reason of a strategy's decision, with the audiences that caused it. */
 function because({ bid, reason, exclude, include }, audiences, failure) {
   const outcome = t(bid ? "bid" : "no-bid");
   const those = (names, word) => {
@@ -160,8 +160,8 @@ function because({ bid, reason, exclude, include }, audiences, failure) {
     case "member":
       return bid ? t("why-member-in", { names: those(include, "member") }) : t("why-member-out", { names: those(exclude, "member") });
     case "not_member":
-      if (!bid) return t("why-stranger-out", { names: list(include) });
-      return exclude.length > 0 ? t("why-stranger-in", { names: list(exclude) }) : t("why-anybody");
+      if (!bid) return t("why-non_member-out", { names: list(include) });
+      return exclude.length > 0 ? t("why-non_member-in", { names: list(exclude) }) : t("why-no-exclude");
     case "no_device":
       return t("why-no_device", { outcome });
     case "unavailable":
@@ -181,7 +181,7 @@ function audiencesTable(audiences) {
   return table(t("audiences"), [t("audience"), t("says"), t("served-from")], inside);
 }
 
-/** That a member may be none, and how often. */
+/** A note on false positives. */
 function chanceNote(audiences) {
   const notes = audiences
     .filter(({ answer, snapshot }) => answer === "member" && snapshot?.expected_fpr > 1e-12)

@@ -1,27 +1,27 @@
-// What is asked of the pod, what it decides, and how long that takes.
+// Traffic: requests, decisions and latency.
 
 import { Chart, shares } from "./charts.js";
 import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
-/** So far back the charts go, in milliseconds. */
+/** Time span of the charts, in milliseconds. */
 const BACK = 300_000;
 const DURATION = "rtad_request_duration_seconds";
 const LIMIT = 0.06;
 const QUANTILES = [["p50", 0.5], ["p99", 0.99], ["p99.9", 0.999]];
 const REASONS = ["member", "not_member", "no_device", "unavailable"];
-const COLOURS = 6;
+const COLORS = 6;
 const SCALE = { least: 5e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit: LIMIT, write: (value) => took(value) };
 
-/** What the charts are drawn of, oldest first. */
+/** Data of the charts, oldest first. */
 let past = [];
 let panels;
 let bodies;
-/** The colour of each route that was ever seen, asked or not: it stays. */
-const colours = new Map();
+/** The fixed color of each route. */
+const colors = new Map();
 
-/** Forgets what was drawn: the counters have begun anew. */
+/** Clears the charts, as the counters were reset. */
 export function forgetTraffic() {
   past = [];
 }
@@ -31,10 +31,10 @@ export const routeName = (route) => {
   return words === `route-${route}` ? route : words;
 };
 
-/** The routes that were ever asked, rtad's own first. */
+/** The routes with requests, rtad's own first. */
 function routesOf(reading) {
   const all = reading.of(`${DURATION}_count`);
-  for (const { labels } of all) if (!colours.has(labels.route)) colours.set(labels.route, `s${colours.size % COLOURS}`);
+  for (const { labels } of all) if (!colors.has(labels.route)) colors.set(labels.route, `s${colors.size % COLORS}`);
   return all.filter(({ value }) => value > 0).map(({ labels }) => labels.route);
 }
 
@@ -63,12 +63,12 @@ function build() {
   byId("tables").replaceChildren(box("by-route", routes), box("by-strategy", strategies, bodies.note));
 }
 
-/** Everything in the language that is spoken now. */
+/** Rebuilds the section in the current language. */
 export function rebuildTraffic() {
   panels = undefined;
 }
 
-/** Takes note of what happened in `span`. */
+/** Adds the data of `span` to the charts. */
 export function noteTraffic(span) {
   const routes = new Map(routesOf(span.now).map((route) => [route, span.rate(`${DURATION}_count`, { route })]));
   const buckets = span.buckets(DURATION);
@@ -82,11 +82,11 @@ export function noteTraffic(span) {
   past = past.filter(({ at }) => at > span.now.at - BACK);
 }
 
-/** Shows it. */
+/** Shows charts, figures and tables. */
 export function showTraffic(span) {
   if (!panels) build();
   const now = past.at(-1);
-  const places = past.map(({ at }) => 1 - (now.at - at) / BACK);
+  const times = past.map(({ at }) => 1 - (now.at - at) / BACK);
   const routes = [...now.routes.keys()];
   const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
   const { requests, decisions, latency } = panels;
@@ -94,20 +94,20 @@ export function showTraffic(span) {
   setText(requests.figure, rate(total));
   setText(requests.unit, t("per-second"));
   const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
-  requests.chart.areas(places, series, routes.map((route) => colours.get(route)), short);
-  legend(requests.legend, routes.map((route) => [colours.get(route), routeName(route), rate(now.routes.get(route))]));
+  requests.chart.areas(times, series, routes.map((route) => colors.get(route)), short);
+  legend(requests.legend, routes.map((route) => [colors.get(route), routeName(route), rate(now.routes.get(route))]));
 
   const decided = now.bid + now.noBid;
   setText(decisions.figure, decided > 0 ? percent(now.bid / decided) : "–");
   setText(decisions.unit, t("share-bid"));
-  decisions.chart.areas(places, [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)], ["bid", "no-bid"], short);
+  decisions.chart.areas(times, [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)], ["bid", "no-bid"], short);
   legend(decisions.legend, [["bid", t("bid"), rate(now.bid)], ["no-bid", t("no-bid"), rate(now.noBid)]]);
 
   setText(latency.figure, took(now.quantiles[1]));
   setText(latency.unit, t("latency-p99"));
-  const drawn = QUANTILES.map((_, place) => past.map(({ quantiles }) => quantiles[place]));
-  latency.chart.lines(places, drawn, ["q0", "q1", "q2"], SCALE);
-  const named = QUANTILES.map(([name], place) => [`q${place}`, name, took(now.quantiles[place])]);
+  const drawn = QUANTILES.map((_, index) => past.map(({ quantiles }) => quantiles[index]));
+  latency.chart.lines(times, drawn, ["q0", "q1", "q2"], SCALE);
+  const named = QUANTILES.map(([name], index) => [`q${index}`, name, took(now.quantiles[index])]);
   legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
 
   showStats(span);
@@ -115,9 +115,9 @@ export function showTraffic(span) {
   showStrategies(span);
 }
 
-/** Says which colour is what, and how much of it there is. */
+/** The legend of a chart: color, name and figure of each entry. */
 function legend(parent, entries) {
-  const make = ([colour]) => el("li", {}, el("i", { class: `key ${colour}`, "aria-hidden": "true" }), el("span"), el("b"));
+  const make = ([color]) => el("li", {}, el("i", { class: `key ${color}`, "aria-hidden": "true" }), el("span"), el("b"));
   keyed(parent, entries, ([, words]) => words, make, (element, [, words, figure]) => {
     setText(element.children[1], words);
     setText(element.children[2], figure);
@@ -141,7 +141,7 @@ function showStats(span) {
 function showRoutes(span, routes) {
   rows(bodies.routes, routes, ({ route }) => route, ({ route, perSecond }) => {
     const buckets = span.buckets(DURATION, { route });
-    const swatch = el("i", { class: `key ${colours.get(route)}`, "aria-hidden": "true" });
+    const swatch = el("i", { class: `key ${colors.get(route)}`, "aria-hidden": "true" });
     const failed = span.growth("rtad_requests_total", { route }) - span.growth("rtad_requests_total", { route, code: "200" });
     return [
       el("span", {}, swatch, routeName(route)),
@@ -156,7 +156,7 @@ function showRoutes(span, routes) {
 function showStrategies(span) {
   const name = "rtad_decisions_total";
   const pairs = span.now.of(name, { decision: "bid", reason: "member" }).map(({ labels }) => labels);
-  // In an order that stays: that of the text is another each time.
+  // Sorted, as the order in /metrics varies.
   pairs.sort((a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy));
   const asked = pairs
     .map(({ platform, strategy }) => ({ platform, strategy, growth: span.growth(name, { platform, strategy }) }))
