@@ -2,7 +2,19 @@
 
 import { byId, el, facts, keyed, pill, rows, setText, table } from "./dom.js";
 import { ShardMap } from "./map.js";
-import { bytes, count, duration, knows, list, moment, oneIn, percent, short, t, took } from "./words.js";
+import {
+  bytes,
+  count,
+  duration,
+  knows,
+  list,
+  moment,
+  oneIn,
+  percent,
+  short,
+  t,
+  took,
+} from "./words.js";
 
 const GOOD = ["ok", "unchanged"];
 /** Interval of reloading the map during a rolling swap, in milliseconds. */
@@ -23,8 +35,12 @@ export function whyUnavailable(audience) {
 
 /** The meaning of a poll's result, and the action to take. */
 export function meaningOf(result, name) {
-  if (!knows(`sync-${result}`)) return { means: t("sync-unknown", { result }), todo: t("do-unknown") };
-  return { means: t(`sync-${result}`), todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }) };
+  if (!knows(`sync-${result}`))
+    return { means: t("sync-unknown", { result }), todo: t("do-unknown") };
+  return {
+    means: t(`sync-${result}`),
+    todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }),
+  };
 }
 
 /** Start of the current run of failures, which may have different causes. */
@@ -35,12 +51,20 @@ function failingSince(syncs) {
 
 /** Problems of the audiences: title, text and link. */
 export function problemsOf(status, reading) {
-  const waiting = status.audiences.filter(({ required, snapshot }) => required && !snapshot).map(({ name }) => name);
+  const waiting = status.audiences
+    .filter(({ required, snapshot }) => required && !snapshot)
+    .map(({ name }) => name);
   const problems = [];
   if (status.draining) {
-    problems.push({ key: "draining", level: "warn", title: t("draining-title"), text: t("draining-text") });
+    problems.push({
+      key: "draining",
+      level: "warn",
+      title: t("draining-title"),
+      text: t("draining-text"),
+    });
   } else if (!status.ready) {
-    const text = waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
+    const text =
+      waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
     problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text });
   }
   for (const audience of status.audiences) {
@@ -49,17 +73,37 @@ export function problemsOf(status, reading) {
     const why = whyUnavailable(audience);
     if (why) {
       const level = required ? "bad" : "warn";
-      problems.push({ ...about, key: `unavailable ${name}`, level, title: t("unavailable-title", { name }), text: why });
+      problems.push({
+        ...about,
+        key: `unavailable ${name}`,
+        level,
+        title: t("unavailable-title", { name }),
+        text: why,
+      });
     }
     const [last] = syncs;
     if (last && !GOOD.includes(last.result)) {
-      const served = snapshot ? t("still-served", { generation: snapshot.generation }) : t("nothing-served");
+      const served = snapshot
+        ? t("still-served", { generation: snapshot.generation })
+        : t("nothing-served");
       const { means } = meaningOf(last.result, name);
       const text = t("failing-text", { means, since: moment(failingSince(syncs)), served });
-      problems.push({ ...about, key: `failing ${name} ${last.result}`, level: snapshot ? "warn" : "bad", title: t("failing-title", { name }), text });
+      problems.push({
+        ...about,
+        key: `failing ${name} ${last.result}`,
+        level: snapshot ? "warn" : "bad",
+        title: t("failing-title", { name }),
+        text,
+      });
     }
     if (reading.sum("rtad_snapshot_mixed", { audience: name }) === 1) {
-      problems.push({ ...about, key: `mixed ${name}`, level: "warn", title: t("mixed-title", { name }), text: t("mixed-text") });
+      problems.push({
+        ...about,
+        key: `mixed ${name}`,
+        level: "warn",
+        title: t("mixed-title", { name }),
+        text: t("mixed-text"),
+      });
     }
   }
   return problems;
@@ -72,7 +116,13 @@ export function showAudiences(status, reading, ask) {
     parent.replaceChildren(el("p", { class: "quiet" }, t("no-audiences")));
     return;
   }
-  keyed(parent, status.audiences, ({ name }) => name, make, (element, audience) => update(cards.get(element), audience, reading, ask));
+  keyed(
+    parent,
+    status.audiences,
+    ({ name }) => name,
+    make,
+    (element, audience) => update(cards.get(element), audience, reading, ask),
+  );
 }
 
 /** Translates all cards into the current language. */
@@ -94,24 +144,42 @@ function make({ name }) {
   card.translate = () => {
     setText(card.summary, t("map"));
     const heads = [t("when"), t("result"), t("took-head"), t("in-words")];
-    card.polls.replaceChildren(el("h4", {}, t("polls")), table(`${t("polls")}: ${name}`, heads, card.body));
+    card.polls.replaceChildren(
+      el("h4", {}, t("polls")),
+      table(`${t("polls")}: ${name}`, heads, card.body),
+    );
     card.map.translate();
   };
   card.translate();
   // The first map is open; the others are loaded when opened.
-  card.details = el("details", { open: byId("cards").childElementCount === 0 }, card.summary, card.map.element);
+  card.details = el(
+    "details",
+    { open: byId("cards").childElementCount === 0 },
+    card.summary,
+    card.map.element,
+  );
   // At once, as a paused page has no next poll.
   card.details.addEventListener("toggle", () => card.showMap());
   const id = `audience-${name}`;
   const title = el("div", { class: "title" }, el("h3", { id: `${id}-title` }, name), card.pills);
   const properties = { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 };
-  const element = el("article", properties, title, card.problem, card.facts, card.polls, card.details);
+  const element = el(
+    "article",
+    properties,
+    title,
+    card.problem,
+    card.facts,
+    card.polls,
+    card.details,
+  );
   cards.set(element, card);
   return element;
 }
 
 function replace(parent, ...children) {
-  const same = parent.childNodes.length === children.length && children.every((child, index) => parent.childNodes[index].isEqualNode(child));
+  const same =
+    parent.childNodes.length === children.length &&
+    children.every((child, index) => parent.childNodes[index].isEqualNode(child));
   if (!same) parent.replaceChildren(...children);
 }
 
@@ -119,20 +187,32 @@ function update(card, audience, reading, ask) {
   const { name, required, available, snapshot, syncs } = audience;
   replace(
     card.pills,
-    pill(available ? "good" : required ? "bad" : "warn", t(available ? "available" : "unavailable")),
+    pill(
+      available ? "good" : required ? "bad" : "warn",
+      t(available ? "available" : "unavailable"),
+    ),
     pill("calm", t(required ? "required" : "optional")),
   );
   showProblem(card.problem, audience);
   replace(card.facts, ...(snapshot ? [factsOf(audience, reading)] : []));
-  rows(card.body, syncs, (poll) => `${poll.since_unix_seconds} ${poll.result} ${poll.generation ?? ""}`, (poll) => {
-    const good = GOOD.includes(poll.result);
-    const level = poll.result === "ok" ? "good" : good ? "calm" : "bad";
-    return [whenOf(poll), pill(level, poll.result), took(poll.seconds), wordsOf(poll, audience)];
-  });
+  rows(
+    card.body,
+    syncs,
+    (poll) => `${poll.since_unix_seconds} ${poll.result} ${poll.generation ?? ""}`,
+    (poll) => {
+      const good = GOOD.includes(poll.result);
+      const level = poll.result === "ok" ? "good" : good ? "calm" : "bad";
+      return [whenOf(poll), pill(level, poll.result), took(poll.seconds), wordsOf(poll, audience)];
+    },
+  );
   card.details.hidden = !snapshot;
-  const rolling = reading.sum("rtad_snapshot_mixed", { audience: name }) === 1 ? Math.floor(reading.at / ROLLING) : "";
+  const rolling =
+    reading.sum("rtad_snapshot_mixed", { audience: name }) === 1
+      ? Math.floor(reading.at / ROLLING)
+      : "";
   card.showMap = () => {
-    if (snapshot && card.details.open) card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${rolling}`, ask);
+    if (snapshot && card.details.open)
+      card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${rolling}`, ask);
   };
   card.showMap();
 }
@@ -159,30 +239,50 @@ function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
   const hasDeltas = deltas.deltas > 0 || deltas.tombstones > 0;
   return facts([
     [t("generation"), count(snapshot.generation), moment(snapshot.created_unix_seconds)],
-    [t("age"), duration(snapshot.age_seconds), limit !== undefined && t("age-limit", { limit: duration(limit) })],
+    [
+      t("age"),
+      duration(snapshot.age_seconds),
+      limit !== undefined && t("age-limit", { limit: duration(limit) }),
+    ],
     [t("keys"), count(snapshot.keys)],
-    [t("size"), bytes(snapshot.size_bytes), snapshot.keys > 0 && t("bits-per-key", { n: ((8 * snapshot.size_bytes) / snapshot.keys).toFixed(1) })],
-    [t("fpr"), oneIn(snapshot.expected_fpr), t("fpr-target", { target: oneIn(snapshot.target_fpr) })],
+    [
+      t("size"),
+      bytes(snapshot.size_bytes),
+      snapshot.keys > 0 &&
+        t("bits-per-key", { n: ((8 * snapshot.size_bytes) / snapshot.keys).toFixed(1) }),
+    ],
+    [
+      t("fpr"),
+      oneIn(snapshot.expected_fpr),
+      t("fpr-target", { target: oneIn(snapshot.target_fpr) }),
+    ],
     [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
     [t("filter"), snapshot.filter],
     [
       t("deltas"),
-      hasDeltas ? t("deltas-sum", { added: short(deltas.added), removed: short(deltas.removed) }) : t("deltas-none"),
-      hasDeltas && t("deltas-detail", { deltas: count(deltas.deltas), tombstones: count(deltas.tombstones) }),
+      hasDeltas
+        ? t("deltas-sum", { added: short(deltas.added), removed: short(deltas.removed) })
+        : t("deltas-none"),
+      hasDeltas &&
+        t("deltas-detail", { deltas: count(deltas.deltas), tombstones: count(deltas.tombstones) }),
     ],
     [t("expires"), ends.length > 0 ? moment(Math.min(...ends)) : t("never")],
   ]);
 }
 
 function whenOf({ at_unix_seconds: at, since_unix_seconds: since, count: n }) {
-  return n > 1 ? t("polls-count", { n: count(n), since: moment(since), at: moment(at) }) : moment(at);
+  return n > 1
+    ? t("polls-count", { n: count(n), since: moment(since), at: moment(at) })
+    : moment(at);
 }
 
 /** The result of a poll. If an earlier poll loaded the generation, only its deltas are new. */
 function wordsOf(poll, { name, syncs }) {
   const { result, generation, error } = poll;
   if (generation !== undefined) {
-    const wasLoaded = syncs.slice(syncs.indexOf(poll) + 1).find((older) => older.generation !== undefined)?.generation === generation;
+    const wasLoaded =
+      syncs.slice(syncs.indexOf(poll) + 1).find((older) => older.generation !== undefined)
+        ?.generation === generation;
     return t(wasLoaded ? "loaded-delta" : "loaded-generation", { generation: count(generation) });
   }
   const { means } = meaningOf(result, name);

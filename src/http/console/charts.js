@@ -19,8 +19,8 @@ function roundTop(value) {
 }
 
 /**
- * A time chart. Times are shares of its width, from 0 for the oldest to 1 for now. Between two times
- * further apart than `gap` nothing is drawn, as no data was read.
+ * A time chart. Times are shares of its width, from 0 for the oldest to 1 for now. Between two
+ * times further apart than `gap` nothing is drawn, as no data was read.
  */
 export class Chart {
   constructor(gap) {
@@ -30,7 +30,7 @@ export class Chart {
     this.element = el("div", { class: "chart", "aria-hidden": "true" }, this.drawing, this.marks);
   }
 
-  /** Stacked areas. Each list in `series` is as long as `times`; `classes` are in the same order. */
+  /** Stacked areas. Each list in `series` is as long as `times`. */
   areas(times, series, classes, write) {
     const sums = times.map((_, at) => series.reduce((sum, values) => sum + values[at], 0));
     const top = roundTop(Math.max(0, ...sums));
@@ -42,12 +42,20 @@ export class Chart {
       const edge = (values, run) => run.map((at) => this.point(times[at], y(values[at])));
       const drawn = runs.map((run) => [...edge(ceiling, run), ...edge(floor, run).reverse()]);
       floor = ceiling;
-      return drawn.map((points) => svg("polygon", { points: points.join(" "), class: classes[order] }));
+      return drawn.map((points) =>
+        svg("polygon", { points: points.join(" "), class: classes[order] }),
+      );
     });
-    this.draw([this.rule(y(top / 2)), this.rule(y(top)), ...shapes], [[y(top), write(top)], [y(top / 2), write(top / 2)]]);
+    this.draw(
+      [this.rule(y(top / 2)), this.rule(y(top)), ...shapes],
+      [
+        [y(top), write(top)],
+        [y(top / 2), write(top / 2)],
+      ],
+    );
   }
 
-  /** Lines on a logarithmic scale. A missing value breaks its line. `limit` is a horizontal line. */
+  /** Lines on a logarithmic scale. A missing value breaks its line. */
   lines(times, series, classes, { least, most, rules, limit, write }) {
     const y = logarithmic(least, most);
     const begins = new Set(this.runs(times).map(([first]) => first));
@@ -66,7 +74,10 @@ export class Chart {
       return svg("path", { d: steps.join(""), class: classes[order] });
     });
     const across = svg("path", { d: `M0,${y(limit)}H${WIDTH}`, class: "limit" });
-    this.draw([...rules.map((value) => this.rule(y(value))), across, ...drawn], rules.map((value) => [y(value), write(value)]));
+    this.draw(
+      [...rules.map((value) => this.rule(y(value))), across, ...drawn],
+      rules.map((value) => [y(value), write(value)]),
+    );
   }
 
   /** The indexes of the times, in runs without a gap. */
@@ -101,10 +112,23 @@ export class Chart {
 
 /** A bar of shares that add up to 1, each with its class. */
 export function shares(parts) {
-  const bar = svg("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "shares", "aria-hidden": "true" });
+  const bar = svg("svg", {
+    viewBox: "0 0 100 8",
+    preserveAspectRatio: "none",
+    class: "shares",
+    "aria-hidden": "true",
+  });
   let x = 0;
   for (const [share, name] of parts) {
-    bar.append(svg("rect", { x: x.toFixed(2), y: 0, width: (share * 100).toFixed(2), height: 8, class: name }));
+    bar.append(
+      svg("rect", {
+        x: x.toFixed(2),
+        y: 0,
+        width: (share * 100).toFixed(2),
+        height: 8,
+        class: name,
+      }),
+    );
     x += share * 100;
   }
   return bar;
@@ -120,7 +144,21 @@ export function histogram(values, least, most, count) {
   const bars = bins.map((bin, at) => {
     // A minimum height keeps the bar of a single outlier visible.
     const height = bin === 0 ? 0 : Math.max(1.5, (HEIGHT * bin) / top);
-    return svg("rect", { x: (at * width).toFixed(2), y: HEIGHT - height, width: Math.max(0.5, width - 0.6).toFixed(2), height });
+    return svg("rect", {
+      x: (at * width).toFixed(2),
+      y: HEIGHT - height,
+      width: Math.max(0.5, width - 0.6).toFixed(2),
+      height,
+    });
   });
-  return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "spread", "aria-hidden": "true" }, ...bars);
+  return svg(
+    "svg",
+    {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      class: "spread",
+      "aria-hidden": "true",
+    },
+    ...bars,
+  );
 }

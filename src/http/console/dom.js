@@ -1,14 +1,20 @@
-// DOM helpers. Elements are created once and changed only where needed, so that focus, selection and
-// screen readers keep their position.
+// DOM helpers. Elements are created once and changed only where needed, so that focus, selection
+// and screen readers keep their position.
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element with properties; `class` and names with a dash are attributes. Text is never markup. */
+/** An element. `class` and names with a dash are attributes. Text is never markup. */
 export function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name === "class" || name === "role" || name === "scope" || name === "lang" || name.includes("-")) {
+    if (
+      name === "class" ||
+      name === "role" ||
+      name === "scope" ||
+      name === "lang" ||
+      name.includes("-")
+    ) {
       element.setAttribute(name, value);
     } else {
       element[name] = value;
@@ -55,35 +61,57 @@ export function keyed(parent, items, keyOf, make, update) {
 
 /** The rows of a table. A cell is a text or a node; the first one is the row's header. */
 export function rows(body, items, keyOf, cellsOf) {
-  keyed(body, items, keyOf, () => el("tr"), (row, item) => {
-    cellsOf(item).forEach((cell, column) => {
-      let element = row.children[column];
-      if (!element) {
-        element = column === 0 ? el("th", { scope: "row" }) : el("td");
-        row.append(element);
-      }
-      if (typeof cell === "string") setText(element, cell);
-      else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
-    });
-  });
+  keyed(
+    body,
+    items,
+    keyOf,
+    () => el("tr"),
+    (row, item) => {
+      cellsOf(item).forEach((cell, column) => {
+        let element = row.children[column];
+        if (!element) {
+          element = column === 0 ? el("th", { scope: "row" }) : el("td");
+          row.append(element);
+        }
+        if (typeof cell === "string") setText(element, cell);
+        else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
+      });
+    },
+  );
 }
 
 /** A table in a box that scrolls on narrow screens. */
 export function table(caption, heads, body) {
   const head = el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)));
-  const inside = el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
+  const inside = el(
+    "table",
+    {},
+    el("caption", { class: "unseen" }, caption),
+    el("thead", {}, head),
+    body,
+  );
   return el("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": caption }, inside);
 }
 
 /** A word with a sign, so that its meaning does not depend on color alone. */
 export function pill(level, text) {
   const sign = { good: "✓", warn: "!", bad: "✕", calm: "•", no: "✕", in: "●", out: "○" }[level];
-  return el("span", { class: `pill ${level}` }, el("span", { "aria-hidden": "true" }, `${sign} `), text);
+  return el(
+    "span",
+    { class: `pill ${level}` },
+    el("span", { "aria-hidden": "true" }, `${sign} `),
+    text,
+  );
 }
 
 /** Names with values. `small` is additional text after the value. */
 export function facts(list) {
   const one = ([name, value, small]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, ` ${small}`) : undefined));
+    el(
+      "div",
+      {},
+      el("dt", {}, name),
+      el("dd", {}, value, small ? el("small", {}, ` ${small}`) : undefined),
+    );
   return el("dl", { class: "facts" }, ...list.filter(Boolean).map(one));
 }

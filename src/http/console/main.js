@@ -16,15 +16,26 @@ const SOON = 500;
 const TIMEOUT = 5000;
 /** Time for which a past problem is shown. */
 const REMEMBERED = 60_000;
-/** Screen readers announce text in an empty element; this delay lets them notice that it is empty. */
+/** Screen readers announce text in an element that was empty for this time. */
 const PAUSE = 100;
 
-const state = { readings: [], status: undefined, at: undefined, error: undefined, isPaused: false, slept: 0 };
+const state = {
+  readings: [],
+  status: undefined,
+  at: undefined,
+  error: undefined,
+  isPaused: false,
+  slept: 0,
+};
 /** When each temporary problem was last seen. */
 const seen = new Map();
 
 async function ask(path, options = {}) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT), ...options });
+  const answer = await fetch(path, {
+    cache: "no-store",
+    signal: AbortSignal.timeout(TIMEOUT),
+    ...options,
+  });
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => undefined);
   throw new Error(problem ? `${problem.title}: ${problem.detail}` : `HTTP ${answer.status}`);
@@ -34,7 +45,10 @@ async function poll() {
   const wasLost = Boolean(state.error && state.at);
   let answers;
   try {
-    answers = await Promise.all([ask("v1/status").then((a) => a.json()), ask("metrics").then((a) => a.text())]);
+    answers = await Promise.all([
+      ask("v1/status").then((a) => a.json()),
+      ask("metrics").then((a) => a.text()),
+    ]);
   } catch (error) {
     state.error = error;
     return show();
@@ -61,7 +75,11 @@ function take(status, reading) {
   const last = state.readings.at(-1);
   if (last) {
     // During sleep the page's clock may stop; the wall clock and the pod's clock do not.
-    const clocks = [reading.at - last.at, reading.wall - last.wall, 1000 * (status.uptime_seconds - state.status.uptime_seconds)];
+    const clocks = [
+      reading.at - last.at,
+      reading.wall - last.wall,
+      1000 * (status.uptime_seconds - state.status.uptime_seconds),
+    ];
     const passed = Math.max(...clocks);
     // After a pause, the counters' growth is not that of the last seconds.
     if (passed > SPAN) {
@@ -72,7 +90,8 @@ function take(status, reading) {
   }
   Object.assign(state, { status, error: undefined, at: Date.now() / 1000 });
   state.readings.push(reading);
-  while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN) state.readings.shift();
+  while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN)
+    state.readings.shift();
   if (state.readings.length > 1) noteTraffic(span());
 }
 
@@ -93,7 +112,13 @@ function showState() {
   const { status, error, at, isPaused } = state;
   const stale = byId("stale");
   stale.hidden = !error;
-  if (error) setText(stale, at ? t("stale", { at: clock(at), error: error.message }) : t("never-answered", { error: error.message }));
+  if (error)
+    setText(
+      stale,
+      at
+        ? t("stale", { at: clock(at), error: error.message })
+        : t("never-answered", { error: error.message }),
+    );
   document.body.classList.toggle("is-stale", Boolean(error && at));
   setText(byId("host"), location.host);
   setText(byId("pause"), t(isPaused ? "resume" : "pause"));
@@ -101,26 +126,49 @@ function showState() {
     setText(byId("updated"), t("waiting"));
     return;
   }
-  const [level, word] = status.draining ? ["warn", "draining"] : status.ready ? ["good", "ready"] : ["bad", "not-ready"];
+  const [level, word] = status.draining
+    ? ["warn", "draining"]
+    : status.ready
+      ? ["good", "ready"]
+      : ["bad", "not-ready"];
   const shown = pill(level, t(word));
   if (!byId("state").firstChild?.isEqualNode(shown)) byId("state").replaceChildren(shown);
-  setText(byId("about"), t("about", { version: status.version, up: duration(status.uptime_seconds) }));
+  setText(
+    byId("about"),
+    t("about", { version: status.version, up: duration(status.uptime_seconds) }),
+  );
   const words = t("updated", { at: clock(at) });
   setText(byId("updated"), isPaused ? `${words} · ${t("paused")}` : words);
 }
 
 /** Problems; each is announced once. */
 function showProblems(reading) {
-  const problems = [...problemsOf(state.status, reading), ...(state.readings.length > 1 ? passing(span()) : [])];
-  const shown = problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
+  const problems = [
+    ...problemsOf(state.status, reading),
+    ...(state.readings.length > 1 ? passing(span()) : []),
+  ];
+  const shown =
+    problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
   const before = byId("problems").dataset.keys;
-  keyed(byId("problems"), shown, ({ key }) => key, () => el("li"), (element, { level, title, text, href }) => {
-    const heading = href ? el("a", { href }, title) : title;
-    const inside = el("div", { class: `problem ${level}` }, pill(level, heading), el("span", {}, text));
-    if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
-  });
+  keyed(
+    byId("problems"),
+    shown,
+    ({ key }) => key,
+    () => el("li"),
+    (element, { level, title, text, href }) => {
+      const heading = href ? el("a", { href }, title) : title;
+      const inside = el(
+        "div",
+        { class: `problem ${level}` },
+        pill(level, heading),
+        el("span", {}, text),
+      );
+      if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
+    },
+  );
   byId("problems").dataset.keys = shown.map(({ key }) => key).join("\n");
-  if (before !== undefined && before !== byId("problems").dataset.keys) announce(list(shown.map(({ title }) => title)));
+  if (before !== undefined && before !== byId("problems").dataset.keys)
+    announce(list(shown.map(({ title }) => title)));
 }
 
 /** Problems detected by growing counters; each is shown for a minute. */
@@ -129,7 +177,10 @@ function passing(span) {
   const note = (key, is, problem) => {
     if (is) seen.set(key, { at: span.now.at, problem });
   };
-  note("shed", span.growth("rtad_shed_total") > 0, () => ({ title: t("shed-title"), text: t("shed-text") }));
+  note("shed", span.growth("rtad_shed_total") > 0, () => ({
+    title: t("shed-title"),
+    text: t("shed-text"),
+  }));
   const failures = "rtad_platform_failures_total";
   for (const { labels } of span.now.of(failures)) {
     const { platform, cause } = labels;
@@ -142,7 +193,10 @@ function passing(span) {
   const names = span.now
     .values("rtad_decisions_total", "strategy", undecided)
     .filter((strategy) => span.growth("rtad_decisions_total", { ...undecided, strategy }) > 0);
-  note("undecided", names.length > 0, () => ({ title: t("undecided-title"), text: t("undecided-text", { names: list(names) }) }));
+  note("undecided", names.length > 0, () => ({
+    title: t("undecided-title"),
+    text: t("undecided-text", { names: list(names) }),
+  }));
   for (const [key, { at, problem }] of seen) {
     if (at < span.now.at - REMEMBERED) seen.delete(key);
     else growing.push({ key, level: "warn", ...problem() });

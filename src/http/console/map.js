@@ -1,4 +1,4 @@
-// The map of an audience's 65,536 shards: one pixel each; row = first byte of the key, column = second.
+// The map of an audience's 65,536 shards: row = first byte of the key, column = second byte.
 
 import { histogram } from "./charts.js";
 import { el, setText } from "./dom.js";
@@ -29,17 +29,38 @@ export class ShardMap {
     this.shown = undefined;
     this.keys = undefined;
     this.at = 0;
-    this.canvas = el("canvas", { width: SIDE, height: SIDE, tabIndex: 0, role: "application", "aria-roledescription": "map" });
+    this.canvas = el("canvas", {
+      width: SIDE,
+      height: SIDE,
+      tabIndex: 0,
+      role: "application",
+      "aria-roledescription": "map",
+    });
     this.cursor = el("div", { class: "cursor", hidden: true });
     this.readout = el("output", { class: "readout" });
     this.facts = el("p", { class: "quiet" });
     this.hint = el("p", { class: "quiet" });
     this.scale = el("div", { class: "scale" }, el("span"), el("span"), el("span"));
-    this.empty = el("p", { class: "quiet" }, el("i", { class: "key empty", "aria-hidden": "true" }), el("span"));
+    this.empty = el(
+      "p",
+      { class: "quiet" },
+      el("i", { class: "key empty", "aria-hidden": "true" }),
+      el("span"),
+    );
     this.spreadTitle = el("h5");
     this.spread = el("div", { class: "spread-box" });
     const picture = el("div", { class: "picture" }, this.canvas, this.cursor);
-    const beside = el("div", { class: "beside" }, this.readout, this.scale, this.empty, this.spreadTitle, this.spread, this.facts, this.hint);
+    const beside = el(
+      "div",
+      { class: "beside" },
+      this.readout,
+      this.scale,
+      this.empty,
+      this.spreadTitle,
+      this.spread,
+      this.facts,
+      this.hint,
+    );
     this.element = el("div", { class: "map" }, picture, beside);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
@@ -49,17 +70,21 @@ export class ShardMap {
     this.translate();
   }
 
-  /** Loads the map if `version` differs from the shown one. The map of a generation never changes. */
+  /** Loads the map if `version` differs from the shown one. */
   async update(version, ask) {
     if (this.shown === version) return;
     this.shown = version;
     if (!this.keys) setText(this.readout, t("map-loading"));
     try {
-      const answer = await ask(`v1/audiences/${encodeURIComponent(this.audience)}/shards`, { cache: "no-cache" });
+      const answer = await ask(`v1/audiences/${encodeURIComponent(this.audience)}/shards`, {
+        cache: "no-cache",
+      });
       const numbers = new DataView(await answer.arrayBuffer());
       // A later version was requested meanwhile.
       if (this.shown !== version) return;
-      this.keys = Uint32Array.from({ length: SHARDS }, (_, shard) => numbers.getUint32(4 * shard, true));
+      this.keys = Uint32Array.from({ length: SHARDS }, (_, shard) =>
+        numbers.getUint32(4 * shard, true),
+      );
       this.translate();
       this.draw();
     } catch (error) {
@@ -78,8 +103,15 @@ export class ShardMap {
     setText(this.spreadTitle, t("map-spread"));
     if (!this.keys) return;
     const { least, most, empty, mean } = this.measure();
-    setText(this.facts, t("map-facts", { least: count(least), most: count(most), empty: count(empty) }));
-    const words = [`−${FAR} σ`, t("map-mean", { n: mean.toLocaleString(undefined, { maximumFractionDigits: 1 }) }), `+${FAR} σ`];
+    setText(
+      this.facts,
+      t("map-facts", { least: count(least), most: count(most), empty: count(empty) }),
+    );
+    const words = [
+      `−${FAR} σ`,
+      t("map-mean", { n: mean.toLocaleString(undefined, { maximumFractionDigits: 1 }) }),
+      `+${FAR} σ`,
+    ];
     words.forEach((text, index) => setText(this.scale.children[index], text));
     this.say();
   }
@@ -118,7 +150,9 @@ export class ShardMap {
   point(event) {
     const box = this.canvas.getBoundingClientRect();
     const cell = (part, size) => Math.max(0, Math.min(SIDE - 1, Math.floor((part / size) * SIDE)));
-    this.moveTo(cell(event.clientY - box.top, box.height) * SIDE + cell(event.clientX - box.left, box.width));
+    this.moveTo(
+      cell(event.clientY - box.top, box.height) * SIDE + cell(event.clientX - box.left, box.width),
+    );
   }
 
   press(event) {

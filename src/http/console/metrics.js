@@ -77,14 +77,15 @@ export class Span {
     });
   }
 
-  /** A quantile, interpolated within a bucket. Infinite beyond the last edge; undefined without samples. */
+  /** A quantile, interpolated within a bucket; infinite beyond the last edge. */
   quantile(share, buckets) {
     const total = buckets.reduce((sum, { count }) => sum + count, 0);
     if (total === 0) return undefined;
     let wanted = share * total;
     let start = 0;
     for (const { edge, count } of buckets) {
-      if (wanted <= count) return edge === Infinity ? Infinity : start + (edge - start) * (wanted / count);
+      if (wanted <= count)
+        return edge === Infinity ? Infinity : start + (edge - start) * (wanted / count);
       wanted -= count;
       start = edge;
     }
@@ -95,6 +96,8 @@ export class Span {
 /** The share of samples above an edge. */
 export function shareAbove(edge, buckets) {
   const total = buckets.reduce((sum, { count }) => sum + count, 0);
-  const above = buckets.filter((bucket) => bucket.edge > edge).reduce((sum, { count }) => sum + count, 0);
+  const above = buckets
+    .filter((bucket) => bucket.edge > edge)
+    .reduce((sum, { count }) => sum + count, 0);
   return total === 0 ? undefined : above / total;
 }

@@ -15,7 +15,9 @@ function chosen() {
   } catch {
     // Storage may be blocked: use the browser's language.
   }
-  return (navigator.languages?.[0] ?? navigator.language ?? "").toLowerCase().startsWith("zh") ? "zh" : "en";
+  return (navigator.languages?.[0] ?? navigator.language ?? "").toLowerCase().startsWith("zh")
+    ? "zh"
+    : "en";
 }
 
 export const currentLanguage = () => language;
@@ -44,7 +46,8 @@ export const knows = (key) => key in en;
 export function translatePage() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   document.title = t("title");
-  for (const element of document.querySelectorAll("[data-t]")) element.textContent = t(element.dataset.t);
+  for (const element of document.querySelectorAll("[data-t]"))
+    element.textContent = t(element.dataset.t);
   for (const element of document.querySelectorAll("[data-t-label]")) {
     element.setAttribute("aria-label", t(element.dataset.tLabel));
   }
@@ -52,13 +55,17 @@ export function translatePage() {
 
 const NOTHING = "–";
 
-export const count = (number) => (Number.isFinite(number) ? number.toLocaleString(language) : NOTHING);
+export const count = (number) =>
+  Number.isFinite(number) ? number.toLocaleString(language) : NOTHING;
 
 /** A number with three significant digits, or all integer digits. */
 export function rate(number) {
   if (!Number.isFinite(number)) return NOTHING;
   const digits = number === 0 || number >= 100 ? 0 : number >= 10 ? 1 : 2;
-  return number.toLocaleString(language, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return number.toLocaleString(language, {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
 export const short = (number) =>
@@ -67,7 +74,11 @@ export const short = (number) =>
 export function percent(share) {
   if (!Number.isFinite(share)) return NOTHING;
   const digits = share === 0 || share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
-  return share.toLocaleString(language, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return share.toLocaleString(language, {
+    style: "percent",
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
 /** Duration of a request or poll. */
@@ -80,7 +91,12 @@ export function took(seconds) {
 
 /** A long duration, in its two largest units. */
 export function duration(seconds) {
-  const units = [["days", 86400], ["hours", 3600], ["minutes", 60], ["seconds", 1]];
+  const units = [
+    ["days", 86400],
+    ["hours", 3600],
+    ["minutes", 60],
+    ["seconds", 1],
+  ];
   const first = units.findIndex(([, size]) => seconds >= size);
   if (first < 0) return t("seconds", { n: 0 });
   let rest = Math.floor(seconds);
@@ -105,7 +121,8 @@ export function oneIn(fpr) {
   return t("one-in", { n: short(1 / fpr) });
 }
 
-export const clock = (unixSeconds) => new Date(unixSeconds * 1000).toLocaleTimeString(language, { hour12: false });
+export const clock = (unixSeconds) =>
+  new Date(unixSeconds * 1000).toLocaleTimeString(language, { hour12: false });
 
 /** A time of day, with the date if it is not today. */
 export function moment(unixSeconds) {
