@@ -1,9 +1,9 @@
-//! Commands of `rtad`: one module each.
+//! Commands of `rtad`.
 //!
 //! | module | job |
 //! |---|---|
 //! | `failure` | errors of a command, and their exit codes |
-//! | `config` | the config file and the flags over it |
+//! | `config` | the config file, and the flags that override it |
 //! | `process` | logging, runtime and signals of a serving process |
 //! | `check_config`, `demo`, `explain`, `serve` | the commands |
 
@@ -24,7 +24,7 @@ use rtad_http::manual::Manual;
 
 use failure::Failure;
 
-/// Tells an ad platform, in microseconds, whether a device is one you already know.
+/// Answers ad platforms in microseconds whether a device is in one of your audiences
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -38,7 +38,7 @@ enum Command {
     Serve(serve::Serve),
     /// Make synthetic devices, build and publish a snapshot of them, and serve it
     Demo(demo::Demo),
-    /// Explain why a platform's captured request gets the answer it gets
+    /// Explain the answer to a platform's captured request
     Explain(explain::Explain),
     /// Print the effective config, secrets redacted, or every mistake in it
     CheckConfig(check_config::CheckConfig),
@@ -46,7 +46,7 @@ enum Command {
     Manual(Manual),
 }
 
-/// Runs the command of the process's arguments.
+/// Runs the command that the process's arguments name.
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),

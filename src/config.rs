@@ -1,13 +1,13 @@
-//! The configuration: flag > environment > file > default, read whole or not at all.
+//! The configuration: flag > environment > file > default.
 //!
-//! Pure data: nothing here knows what is built from it. Every mistake is found in one reading, each
-//! with its location, what was found and what is accepted. An unknown key is a mistake too.
+//! Pure data, independent of what is built from it. One reading finds every mistake, each with its
+//! location, the value found and the accepted values. An unknown key is a mistake.
 //! `docs/reference/configuration.md` is generated from this module.
 //!
 //! Each key of `[server]` can be set as `RTAD_<KEY>` in the environment (`RTAD_MAX_BODY`), each of
 //! `[store]` as `RTAD_STORE_<KEY>` (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other
-//! variables that begin with `RTAD_` are left alone: Kubernetes sets `RTAD_SERVICE_HOST` and its
-//! like by itself.
+//! variables that begin with `RTAD_` are ignored: Kubernetes sets some, such as
+//! `RTAD_SERVICE_HOST`.
 //!
 //! # Files
 //!
@@ -16,13 +16,13 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `platform` | `[[platform]]`; in `custom`, the keys of mapped bodies |
+//! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
-//! | `store`, `trust` | `[store]`, and in it the public keys |
+//! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
-//! | `secret` | secrets, in the config or in a file of their own |
-//! | `values` | values that several tables have |
-//! | `reader` | a TOML document, key by key, under flags and environment |
+//! | `secret` | secrets, in the config or in a file |
+//! | `values` | types of values that several tables use |
+//! | `reader` | a TOML document with flags and environment over it |
 //! | `mistake` | mistakes and their locations |
 
 mod mistake;
@@ -55,10 +55,10 @@ pub use store::{StoreConfig, SwapMode};
 use crate::strategy::Outcome;
 use reader::Document;
 
-/// The strategy of a configuration that names neither audiences nor strategies.
+/// The strategy of a configuration without audiences and strategies.
 const DEFAULT_STRATEGY: &str = "new-users";
 
-/// Everything that can be set.
+/// The whole configuration.
 #[derive(Debug, Clone, Serialize)]
 pub struct Config {
     /// `[server]`
@@ -67,7 +67,7 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[ids]`
     pub ids: IdsConfig,
-    /// `[[audience]]`; none at all means every audience that the store holds at start.
+    /// `[[audience]]`; none = every audience in the store at start.
     #[serde(rename = "audience")]
     pub audiences: Vec<AudienceConfig>,
     /// `[[strategy]]`
@@ -76,16 +76,14 @@ pub struct Config {
     /// `[[platform]]`
     #[serde(rename = "platform")]
     pub platforms: Vec<PlatformConfig>,
-    /// Another if any file that this was read from, those that it names included, holds something
-    /// else. Within one process.
+    /// Hash of all files that were read. Comparable within one process only.
     #[serde(skip)]
     pub fingerprint: u64,
 }
 
 impl Config {
-    /// Reads the configuration as far as it can be read, and every mistake in it: it is good only if
-    /// there are none. `file` is a path, for messages, and its text; `environment` looks a variable
-    /// up; `vocabulary` has the words that only the rest of the service knows.
+    /// Reads the configuration and every mistake in it; it is valid only without mistakes. `file`
+    /// is a path, for messages, and its text. `environment` returns the value of a variable.
     pub fn read(
         file: Option<(&str, &str)>,
         environment: impl Fn(&str) -> Option<String>,
@@ -110,13 +108,13 @@ impl Config {
         (config, document.finish())
     }
 
-    /// The configuration as a file that says all of it.
+    /// The configuration as TOML, including defaults.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("every field is plain")
+        toml::to_string(self).expect("plain values serialize")
     }
 
-    /// Serves these audiences, for a configuration that names none: all required, and one strategy
-    /// `new-users` that excludes each of them.
+    /// Adds these audiences to a configuration without any: all required, with one strategy
+    /// `new-users` that excludes them.
     pub fn serve_all(&mut self, audiences: Vec<AudienceName>) {
         let strategy = StrategyConfig {
             name: DEFAULT_STRATEGY.to_owned(),
@@ -130,7 +128,7 @@ impl Config {
         self.strategies = vec![strategy];
     }
 
-    /// Keys that differ from `other` and that a reload cannot change.
+    /// Keys that differ from `other` and take effect only after a restart.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let changed = [
             ("server", self.server != other.server),

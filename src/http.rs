@@ -1,25 +1,25 @@
 //! The two ports: routes, handlers and answers.
 //!
-//! Both are axum applications behind the listener, connections and workers of `rtad-http`. Platforms'
-//! paths are not routes but configuration: on the decision port a tower service in front of the
-//! router asks the catalog for them, so that a platform's request pays nothing for routing.
+//! Both are axum applications behind the listener, connections and workers of `rtad-http`.
+//! Platforms' paths come from the config. On the decision port a tower service in front of the
+//! router looks them up in the catalog, so their requests pay no routing cost.
 //!
 //! | module | job |
 //! |---|---|
 //! | `error` | errors of the JSON routes, as problem documents |
-//! | `segment` | segments of a path, decoded once |
-//! | [`decision_app`] | state of the decision port, and what every request of it goes through |
+//! | `segment` | path segments, decoded once |
+//! | [`decision_app`] | state of the decision port; load, metrics and draining of each request |
 //! | [`api`] | JSON of `/v1/decide` |
 //! | `check`, `decide` | handlers of rtad's own routes |
-//! | `platforms` | platforms' requests |
+//! | `platforms` | requests of platforms |
 //! | [`decision_port`] | routes of the decision port |
 //! | [`admin_app`] | state of the admin port |
-//! | `tagged` | answers with an entity tag |
-//! | `console` | the page for people, from `http/console/` |
-//! | `explain` | the reason for an answer |
-//! | `shards` | keys of each shard |
+//! | `tagged` | responses with an entity tag |
+//! | `console` | the console page, from `http/console/` |
+//! | `explain` | explanations of answers |
+//! | `shards` | key counts per shard |
 //! | `status` | probes, metrics, status, reload |
-//! | `origin` | protection against requests that another site's page has a browser send |
+//! | `origin` | protection against cross-site requests |
 //! | [`admin_port`] | routes of the admin port |
 //!
 //! Each module uses only those above it in the table.

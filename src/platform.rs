@@ -1,21 +1,22 @@
-//! Wire formats: bytes to ids and questions, decisions to bytes. One file per platform.
+//! Ad platforms' protocols: request bytes to ids, decisions to response bytes. One file per
+//! platform.
 //!
-//! As a strategy asks for memberships, an [`Adapter`] asks for decisions. So the same code serves a
-//! request, explains a captured one, and runs in a test. A new platform is a file that implements
-//! the trait, and a line of [`KINDS`].
+//! An [`Adapter`] passes ids to a [`Decider`] and gets decisions from it. The same code serves a
+//! request, explains a captured one, and runs in a test. A new platform needs a file that
+//! implements the trait, and an entry of [`KINDS`].
 //!
 //! Each file uses only those below it in the table.
 //!
 //! | file | job |
 //! |---|---|
-//! | `respond` | a configured platform, and an answer whatever happens |
-//! | `tencent`, `ocean` | the platforms' protocols, from the files in `proto/` |
-//! | `custom` | any other's, mapped by the config |
-//! | `adapter` | the trait of all protocols, and the parts that they share |
-//! | `decider` | the trait of whoever decides, and failures |
-//! | `describe` | answers in words |
+//! | `respond` | a configured platform, and an answer to every request |
+//! | `tencent`, `ocean` | protocols of these platforms, from the files in `proto/` |
+//! | `custom` | protocols that the config maps |
+//! | `adapter` | the trait of all protocols, and shared parts |
+//! | `decider` | the trait for ids in and decisions out, and failures |
+//! | `describe` | answers as text |
 //! | `ids` | ids to keys |
-//! | `access` | secrets in headers |
+//! | `access` | access by secrets in headers |
 
 pub mod access;
 mod adapter;
@@ -39,7 +40,7 @@ pub use tencent::Tencent;
 pub use crate::config::{MAX_STRATEGIES, Secret};
 pub use rtad_core::device::IdField;
 
-/// All kinds of platforms, in the order of the messages that list them.
+/// All kinds of platforms, in the order of messages that list them.
 pub const KINDS: [Kind; 3] = [tencent::KIND, ocean::KIND, custom::KIND];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The config file, and the flags that take precedence over it.
+//! The config file, and the flags that override it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `rtad demo`: synthetic devices, served with the same parts as in production.
+//! `rtad demo`: publishes synthetic devices, and serves them as `rtad serve` does.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use super::process;
 const AUDIENCE: &str = "old_users";
 const TARGET_FPR: f64 = 1e-4;
 const SEED: u64 = 0;
-/// A platform, so that there is one to be asked as and to be explained.
+/// The platform of the printed requests.
 const PLATFORM: &str = r#"
 [[platform]]
 kind = "tencent"
@@ -35,10 +35,15 @@ strategies = { "new-users" = "new-users" }
 
 #[derive(Args)]
 pub(super) struct Demo {
-    /// How many synthetic devices are in the audience
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    /// Number of synthetic devices in the audience
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000)
+    )]
     devices: u64,
-    /// The directory that the snapshot is published into
+    /// Directory of the published snapshot
     #[arg(long, value_name = "DIR", default_value = "demo")]
     dir: PathBuf,
     #[command(flatten)]
@@ -65,13 +70,13 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
     let (decisions, admin) = (running.decision_address, running.admin_address);
     let synth = Synth::new(IdKind::Idfa, SEED);
     let key = |index| DeviceKey::of_canonical(synth.id(index).as_bytes());
-    // The first device after them that is no false positive, since one in 10,000 is.
+    // The first further device that is not a false positive.
     let catalog = running.serving().load_full();
     let snapshot = catalog.audience(AUDIENCE).and_then(|audience| audience.available());
     let is_new = |key: &DeviceKey| snapshot.is_none_or(|snapshot| !snapshot.contains(key));
-    let stranger = (devices..).map(key).find(is_new).expect("a filter does not hold everything");
-    let (member, stranger) = (hex(key(0)), hex(stranger));
-    let (refused, accepted) = (asked_by_tencent(&member), asked_by_tencent(&stranger));
+    let new_user = (devices..).map(key).find(is_new).expect("no filter contains every key");
+    let (member, new_user) = (hex(key(0)), hex(new_user));
+    let (rejected, accepted) = (tencent_request(&member), tencent_request(&new_user));
     drop(catalog);
     let raw = synth.id(1);
     let mut stdout = std::io::stdout().lock();
@@ -81,22 +86,24 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
          # an old user, by the md5 of its IDFA\n\
          curl http://{decisions}/v1/check/{AUDIENCE}/{member}\n\n\
          # a new user\n\
-         curl http://{decisions}/v1/check/{AUDIENCE}/{stranger}\n\n\
+         curl http://{decisions}/v1/check/{AUDIENCE}/{new_user}\n\n\
          # a decision: bid for this device?\n\
-         curl http://{decisions}/v1/decide -d '{{\"request_id\":\"r1\",\"strategies\":[\"new-users\"],\
-         \"device\":{{\"idfa\":\"{raw}\"}}}}'\n\n\
+         curl http://{decisions}/v1/decide -d '{{\"request_id\":\"r1\",\
+         \"strategies\":[\"new-users\"],\"device\":{{\"idfa\":\"{raw}\"}}}}'\n\n\
          # the same from Tencent Ads, protobuf in and out: code 1 rejects the old user\n\
-         printf '{refused}' | curl -s http://{decisions}/rta/tencent --data-binary @- | od -An -tx1\n\n\
-         # code 0 accepts the new one for the strategy new-users\n\
-         printf '{accepted}' | curl -s http://{decisions}/rta/tencent --data-binary @- | od -An -tx1\n\n\
-         # why so: every id, audience and decision\n\
-         printf '{refused}' | curl -s http://{admin}/v1/explain/tencent --data-binary @-\n\n\
-         # what is being served, and the metrics\n\
+         printf '{rejected}' | curl -s http://{decisions}/rta/tencent --data-binary @- \
+         | od -An -tx1\n\n\
+         # code 0 accepts the new user for the strategy new-users\n\
+         printf '{accepted}' | curl -s http://{decisions}/rta/tencent --data-binary @- \
+         | od -An -tx1\n\n\
+         # the reason: every id, audience and decision\n\
+         printf '{rejected}' | curl -s http://{admin}/v1/explain/tencent --data-binary @-\n\n\
+         # status and metrics\n\
          curl http://{admin}/v1/status\n\
          curl http://{admin}/metrics\n\n\
          # the console, to open in a browser\n\
          http://{admin}/\n\n\
-         Ctrl-C ends it."
+         Stop with Ctrl-C."
     );
     let _ = stdout.flush();
     drop(stdout);
@@ -112,8 +119,8 @@ fn hex(key: DeviceKey) -> String {
     key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Tencent's question about the device with this IDFA, written for `printf`: POSIX knows octal escapes and no others.
-fn asked_by_tencent(idfa_md5: &str) -> String {
+/// A request of Tencent for the device with this IDFA, for `printf`: POSIX has octal escapes only.
+fn tencent_request(idfa_md5: &str) -> String {
     let device =
         tencent::Device { idfa_md5sum: Some(idfa_md5.to_owned().into()), ..Default::default() };
     let request =
@@ -125,7 +132,7 @@ fn asked_by_tencent(idfa_md5: &str) -> String {
     request.encode_to_vec().into_iter().map(escaped).collect()
 }
 
-/// Publishes the audience, unless the directory holds the very same already.
+/// Publishes the audience, unless the directory already has one of the same size.
 async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
     let base = writer.base(&name()).await?;
     if let Some(current) = base.current()

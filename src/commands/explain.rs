@@ -1,7 +1,7 @@
-//! `rtad explain`: why a platform's captured request gets the answer it gets, by the config and the store that serve it.
+//! `rtad explain`: explains the answer to a platform's captured request, from config and store.
 //!
-//! The snapshots are loaded as `rtad serve` loads them, but only those that the platform's strategies ask. Nothing is written but the
-//! explanation: no log, no progress.
+//! It loads snapshots as `rtad serve` does, but only those of the platform's strategies. It prints
+//! the explanation alone: no log and no progress.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -21,25 +21,30 @@ use super::failure::Failure;
 
 #[derive(Args)]
 pub(super) struct Explain {
-    /// The config file that serves the platform
+    /// The config file of the platform
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: PathBuf,
-    /// The platform's name in it
+    /// The platform's name in the config
     #[arg(long, value_name = "NAME")]
     platform: String,
-    /// What the body is given in
-    #[arg(long, value_name = "auto|binary|hex|base64", default_value = "auto", value_parser = encoding)]
+    /// The body's encoding
+    #[arg(
+        long,
+        value_name = "auto|binary|hex|base64",
+        default_value = "auto",
+        value_parser = encoding
+    )]
     input: Input,
-    /// A header of the captured request, repeatable; with none, nobody is asked for one
+    /// A header of the captured request, repeatable; without any, headers are not checked
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// What stood behind the ? of its target
+    /// The query string of the captured request
     #[arg(long, value_name = "STRING")]
     query: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The request's body; - is stdin
+    /// The request's body; - = stdin
     #[arg(value_name = "FILE")]
     body: PathBuf,
 }
@@ -54,7 +59,7 @@ fn encoding(word: &str) -> Result<Input, String> {
     word.parse().map(|encoding| Input(Some(encoding))).map_err(|error| format!("{error}, auto"))
 }
 
-/// Read here and not with the other arguments, where a mistake would be quoted: it may hold a secret.
+/// Parses a header. clap would quote a malformed value, which may be a secret.
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
     let read = || {
         let (name, value) = text.split_once(':')?;
@@ -98,11 +103,11 @@ pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let explanation = runtime.block_on(explained(assembly, &arguments.platform, captured))?;
     let text = if arguments.json {
-        serde_json::to_string(&explanation).expect("plain values serialise") + "\n"
+        serde_json::to_string(&explanation).expect("plain values serialize") + "\n"
     } else {
         explanation.to_string()
     };
-    // Whoever has closed the pipe has seen enough.
+    // A closed pipe is not an error.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
@@ -128,9 +133,9 @@ async fn explained(
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");
     let platform = Arc::clone(&served.platform);
-    let asked: Vec<String> =
+    let needed: Vec<String> =
         audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
-    sync.poll_matching(|audience| asked.iter().any(|name| name == audience.as_str())).await;
+    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str())).await;
     let ids =
         IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
     Ok(explain(&serving.load(), &platform, &ids, &shared.history, captured))

@@ -9,7 +9,7 @@ use rtad_core::filter::SizingError;
 use rtad_http::error_chain::error_chain;
 use rtad_store::StoreError;
 
-/// A failed command.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{0}")]
@@ -24,10 +24,10 @@ pub(super) enum Failure {
     Io(#[from] std::io::Error),
 }
 
-/// A demo that could not be prepared.
+/// An error while preparing the demo.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DemoError {
-    #[error("could not make the demo's directory {}", dir.display())]
+    #[error("could not create the demo directory {}", dir.display())]
     Directory {
         dir: std::path::PathBuf,
         #[source]

@@ -15,12 +15,12 @@ where
     init_logging(level.map_err(|error| Failure::Usage(format!("RTAD_LOG: {error}")))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command());
-    // Connections that outlived the drain are cut here, without waiting for their workers.
+    // Closes connections that outlived the drain, without waiting for their workers.
     runtime.shutdown_background();
     result
 }
 
-/// Starts to serve; `None` if told to stop before that is done.
+/// Starts serving; `None` if a stop signal comes first.
 pub(super) async fn start(
     signals: &mut Signals,
     assembly: Assembly,
@@ -32,7 +32,7 @@ pub(super) async fn start(
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains; a second one ends the process at once. SIGHUP
+/// Serves until SIGTERM or SIGINT, then drains; a second signal ends the process at once. SIGHUP
 /// reloads the config.
 pub(super) async fn serve_until_stopped(signals: &mut Signals, running: Running) {
     while signals.next().await == Signal::Reload {

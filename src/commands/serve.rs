@@ -1,4 +1,4 @@
-//! `rtad serve`: decisions from a snapshot store.
+//! `rtad serve`: serves decisions from a snapshot store.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub(super) struct Serve {
     config: Option<PathBuf>,
     #[command(flatten)]
     ports: Ports,
-    /// Where snapshots come from: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
+    /// Store of the snapshots: a directory, or s3://, gs://, az://, https:// URL [env: RTAD_STORE]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Threads that answer decisions; 0 = one per CPU [env: RTAD_WORKERS]
@@ -35,7 +35,7 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
     let reread: Reread = Box::new(move || {
         read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure))
     });
-    // Before the start: a SIGHUP while the first snapshots load would end the process.
+    // Before the start: without a handler, a SIGHUP during the first load would end the process.
     let mut signals = Signals::listen()?;
     if let Some(running) = process::start(&mut signals, assembly, reread).await? {
         process::serve_until_stopped(&mut signals, running).await;

@@ -1,51 +1,50 @@
-//! Mistakes in a configuration: where each stands, what was found there and what is accepted.
+//! Mistakes in a configuration: location, value found, and accepted values.
 //!
-//! Values that can be checked only later, by whoever builds from them, keep their [`Location`], so
-//! that a mistake found then is reported like one found while reading.
+//! Values that are checked later, by their users, keep their [`Location`] for the same messages.
 
 use serde::{Serialize, Serializer};
 
-/// Where the config says something.
+/// The location of a value in the config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The line, if it is known.
+    /// The line, if known.
     pub line: Option<usize>,
     /// The whole key, such as `platform[0].request.ids.imei`.
     pub key: String,
 }
 
-/// Words of the config and their location: a path of field names, a template, a source.
+/// A text of the config with its location: a path of field names, a template or a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Where it stands.
+    /// Its location.
     pub location: Location,
-    /// What it says.
+    /// The text.
     pub text: String,
 }
 
 impl Named {
-    /// A mistake about it: what comes after its text.
+    /// A mistake about this text.
     pub fn mistake(&self, why: &str, accepted: &str) -> Mistake {
         let found = format!("is {:?}: {why}", self.text);
         Mistake { location: self.location.clone(), found, accepted: accepted.to_owned() }
     }
 }
 
-/// Only the text: what is printed reads back as the same.
+/// Serializes the text alone, so that printed TOML reads back as the same.
 impl Serialize for Named {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
 }
 
-/// A key with a value that is not accepted.
+/// A key with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where.
+    /// Location of the key.
     pub location: Location,
-    /// What was found there, as what follows on the key.
+    /// What was found; continues a sentence that begins with the key.
     pub found: String,
-    /// What would have been accepted.
+    /// Accepted values.
     pub accepted: String,
 }
 
@@ -56,12 +55,12 @@ pub struct Mistakes {
     messages: Vec<String>,
 }
 
-/// A configuration with mistakes: all of them.
+/// All mistakes in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", mistakes.join("\n"))]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// One line each: file and line, key, what was found, what is accepted.
+    /// One line each: file and line, key, value found, accepted values.
     pub mistakes: Vec<String>,
 }
 
@@ -70,13 +69,13 @@ impl Mistakes {
         Self { file: file.to_owned(), messages: Vec::new() }
     }
 
-    /// Adds one about a key of the file.
+    /// Adds a mistake about a key of the file.
     pub fn add(&mut self, mistake: &Mistake) {
         let Location { line, key } = &mistake.location;
         self.note(*line, key, &mistake.found, &mistake.accepted);
     }
 
-    /// The same from its parts.
+    /// Adds a mistake from its parts.
     pub(super) fn note(&mut self, line: Option<usize>, key: &str, found: &str, accepted: &str) {
         let file = &self.file;
         let location = match line {
@@ -87,26 +86,26 @@ impl Mistakes {
         self.messages.push(format!("{location}{key} {found}; accepted: {accepted}"));
     }
 
-    /// Adds one about a flag or a variable, which has no line.
+    /// Adds a mistake about a flag or variable, which has no line.
     pub(super) fn note_outside(&mut self, origin: &str, found: &str, accepted: &str) {
         self.messages.push(format!("{origin}: {found}; accepted: {accepted}"));
     }
 
-    /// How many there are so far.
+    /// Number of mistakes so far.
     pub(super) const fn count(&self) -> usize {
         self.messages.len()
     }
 
-    /// Leaves only the first.
+    /// Keeps only the first mistake.
     pub(super) fn keep_first(&mut self) {
         self.messages.truncate(1);
     }
 
-    /// The value if there are none.
+    /// The value, if there are no mistakes.
     ///
     /// # Errors
     ///
-    /// All of them.
+    /// All mistakes.
     pub fn into_result<T>(self, value: T) -> Result<T, ConfigError> {
         if self.messages.is_empty() {
             Ok(value)

@@ -1,6 +1,6 @@
 //! `[[platform]]`: an ad platform, its path and its protocol.
 //!
-//! The protocols are not known here: their words and rules come in a [`Vocabulary`].
+//! The kinds of protocols and their rules come from a [`Vocabulary`].
 
 mod custom;
 
@@ -20,28 +20,28 @@ use super::reader::{Document, Section};
 use super::secret::{self, SecretConfig};
 use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration};
 
-/// Strategies that one platform's ids may stand for.
+/// Largest number of strategy ids of a platform.
 pub const MAX_STRATEGIES: usize = 64;
 
-/// Words of the config that only the rest of the service knows.
+/// Words of the config that other modules define.
 #[derive(Debug, Clone, Copy)]
 pub struct Vocabulary<'a> {
     /// The kinds of platforms.
     pub kinds: &'a [KindRules],
-    /// Names that no platform may have, as metrics use them otherwise.
+    /// Names that no platform may have, as metrics use them.
     pub reserved_names: &'a [&'a str],
 }
 
-/// A kind of platform, as far as the config is concerned.
+/// The config rules of a kind of platform.
 #[derive(Debug, Clone, Copy)]
 pub struct KindRules {
-    /// Its word in `kind`.
+    /// The value of `kind`.
     pub word: &'static str,
-    /// One of its strategy ids, in words.
+    /// Description of its strategy ids.
     pub strategy_id: &'static str,
-    /// Whether a text is one.
+    /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
-    /// Whether the keys of [`CustomConfig`] say what its bodies are.
+    /// Whether [`CustomConfig`] maps its bodies.
     pub is_mapped: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct PlatformConfig {
     pub custom: Option<CustomConfig>,
 }
 
-/// A header that lets a request in.
+/// A header that admits a request.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct HeaderConfig {
@@ -90,8 +90,7 @@ const WEEK: Duration = DAY.saturating_mul(7);
 
 /// Reads every `[[platform]]`. `strategies` are the names of `[[strategy]]`, in their order.
 ///
-/// A platform of a known kind is kept even if there are mistakes in it: so whoever builds from it
-/// finds the others.
+/// Keeps a platform of a known kind despite mistakes, so that building it finds further ones.
 pub(super) fn read_all(
     d: &mut Document<'_>,
     strategies: &[String],
@@ -118,7 +117,7 @@ fn read(
 ) -> Option<PlatformConfig> {
     let kind = |word: &str| vocabulary.kinds.iter().find(|kind| kind.word == word);
     let kind = section.read_required(d, "kind", &one_of(vocabulary.kinds), kind);
-    // The name is a label beside those of rtad's own routes.
+    // The name is a label value next to those of rtad's own routes.
     let name = |text: &str| {
         let name = text.parse().ok().filter(|_| !vocabulary.reserved_names.contains(&text));
         name.map(|name: AudienceName| name.into())
@@ -132,7 +131,7 @@ fn read(
     let example = "{ name = \"X-Rta-Token\", value_file = \"/etc/rtad/token\" }";
     let headers = section.sections(d, "headers", example);
     let headers = headers.into_iter().filter_map(|header| read_header(d, header)).collect();
-    // Without a known kind nothing can be said of ids; without ids, of nothing else.
+    // The other keys depend on the kind.
     let kind = kind?;
     let ids = read_strategies(d, &mut section, kind, strategies);
     let custom = kind.is_mapped.then(|| custom::read(d, &mut section));
@@ -149,7 +148,7 @@ fn read(
     })
 }
 
-/// All the words, for messages: "a, b or c".
+/// The words of all kinds, for messages: "a, b or c".
 fn one_of(kinds: &[KindRules]) -> String {
     let words: Vec<&str> = kinds.iter().map(|kind| kind.word).collect();
     match words.split_last() {
@@ -160,8 +159,8 @@ fn one_of(kinds: &[KindRules]) -> String {
 
 fn path(text: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-    let is_ours = text == "/" || text == "/v1" || text.starts_with("/v1/");
-    (text.starts_with('/') && !is_ours && text.len() <= 256 && text.bytes().all(is_plain))
+    let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
+    (text.starts_with('/') && !is_reserved && text.len() <= 256 && text.bytes().all(is_plain))
         .then(|| text.to_owned())
 }
 

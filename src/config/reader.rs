@@ -1,4 +1,4 @@
-//! A TOML document, read key by key: every mistake is kept with its line, none ends the reading.
+//! Reader of a TOML document, key by key. It records every mistake with its line and continues.
 
 #[cfg(test)]
 pub(super) mod keys;
@@ -14,10 +14,10 @@ use toml::de::{DeTable, DeValue};
 use super::mistake::Mistakes;
 use rtad_store::redacted;
 
-/// What was set on the command line, by key: `("server.listen", "0.0.0.0:80")`.
+/// Values of the command line, by key: `("server.listen", "0.0.0.0:80")`.
 pub type Flags = Vec<(&'static str, String)>;
 
-/// A parsed document, the layers over it, and what was wrong so far.
+/// A parsed document, flags and environment over it, and the mistakes so far.
 pub(super) struct Document<'a> {
     file: &'a str,
     text: &'a str,
@@ -29,20 +29,20 @@ pub(super) struct Document<'a> {
     contents: DefaultHasher,
 }
 
-/// A value and the line that it stands on.
+/// A value and its line.
 struct Entry {
     line: usize,
     value: Value,
 }
 
-/// A TOML value with its scalars as text: what a number or a duration is, its reader decides.
+/// A TOML value with scalars as text; the key's reader parses them.
 enum Value {
     Scalar(String),
     List(Vec<Entry>),
     Table(BTreeMap<String, Entry>),
 }
 
-/// One table of the document. Keys that are read are taken out; what is left at the end is unknown.
+/// A table of the document. Reading a key removes it; remaining keys are unknown.
 pub(super) struct Section {
     path: String,
     line: Option<usize>,
@@ -52,8 +52,8 @@ pub(super) struct Section {
 }
 
 impl<'a> Document<'a> {
-    /// Parses the text. A syntax error is the only mistake then: what is missing may only have been
-    /// unreadable.
+    /// Parses the text. After a syntax error no other mistake is reported, as keys may be missing
+    /// only because of it.
     pub(super) fn parse(
         file: &'a str,
         text: &'a str,
@@ -118,12 +118,12 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a mistake: where, what, what was found, what is accepted.
+    /// Records a mistake: line, key, value found, accepted values.
     pub(super) fn mistake(&mut self, line: Option<usize>, key: &str, found: &str, accepted: &str) {
         self.mistakes.note(line, key, found, accepted);
     }
 
-    /// The table of that name; empty if there is none.
+    /// The table of this name; empty if absent.
     pub(super) fn section(&mut self, name: &'static str) -> Section {
         let (line, entries) = match self.sections.remove(name) {
             None => (None, BTreeMap::new()),
@@ -136,7 +136,7 @@ impl<'a> Document<'a> {
         Section { path: name.to_owned(), line, entries, known: Vec::new(), had: Vec::new() }
     }
 
-    /// The tables of that name.
+    /// The tables of this name.
     pub(super) fn sections(&mut self, name: &'static str) -> Vec<Section> {
         let entry = self.sections.remove(name);
         self.tables(name, entry, &format!("[[{name}]]"))
@@ -162,22 +162,22 @@ impl<'a> Document<'a> {
         tables
     }
 
-    /// A file that the document names: beside the document, unless its path is absolute.
+    /// The path of a file that the document names, relative to the document's folder.
     pub(super) fn beside(&self, path: &str) -> PathBuf {
         Path::new(self.file).parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// Takes note of what a file holds that the configuration is made of.
+    /// Adds a file's contents to the fingerprint.
     pub(super) fn saw(&mut self, contents: &[u8]) {
         contents.hash(&mut self.contents);
     }
 
-    /// A number that is another if any of those files holds something else.
+    /// Hash of all files' contents.
     pub(super) fn fingerprint(&self) -> u64 {
         self.contents.finish()
     }
 
-    /// All mistakes, those of unknown tables included.
+    /// All mistakes, including unknown tables.
     pub(super) fn finish(mut self) -> Mistakes {
         if !self.is_readable {
             self.mistakes.keep_first();
@@ -189,7 +189,7 @@ impl<'a> Document<'a> {
         self.mistakes
     }
 
-    /// A value from the command line or the environment, and where it stands.
+    /// A value from the command line or the environment, and its flag or variable.
     fn overlay(&self, path: &str, key: &str) -> Option<(String, String)> {
         let full = format!("{path}.{key}");
         if let Some((_, value)) = self.flags.iter().find(|(name, _)| *name == full) {
@@ -207,7 +207,7 @@ impl Section {
         Self { path, line: Some(line), entries, known: Vec::new(), had: Vec::new() }
     }
 
-    /// Takes a key out, and notes that it is known and whether it was there.
+    /// Removes a key, and records that it is known and whether it was present.
     fn take(&mut self, key: &'static str) -> Option<Entry> {
         self.known.push(key);
         let entry = self.entries.remove(key);
@@ -217,7 +217,7 @@ impl Section {
         entry
     }
 
-    /// The tables in a list under `key`; `accepted` shows one.
+    /// The tables in a list under `key`; `accepted` is an example.
     pub(super) fn sections(
         &mut self,
         document: &mut Document<'_>,
@@ -230,7 +230,7 @@ impl Section {
         document.tables(&format!("{}.{key}", self.path), entry, accepted)
     }
 
-    /// The table under `key`; `accepted` shows one.
+    /// The table under `key`; `accepted` is an example.
     pub(super) fn section(
         &mut self,
         document: &mut Document<'_>,
@@ -250,8 +250,8 @@ impl Section {
         }
     }
 
-    /// All scalars of a table with free keys, by key, as `parse` makes them of key and value; those
-    /// that are not `accepted` are noted and left out.
+    /// All scalars of a table with free keys, parsed from key and value. Invalid ones are recorded
+    /// as mistakes and omitted.
     pub(super) fn read_map<T>(
         mut self,
         document: &mut Document<'_>,
@@ -274,22 +274,22 @@ impl Section {
         values
     }
 
-    /// Its line, for mistakes about the whole of it.
+    /// Line of the table.
     pub(super) fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// Its name, for the same.
+    /// Path of the table.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Whether nothing is left in it.
+    /// Whether no unread key is left.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A scalar that has not been read yet, as it stands.
+    /// The text of an unread scalar.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match &self.entries.get(key)?.value {
             Value::Scalar(text) => Some(text),
@@ -297,12 +297,12 @@ impl Section {
         }
     }
 
-    /// Whether the key was given, well or badly.
+    /// Whether the key was present, valid or not.
     pub(super) fn had(&self, key: &str) -> bool {
         self.had.contains(&key)
     }
 
-    /// Reads a scalar; `None` if it is not given, or not `accepted`, which is noted.
+    /// Reads a scalar; `None` if it is absent, or invalid, which is recorded as a mistake.
     pub(super) fn read<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -348,7 +348,7 @@ impl Section {
         }
     }
 
-    /// Reads a scalar that must be given.
+    /// Reads a required scalar.
     pub(super) fn read_required<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -361,7 +361,7 @@ impl Section {
         value
     }
 
-    /// Notes a key that was read and was not there.
+    /// Records a missing required key, after it was read.
     pub(super) fn require(&self, document: &mut Document<'_>, key: &str, accepted: &str) {
         #[cfg(test)]
         keys::set_required(&self.path, key);
@@ -370,8 +370,7 @@ impl Section {
         }
     }
 
-    /// Reads a list of scalars; those that are not `accepted` are noted and left out. Empty if it is
-    /// not given.
+    /// Reads a list of scalars; empty if absent. Invalid ones are recorded as mistakes and omitted.
     pub(super) fn read_list<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -409,7 +408,7 @@ impl Section {
         values
     }
 
-    /// Notes the keys that nothing has read.
+    /// Records the unread keys as unknown.
     pub(super) fn finish(self, document: &mut Document<'_>) {
         let accepted = self.known.join(", ");
         for (key, Entry { line, .. }) in self.entries {
@@ -423,7 +422,7 @@ impl Section {
     }
 }
 
-/// The environment variable that takes precedence over a key, if it has one.
+/// The environment variable that overrides a key, if any.
 fn variable(path: &str, key: &str) -> Option<String> {
     match path {
         "server" => Some(format!("RTAD_{}", key.to_uppercase())),
@@ -433,7 +432,7 @@ fn variable(path: &str, key: &str) -> Option<String> {
     }
 }
 
-/// The text, unless there is none.
+/// The text, unless it is empty.
 pub(super) fn not_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `[ids]`, `[[audience]]` and `[[strategy]]`: the rules by which devices are decided about.
+//! `[ids]`, `[[audience]]` and `[[strategy]]`: the rules of decisions.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct IdsConfig {
     pub blank: Vec<String>,
 }
 
-/// An audience to be served.
+/// A served audience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceConfig {
@@ -56,8 +56,8 @@ pub(super) fn read_ids(d: &mut Document<'_>) -> IdsConfig {
     IdsConfig { blank }
 }
 
-/// The audiences, and the names of all of them, those that cannot be names included: a misspelt one
-/// is one mistake, and not another for each strategy that names it.
+/// The audiences, and all their names, including invalid ones: an invalid name is one mistake, not
+/// another one per strategy that uses it.
 pub(super) fn read_audiences(d: &mut Document<'_>) -> (Vec<AudienceConfig>, Vec<String>) {
     let sections = d.sections("audience");
     let named =
@@ -67,7 +67,7 @@ pub(super) fn read_audiences(d: &mut Document<'_>) -> (Vec<AudienceConfig>, Vec<
     (audiences, named)
 }
 
-/// The strategies, and the names of all of them, those with mistakes included.
+/// The strategies, and all their names, including those with mistakes.
 pub(super) fn read_strategies(
     d: &mut Document<'_>,
     audiences: &[String],
@@ -82,7 +82,7 @@ pub(super) fn read_strategies(
     (strategies, named)
 }
 
-/// Notes the names that come twice.
+/// Records duplicate names.
 pub(super) fn check_names(
     d: &mut Document<'_>,
     audiences: &[AudienceConfig],

@@ -1,4 +1,4 @@
-//! Secrets, in the config or in a file of their own. No message and no printed config shows one.
+//! Secrets, in the config or in a file. No message and no printed config shows one.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 use super::reader::{Document, Section};
 
-/// A secret from the config. Never printed; compared in a time that does not tell where a wrong one
-/// differs.
+/// A secret from the config. Never printed; compared in constant time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -18,13 +17,12 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// The secret's bytes, for what signs with them.
+    /// The secret's bytes, for signing.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether `other` is the same. Takes as long for a wrong one as for the right one; a wrong
-    /// length is told apart.
+    /// Whether `other` is equal, in a time that depends on the length alone.
     pub fn is(&self, other: &[u8]) -> Choice {
         self.0.ct_eq(other)
     }
@@ -36,7 +34,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret as the config has it. It is printed as its file's name, or not at all.
+/// A secret as configured. Printed as its file's name, or redacted.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct SecretConfig {
@@ -56,7 +54,7 @@ const REDACTED: &str = "<redacted>";
 
 /// Reads `value` or `value_file`.
 pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<SecretConfig> {
-    const ACCEPTED: &str = "value, or value_file with a path, of which the line end is left out";
+    const ACCEPTED: &str = "value, or value_file with the path of a file";
     let (line, path) = (section.line(), section.path().to_owned());
     let value = section.read(d, "value", ACCEPTED, |text| Some(text.to_owned()));
     let file = section.read(d, "value_file", ACCEPTED, |text| Some(text.to_owned()));
@@ -83,21 +81,21 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<Secret
         }
         (None, None) if section.had("value") || section.had("value_file") => return None,
         _ => {
-            d.mistake(line, &path, "does not say its value once", ACCEPTED);
+            d.mistake(line, &path, "needs exactly one of value and value_file", ACCEPTED);
             return None;
         }
     };
     if secret == REDACTED.as_bytes() {
-        d.mistake(
-            line,
-            &path,
-            "is redacted: this is what check-config prints",
-            "the secret itself",
-        );
+        d.mistake(line, &path, "is redacted, as check-config prints it", "the secret itself");
         return None;
     }
     if secret.is_empty() || !secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
-        d.mistake(line, &path, "has a secret that is empty or not printable ASCII", "one that is");
+        d.mistake(
+            line,
+            &path,
+            "has a secret that is empty or not printable ASCII",
+            "printable ASCII",
+        );
         return None;
     }
     let value = file.is_none().then_some(REDACTED);

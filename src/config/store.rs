@@ -10,7 +10,7 @@ use super::reader::Document;
 use super::trust;
 use super::values::{HOUR, SECOND, SIZE, as_duration, as_size, duration, size, word};
 
-/// Where snapshots come from.
+/// The store of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StoreConfig {
@@ -39,15 +39,15 @@ pub struct StoreConfig {
     pub public_keys: Vec<PublicKey>,
 }
 
-/// How a new generation comes to be served.
+/// Replacement of the served generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SwapMode {
-    /// All of it is read beside the old one, and served from one moment to the next: memory for two
+    /// The new generation is read beside the old one, then replaces it at once: memory for two
     /// snapshots.
     #[default]
     Whole,
-    /// Chunk by chunk, once all are on the disk: memory for one snapshot and two chunks.
+    /// Chunk by chunk from the disk: memory for one snapshot and two chunks.
     Rolling,
 }
 

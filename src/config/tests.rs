@@ -56,7 +56,7 @@ unavailable = "bid"
 "#;
 
 #[test]
-fn the_full_example_is_read() {
+fn full_example_is_read() {
     let config = read(FULL).unwrap();
     assert_eq!(config.server.idle_timeout, Duration::from_secs(75));
     assert_eq!(config.server.max_body, 65_536);
@@ -71,13 +71,13 @@ fn the_full_example_is_read() {
 }
 
 #[test]
-fn the_effective_config_reads_back_as_itself() {
+fn printed_config_reads_back_as_the_same() {
     let config = read(FULL).unwrap();
     assert_eq!(read(&config.to_toml()).unwrap().to_toml(), config.to_toml());
 }
 
 #[test]
-fn defaults_fill_in_the_rest() {
+fn absent_keys_have_defaults() {
     let config = read("[store]\nurl = \"/data\"").unwrap();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9090");
@@ -92,9 +92,10 @@ fn defaults_fill_in_the_rest() {
 }
 
 #[test]
-fn rolling_needs_a_cache_to_roll_from() {
+fn rolling_swap_requires_a_cache() {
     let mistakes = |text: &str| read(text).unwrap_err().mistakes;
-    let lone = "rtad.toml:3: store.swap is \"rolling\" without store.cache_dir; accepted: whole, or rolling with a \
+    let lone = "rtad.toml:3: store.swap is \"rolling\" without store.cache_dir; accepted: whole, \
+        or rolling with a \
                 store.cache_dir for chunks to be read from";
     assert_eq!(mistakes("[store]\nurl = \"/data\"\nswap = \"rolling\""), [lone]);
     let empty = "[store]\nurl = \"/data\"\nswap = \"rolling\"\ncache_dir = \"\"";
@@ -114,7 +115,7 @@ fn rolling_needs_a_cache_to_roll_from() {
 }
 
 #[test]
-fn five_mistakes_are_five_messages() {
+fn all_mistakes_are_reported_at_once() {
     let text = r#"
 [server]
 listen = "localhost"
@@ -130,18 +131,21 @@ exclude = ["old_user"]
 "#;
     let mistakes = read(text).unwrap_err().mistakes;
     let expected = [
-        "rtad.toml:3: server.listen is \"localhost\"; accepted: an address and port, such as 0.0.0.0:8080 or [::1]:8080",
+        "rtad.toml:3: server.listen is \"localhost\"; accepted: an address and port, such as \
+         0.0.0.0:8080 or [::1]:8080",
         "rtad.toml:4: server.workers is \"-1\"; accepted: 0 (one per CPU) or a number up to 1024",
-        "rtad.toml:5: server.idle_timout is not known; accepted: listen, admin_listen, workers, max_connections, \
+        "rtad.toml:5: server.idle_timout is not known; accepted: listen, admin_listen, workers, \
+         max_connections, \
          idle_timeout, max_body, max_in_flight, max_wait, drain_timeout, watch_config",
         &format!("rtad.toml:8: store.url is \"ftp://x\"; accepted: {ACCEPTED_URLS}"),
-        "rtad.toml:12: strategy[0].exclude has \"old_user\"; accepted: a list of audiences of this file: ",
+        "rtad.toml:12: strategy[0].exclude has \"old_user\"; accepted: a list of audiences of this \
+         file: ",
     ];
     assert_eq!(mistakes, expected);
 }
 
 #[test]
-fn every_kind_of_mistake_has_its_message() {
+fn each_kind_of_mistake_has_a_message() {
     for (text, expected) in [
         ("", "rtad.toml: store.url is missing; accepted: a directory, file:///directory, s3://"),
         (
@@ -201,7 +205,7 @@ fn every_kind_of_mistake_has_its_message() {
 }
 
 #[test]
-fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+fn flag_overrides_environment_overrides_file_overrides_default() {
     let environment = |name: &str| match name {
         "RTAD_LISTEN" => Some("127.0.0.1:1".to_owned()),
         "RTAD_ADMIN_LISTEN" => Some("127.0.0.1:2".to_owned()),
@@ -219,7 +223,7 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn a_bad_flag_or_variable_is_named_as_what_it_is() {
+fn mistake_names_the_flag_or_variable() {
     let environment = |name: &str| (name == "RTAD_MAX_BODY").then(|| "big".to_owned());
     let url = "https://me:secret@host/x".to_owned();
     let flags = vec![("server.admin_listen", "here".to_owned()), ("store.url", url)];
@@ -227,16 +231,17 @@ fn a_bad_flag_or_variable_is_named_as_what_it_is() {
     assert_eq!(
         mistakes,
         [
-            "--admin-listen: found \"here\"; accepted: an address and port, such as 0.0.0.0:8080 or [::1]:8080",
+            "--admin-listen: found \"here\"; accepted: an address and port, such as 0.0.0.0:8080 \
+             or [::1]:8080",
             "RTAD_MAX_BODY: found \"big\"; accepted: a size, such as 64KiB or 8GiB",
-            // What may be a secret is not repeated.
+            // A secret is not repeated.
             &format!("--store: found \"https://…@host/x\"; accepted: {ACCEPTED_URLS}"),
         ]
     );
 }
 
 #[test]
-fn what_a_reload_cannot_change_is_told() {
+fn changed_keys_that_need_a_restart_are_listed() {
     let old = read(FULL).unwrap();
     let mut new = old.clone();
     new.strategies.clear();
@@ -247,8 +252,9 @@ fn what_a_reload_cannot_change_is_told() {
 }
 
 #[test]
-fn a_misspelt_audience_is_one_mistake() {
-    let text = "[store]\nurl=\"/d\"\n[[audience]]\nname=\"Old\"\n[[strategy]]\nname=\"s\"\nexclude=[\"Old\"]";
+fn invalid_audience_name_is_one_mistake() {
+    let text = "[store]\nurl=\"/d\"\n[[audience]]\nname=\"Old\"\n[[strategy]]\nname=\"s\"\n\
+                exclude=[\"Old\"]";
     let mistakes = read(text).unwrap_err().mistakes;
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
     assert!(mistakes[0].contains("audience[0].name is \"Old\""), "{mistakes:?}");

@@ -1,12 +1,12 @@
 //! `public_keys` and `public_keys_file` of `[store]`: the keys that sign manifests.
 //!
-//! Nothing here may end in fewer keys than were meant, least of all in none: then nothing would be
-//! verified. So a file or a variable without a key is a mistake; only `public_keys = []` says so.
+//! Without keys, signatures are not verified. So a file or variable without a key is a mistake;
+//! only `public_keys = []` disables verification.
 
 use super::reader::{Document, Section};
 use rtad_store::{ACCEPTED_KEYS, PublicKey};
 
-/// The keys of the list and of the file, each once.
+/// The keys of the list and the file, without duplicates.
 pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> Vec<PublicKey> {
     let accepted = format!("a list, each {ACCEPTED_KEYS}");
     let mut keys = section.read_list_unshown(d, "public_keys", &accepted, |text| text.parse().ok());
@@ -20,12 +20,12 @@ pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> V
                 keys.extend(more);
                 None
             }
-            Ok(Err(_)) => Some("has no keys or something else".to_owned()),
+            Ok(Err(_)) => Some("has no key, or a line that is not a key".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(found) = found {
             let found = format!("is {:?}: {found}", path.display().to_string());
-            let accepted = format!("a file with a key a line, each {ACCEPTED_KEYS}");
+            let accepted = format!("a file with one key per line, each {ACCEPTED_KEYS}");
             d.mistake(line, "store.public_keys_file", &found, &accepted);
         }
     }

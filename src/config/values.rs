@@ -1,4 +1,4 @@
-//! Values that several tables have: how they are read, and how they are printed again.
+//! Types of values that several tables use: parsing and printing.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -28,13 +28,13 @@ pub(super) fn size(text: &str) -> Option<u64> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64()).filter(|size| *size > 0)
 }
 
-/// One of an enum's words, as serde writes them.
+/// A variant of an enum, by its serde name.
 pub(super) fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
     let text: StrDeserializer<'_, Error> = text.into_deserializer();
     T::deserialize(text).ok()
 }
 
-/// Notes each name that comes twice.
+/// Records duplicate names.
 pub(super) fn duplicates<'a>(
     d: &mut Document<'_>,
     kind: &str,
@@ -71,7 +71,7 @@ pub(super) fn as_optional_duration<S: Serializer>(
 }
 
 pub(super) fn as_size<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    // The largest unit that says it exactly: what is printed must read back as the same number.
+    // The largest exact unit: printed sizes must read back as the same number.
     let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
         Some((unit, name)) => serializer.collect_str(&format_args!("{}{name}", bytes / unit)),

@@ -1,35 +1,36 @@
-//! Explains a single id: what it can be read as, and what each audience and each strategy says of a device with it alone.
+//! Explanation of a single id: its possible kinds, and the answers for a device with this id alone.
 //!
-//! An id as people have it does not say of which kind it is. So it is read as every kind whose shape it has, and the kinds that come to
-//! the same key are one reading. Like an explanation of a request this counts and logs nothing.
+//! The kind of an id is often unknown. The id is read as every kind that accepts it; kinds that
+//! yield the same key are one reading. Nothing is counted or logged.
 
 use serde::Serialize;
 
+use super::parts::{canonical, explain_audience, explain_strategy};
+use super::report::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
 use super::trace::Found;
-use super::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
-use super::{explain_audience, explain_strategy, words};
+use super::words;
 use crate::catalog::Catalog;
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
 use crate::sync::SyncHistory;
-use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
-/// What a single id comes to.
+/// The explanation of a single id.
 #[derive(Debug, Serialize)]
 pub struct IdExplanation {
     /// At least one; in the order of the kinds, which begins with md5.
     readings: Vec<Reading>,
 }
 
-/// What the id is if it is of these kinds.
+/// The id, read as these kinds.
 #[derive(Debug, Serialize)]
 struct Reading {
     kinds: Vec<&'static str>,
     result: Found,
-    /// Why it does not decide.
+    /// Why it is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
-    /// What is hashed, if that is not the id itself.
+    /// The hashed form, if the id differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +42,8 @@ struct Reading {
     strategies: Vec<StrategyExplained>,
 }
 
-/// Explains an id of `kind`, or of each kind that it can be of: by all audiences and all strategies. Costs a few look-ups of each audience.
+/// Explains an id of `kind`, or of each kind that accepts it, for all audiences and strategies.
+/// Costs a few lookups per audience.
 pub fn explain_id(
     catalog: &Catalog,
     ids: &IdReader,
@@ -49,17 +51,14 @@ pub fn explain_id(
     kind: Option<IdKind>,
     id: &str,
 ) -> IdExplanation {
-    // Raw fields have their kinds' places.
-    let look = |kind: IdKind| (kind, ids.look(kind as usize, id.as_bytes()));
-    let looked: Vec<_> = kind
-        .map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind])
-        .into_iter()
-        .map(look)
-        .collect();
-    let is_some_kind = looked.iter().any(|(_, key)| *key != Err(Unusable::Malformed));
+    // The index of a raw field is that of its kind.
+    let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind as usize, id.as_bytes()));
+    let kinds = kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]);
+    let keys: Vec<_> = kinds.into_iter().map(read_as).collect();
+    let is_some_kind = keys.iter().any(|(_, key)| *key != Err(Unusable::Malformed));
     let mut groups: Vec<(Result<DeviceKey, Unusable>, Vec<IdKind>)> = Vec::new();
     for (kind, key) in
-        looked.into_iter().filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
+        keys.into_iter().filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
     {
         match groups.iter_mut().find(|(same, _)| *same == key) {
             Some((_, kinds)) => kinds.push(kind),
@@ -77,21 +76,21 @@ fn read(
     key: Result<DeviceKey, Unusable>,
     kinds: &[IdKind],
 ) -> Reading {
-    let first = *kinds.first().expect("a reading is of some kind");
+    let first = *kinds.first().expect("a reading has a kind");
     let result = match key {
         Ok(_) => Found::Usable,
         Err(Unusable::Blank) => Found::Blank,
         Err(Unusable::Malformed) => Found::Malformed,
     };
     let because = match kinds {
-        [_, _, ..] if result == Found::Malformed => Some("it has the shape of no kind".to_owned()),
+        [_, _, ..] if result == Found::Malformed => Some("no kind accepts it".to_owned()),
         _ => words::id(result, first),
     };
     let key = key.ok();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|place| {
-            let answer = key.map(|key| catalog.audiences()[place].membership(&[key]));
-            explain_audience(catalog, place, answer, history)
+        .map(|index| {
+            let answer = key.map(|key| catalog.audiences()[index].membership(&[key]));
+            explain_audience(catalog, index, answer, history)
         })
         .collect();
     let in_audience = |audience: &AudienceExplained| IdInAudience {
@@ -111,12 +110,12 @@ fn read(
     };
     let facts =
         words::Facts { ids: std::slice::from_ref(&found), audiences: &audiences, failure: None };
-    let decide = |(place, strategy): (usize, &Strategy)| {
+    let decide = |(index, strategy): (usize, &Strategy)| {
         explain_strategy(
             catalog,
             strategy.name.clone(),
-            place,
-            catalog.decide_uncounted(place, key.as_slice()),
+            index,
+            catalog.decide_uncounted(index, key.as_slice()),
             &facts,
         )
     };
@@ -131,16 +130,4 @@ fn read(
         audiences,
         strategies,
     }
-}
-
-/// The form that is hashed, if the value is in another. It is made here once more, so it is shown only if it has that very md5.
-pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
-    let trimmed = value.trim_ascii();
-    let canonical = match kind.canonical_case() {
-        Case::Lower => trimmed.to_ascii_lowercase(),
-        Case::Upper => trimmed.to_ascii_uppercase(),
-        Case::AsIs | Case::All => trimmed.to_owned(),
-    };
-    let is_hashed = kind != IdKind::Md5 && canonical != value;
-    (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }

@@ -1,6 +1,6 @@
-//! A captured body as people have it: as it was sent, or as the hex or base64 that a log or a packet dump shows.
+//! Encodings of a captured body: the bytes themselves, or hex or base64 from a log or packet dump.
 //!
-//! What it is read as is always said in the explanation: a guess that went wrong must not be a riddle.
+//! The explanation shows the encoding, so a wrong guess is visible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,32 +10,32 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 
-/// What stands for a body's bytes.
+/// The encoding of a captured body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
-    /// They themselves; JSON too.
+    /// The bytes themselves; also JSON.
     Binary,
-    /// Two hex digits of either case for each, white space and a leading `0x` ignored.
+    /// Two hex digits per byte, of either case. White space and a leading `0x` are ignored.
     Hex,
     /// Base64 or its URL-safe form, padded or not, white space ignored.
     Base64,
 }
 
-/// A word that names no encoding, or a text that is not in the one it was said to be in.
+/// An unknown encoding, or a text that is not in the given encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// Of [`Encoding::from_str`].
+    /// Error of [`Encoding::from_str`].
     #[error("accepted: binary, hex, base64")]
     UnknownEncoding,
-    /// Of [`read`].
+    /// Error of [`read`].
     #[error("it is not {0}: try --input auto")]
     NotIn(Encoding),
 }
 
 impl Encoding {
-    /// All of them.
+    /// All encodings.
     pub const ALL: [Self; 3] = [Self::Binary, Self::Hex, Self::Base64];
 
     /// Its name.
@@ -70,8 +70,8 @@ impl Encoding {
     }
 }
 
-/// Reads a body that is in `encoding`, or in whichever it looks to be: hex if it is that, or else base64, or else what it is. Nothing at
-/// all is an empty body.
+/// Decodes a body from `encoding`. Without one it tries hex, then base64, and else takes the bytes
+/// themselves; white space alone is binary.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_looks_like_is_what_it_is_read_as() {
+    fn hex_and_base64_are_detected() {
         let body = b"\x0a\x02p1\x10\x01\xfb\xff".to_vec();
         for (text, encoding) in [
             (&b"0a0270311001fbff"[..], Encoding::Hex),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_taken_as_it_is() {
+    fn other_text_is_binary() {
         for text in [
             &b""[..],
             b" \n",
@@ -143,12 +143,12 @@ mod tests {
         ] {
             assert_eq!(guessed(text), (text.to_vec(), Encoding::Binary), "{text:?}");
         }
-        // An odd digit is no hex, but may be base64.
+        // An odd number of digits is not hex, but may be base64.
         assert_eq!(guessed(b"100").1, Encoding::Base64);
     }
 
     #[test]
-    fn what_it_is_said_to_be_it_must_be() {
+    fn text_in_another_encoding_is_an_error() {
         let read = |text: &'static [u8], encoding| read(Bytes::from_static(text), Some(encoding));
         assert_eq!(read(b"1001", Encoding::Binary).unwrap().0, &b"1001"[..]);
         assert_eq!(read(b"1001", Encoding::Base64).unwrap().0, &b"\xd7\x4d\x35"[..]);

@@ -1,18 +1,21 @@
-//! An explanation against the decider that serves, and its sentences one by one.
+//! Explanations compared with served answers, and their sentences.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use prost::Message as _;
 use serde_json::{Value, json};
 
+use super::input::Encoding;
 use super::*;
-use crate::catalog::Live;
+use crate::catalog::{Audience, Catalog, Live};
 use crate::platform::tencent::{Device, RtaRequest, device};
-use crate::platform::{MAX_IDS, ocean};
+use crate::platform::{Admission, Failure, Head, IdReader, MAX_IDS, ocean};
 use crate::serve::Assembly;
+use crate::sync::{SyncHistory, now_unix_seconds};
 use crate::telemetry::Telemetry;
-use rtad_core::device::KeyMaker;
+use rtad_core::device::{DeviceKey, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::Snapshot;
 use testkit::store::Spec;
@@ -70,7 +73,7 @@ fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot
     testkit::store::snapshot(audience, 7, &keys, &spec)
 }
 
-/// `old` holds the OAID, `vip` somebody else, `gone` nothing was published of, and `stale` is three hours old.
+/// `old` holds the OAID, `vip` another id, `gone` has no snapshot, and `stale` is three hours old.
 fn catalog(telemetry: &Telemetry) -> Catalog {
     let assembly = Assembly::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
@@ -125,7 +128,7 @@ impl Fixture {
         serde_json::to_value(self.with_headers(platform, &[], body)).unwrap()
     }
 
-    /// What serves answers, in hex.
+    /// The served answer, in hex.
     fn served(&self, platform: &str, body: &[u8]) -> String {
         let served = self.catalog.platform_named(platform).unwrap();
         let headers = HeaderMap::new();
@@ -158,7 +161,7 @@ fn told(explanation: &Value, list: &str, fields: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_id_is_shown_with_what_became_of_it() {
+fn every_id_is_listed_with_its_result() {
     let qaid = |qaid: &'static str| device::QaidInfo { qaid: Some(qaid.into()), qaid_md5sum: None };
     let body = tencent(Device {
         idfa_md5sum: Some("8D3E".into()),
@@ -178,28 +181,29 @@ fn every_id_is_shown_with_what_became_of_it() {
         [
             "device.idfa_md5sum; idfa_md5; malformed; it is not 32 hex digits",
             "device.imei_md5sum; imei_md5; blank; it stands for \"no id\"",
-            "device.android_id_md5sum; android_id_md5; doubtful; the platform itself holds it for junk",
+            "device.android_id_md5sum; android_id_md5; doubtful; the platform marks it as doubtful",
             "device.oaid_md5sum; oaid_md5; usable",
-            "device.oaid; oaid; duplicate; an id before it has the same md5",
+            "device.oaid; oaid; duplicate; an earlier id has the same md5",
             "device.qaid_infos.qaid; caid; usable",
             "device.qaid_infos.qaid; caid; usable",
-            "device.wx_openid.openid; openid; malformed; it is not up to 128 visible ASCII characters",
+            "device.wx_openid.openid; openid; malformed; it is not up to 128 visible ASCII \
+             characters",
         ]
     );
     let usable = &explained["ids"][3];
     assert_eq!((&usable["md5"], &usable["shard"]), (&json!(OAID_MD5), &json!("83e9")));
-    let cannot_say = |name| json!({ "name": name, "answer": "unavailable" });
+    let unavailable = |name| json!({ "name": name, "answer": "unavailable" });
     assert_eq!(
         usable["audiences"],
         json!([{ "name": "old", "answer": "member" }, { "name": "vip", "answer": "not_member" },
-            cannot_say("gone"), cannot_say("stale")])
+            unavailable("gone"), unavailable("stale")])
     );
     assert_eq!(explained["ids"][5]["canonical"], "abc");
     assert_eq!(explained["ids"][7]["value"], "\u{fffd}\u{1b}[31m");
     let text = fixture.with_headers("tx", &[], &body).to_string();
     assert!(
         !text.contains('\u{1b}') && text.contains(r"\u{1b}[31m"),
-        "a body cannot play with the terminal"
+        "control characters are escaped"
     );
     assert!(
         text.contains(
@@ -210,7 +214,7 @@ fn every_id_is_shown_with_what_became_of_it() {
 }
 
 #[test]
-fn every_decision_says_why() {
+fn every_decision_has_a_reason() {
     let fixture = fixture();
     let because = |body: &[u8]| {
         let explained = fixture.json("tx", body);
@@ -226,13 +230,15 @@ fn every_decision_says_why() {
         [
             "T1; member; device.oaid is in old, which it excludes",
             "T2; not_member; it bids only for members of vip, and no id is",
-            "T3; unavailable; gone and stale cannot say, and its `unavailable` answer is bid",
+            "T3; unavailable; gone and stale are unavailable, and its `unavailable` answer is bid",
         ]
     );
     assert_eq!(
         conclusion,
-        "No bid for T1, because device.oaid is in old, which it excludes; no bid for T2, because it bids only for \
-         members of vip, and no id is; bid for T3, because gone and stale cannot say, and its `unavailable` answer is bid."
+        "No bid for T1, because device.oaid is in old, which it excludes; no bid for T2, because \
+         it bids only for \
+         members of vip, and no id is; bid for T3, because gone and stale are unavailable, and its \
+         `unavailable` answer is bid."
     );
     let vip = tencent(Device { oaid: Some("somebody".into()), ..Device::default() });
     assert_eq!(
@@ -268,7 +274,7 @@ fn every_decision_says_why() {
 }
 
 #[test]
-fn only_what_a_request_asks_about_is_shown_and_what_is_not_configured_too() {
+fn requested_strategies_are_listed_including_unknown_ones() {
     let request =
         ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
     let explained = fixture().json("oc", &request.encode_to_vec());
@@ -290,7 +296,7 @@ fn only_what_a_request_asks_about_is_shown_and_what_is_not_configured_too() {
 }
 
 #[test]
-fn what_is_explained_is_what_is_served() {
+fn explained_answer_equals_served_answer() {
     let fixture = fixture();
     let request =
         ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
@@ -317,7 +323,7 @@ fn what_is_explained_is_what_is_served() {
 }
 
 #[test]
-fn one_id_too_many_and_none_decides() {
+fn too_many_ids_decide_nothing() {
     let fixture = fixture();
     assert_eq!(fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"], Value::Null);
     let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
@@ -327,7 +333,7 @@ fn one_id_too_many_and_none_decides() {
         (results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()),
         ("usable", "not_looked_at")
     );
-    assert_eq!(told(&explained, "audiences", &["answer"]), [""; 4], "none is asked");
+    assert_eq!(told(&explained, "audiences", &["answer"]), [""; 4], "no audience is checked");
     assert!(explained["conclusion"].as_str().unwrap().contains("more than 64 ids"), "{explained}");
 }
 
@@ -348,12 +354,13 @@ fn failures_are_explained() {
     let large = fixture.json("oc", &[0; 1025]);
     assert_eq!(
         large["failure"],
-        json!({ "cause": "too_large", "because": "the body has 1025 bytes, and server.max_body is 1024" })
+        json!({ "cause": "too_large", "because": "the body has 1025 bytes, and server.max_body is \
+            1024" })
     );
 }
 
 #[test]
-fn access_is_told_and_secrets_are_not() {
+fn access_is_shown_and_secrets_are_not() {
     let fixture = fixture();
     let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
     for (platform, headers, access, cause) in [
@@ -382,7 +389,7 @@ fn access_is_told_and_secrets_are_not() {
 }
 
 #[test]
-fn a_hostile_body_is_explained_in_short() {
+fn explanation_of_a_hostile_body_is_bounded() {
     let rta_ids = (0..600).map(|n| n % 128).collect();
     let body = ocean::Req { rta_ids, ..Default::default() }.encode_to_vec();
     let explained = fixture().json("oc", &body);

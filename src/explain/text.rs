@@ -1,19 +1,22 @@
-//! An explanation for a terminal: short aligned tables, the conclusion last.
+//! An explanation for a terminal: aligned tables, and the conclusion as the last line.
 //!
-//! Values come from outside: control characters in them are escaped, so that a captured body cannot play with the terminal.
+//! Control characters are escaped, as a captured body could otherwise send terminal commands.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::input::Encoding;
+use super::report::{
+    AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, membership_word,
+};
 use super::trace::Found;
-use super::{AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, words};
+use super::words;
 use crate::strategy::Membership;
 
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Platform {}, protocol {}, asked at {}", self.platform, self.kind, self.path)?;
+        writeln!(f, "Platform {}, protocol {}, path {}", self.platform, self.kind, self.path)?;
         let taken = match self.body.read_as {
-            Encoding::Binary => "taken as they are",
+            Encoding::Binary => "read as is",
             Encoding::Hex => "decoded from hex",
             Encoding::Base64 => "decoded from base64",
         };
@@ -23,7 +26,7 @@ impl Display for Explanation {
             writeln!(f, "Failure  {}: {}", failure.cause, printable(&failure.because))?;
         }
         if !self.notes.is_empty() {
-            writeln!(f, "\nThe request says")?;
+            writeln!(f, "\nRequest fields")?;
             let rows =
                 self.notes.iter().map(|note| vec![note.what.to_owned(), printable(&note.value)]);
             table(f, &rows.collect::<Vec<_>>())?;
@@ -75,7 +78,7 @@ impl Explanation {
 
 fn id_details(id: &IdExplained) -> String {
     let mut details: Vec<String> = Vec::new();
-    details.extend(id.because.as_ref().map(|because| format!("left out: {because}")));
+    details.extend(id.because.as_ref().map(|because| format!("ignored: {because}")));
     details.extend(
         id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))),
     );
@@ -89,7 +92,7 @@ fn id_details(id: &IdExplained) -> String {
     details.extend(id.audiences.iter().map(|one| match one.answer {
         Some(Membership::Member) => format!("in {}", one.name),
         Some(Membership::NotMember) => format!("not in {}", one.name),
-        _ => format!("{} cannot say", one.name),
+        _ => format!("{} unavailable", one.name),
     }));
     details.join(", ")
 }
@@ -101,7 +104,7 @@ const fn word(found: Found) -> &'static str {
         Found::Malformed => "malformed",
         Found::Doubtful => "doubtful",
         Found::Duplicate => "duplicate",
-        Found::NotLookedAt => "not looked at",
+        Found::NotLookedAt => "not read",
     }
 }
 
@@ -110,12 +113,12 @@ const fn access(access: AccessChecked) -> &'static str {
         AccessChecked::Open => "open: the platform has no headers configured",
         AccessChecked::NotChecked => "not checked: the platform's headers were not given",
         AccessChecked::Admitted => "admitted by a header",
-        AccessChecked::Refused => "refused: no header that lets a caller in has a right value",
+        AccessChecked::Refused => "refused: no header carries a configured value",
     }
 }
 
 fn audience_row(audience: &AudienceExplained) -> Vec<String> {
-    let answer = audience.answer.map_or("not asked", words::membership);
+    let answer = audience.answer.map_or("not checked", membership_word);
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
         let keys = counted(snapshot.keys, "key");
@@ -145,7 +148,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Rows in columns; the last one is as wide as it is.
+/// Aligned columns; the last one is not padded.
 fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
     let widths = widths(rows);
     rows.iter().try_for_each(|cells| row(f, cells, &widths))

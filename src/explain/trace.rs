@@ -1,6 +1,7 @@
-//! A decider that keeps what it sees: the ids and what became of each, what else the request says, and what was decided.
+//! A decider that records a request's ids with their results, its other fields, and the decisions.
 //!
-//! It looks at ids and asks strategies as [`crate::catalog::Live`] does, with the same bound on ids, and counts nothing.
+//! It reads ids and decides as [`crate::catalog::Live`] does, with the same limit of ids, and
+//! counts nothing.
 
 use std::fmt::Display;
 
@@ -9,26 +10,26 @@ use crate::platform::{Decider, Failure, Id, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
 use rtad_core::device::{DeviceKey, IdField, Unusable};
 
-/// Ids, notes and strategies that an explanation lists of each; a request has a handful.
+/// Longest list of ids, notes or strategies in an explanation.
 const MAX_LISTED: usize = 256;
-/// The note about an id of a kind that the config does not name.
+/// Label of the note about an id whose type the config does not map.
 const SKIPPED: &str = "id skipped";
 
-/// What became of an id.
+/// The result of reading an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Found {
-    /// Its key decides.
+    /// Its key is checked.
     Usable,
-    /// It stands for "no id".
+    /// A placeholder for "no id".
     Blank,
-    /// It cannot be of its kind.
+    /// Invalid for its kind.
     Malformed,
-    /// The platform itself holds it for junk.
+    /// Marked as unreliable by the platform.
     Doubtful,
-    /// Its key has come before.
+    /// Same key as an earlier id.
     Duplicate,
-    /// There were too many before it.
+    /// Beyond the limit of ids.
     NotLookedAt,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct TracedId {
     pub(super) key: Option<DeviceKey>,
 }
 
-/// Something else that the request says.
+/// Another field of the request.
 #[derive(Debug, serde::Serialize)]
 pub(super) struct Note {
     pub(super) what: &'static str,
@@ -55,14 +56,14 @@ pub(super) struct Trace<'a> {
     pub(super) request_keys: RequestKeys,
     pub(super) ids: Vec<TracedId>,
     pub(super) notes: Vec<Note>,
-    /// What is wrong with a body that cannot be read.
+    /// The decoder's message about an unreadable body.
     pub(super) unreadable: Option<String>,
-    /// The platform's strategy ids that the request names, and the places of those that are configured.
+    /// The requested strategy ids, and the indexes of the configured ones.
     pub(super) asked: Vec<(String, Option<usize>)>,
-    /// By the strategies' places.
+    /// By index of the strategy.
     pub(super) decisions: Vec<Option<Decision>>,
     pub(super) too_many_ids: bool,
-    /// What there was beyond [`MAX_LISTED`].
+    /// Number of entries beyond [`MAX_LISTED`].
     unlisted: usize,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// What else the request says, in the order of reading.
+    /// The request's other fields, in the order of reading.
     pub(super) fn notes(&mut self) -> Vec<Note> {
         let mut notes = std::mem::take(&mut self.notes);
         if self.unlisted > 0 {
@@ -94,11 +95,11 @@ impl<'a> Trace<'a> {
         notes
     }
 
-    fn take(&mut self, id: Id<'_>, look: impl FnOnce(&mut Self) -> (Found, Option<DeviceKey>)) {
+    fn record(&mut self, id: Id<'_>, read: impl FnOnce(&mut Self) -> (Found, Option<DeviceKey>)) {
         let capacity = self.request_keys.capacity();
         self.too_many_ids |= capacity == Capacity::Exceeded;
         let (found, key) =
-            if capacity == Capacity::Available { look(self) } else { (Found::NotLookedAt, None) };
+            if capacity == Capacity::Available { read(self) } else { (Found::NotLookedAt, None) };
         if self.ids.len() == MAX_LISTED {
             self.unlisted += 1;
             return;
@@ -115,7 +116,7 @@ impl<'a> Trace<'a> {
 
 impl Decider for Trace<'_> {
     fn id(&mut self, id: Id<'_>) {
-        self.take(id, |trace| match trace.reader.look(id.field, id.value) {
+        self.record(id, |trace| match trace.reader.key_uncounted(id.field, id.value) {
             Ok(key) if trace.request_keys.keep(key) => (Found::Usable, Some(key)),
             Ok(key) => (Found::Duplicate, Some(key)),
             Err(Unusable::Blank) => (Found::Blank, None),
@@ -124,7 +125,7 @@ impl Decider for Trace<'_> {
     }
 
     fn doubtful(&mut self, id: Id<'_>) {
-        self.take(id, |_| (Found::Doubtful, None));
+        self.record(id, |_| (Found::Doubtful, None));
     }
 
     fn wants_skipped(&self) -> bool {
@@ -132,7 +133,7 @@ impl Decider for Trace<'_> {
     }
 
     fn skipped(&mut self, path: &str, why: &dyn Display) {
-        // A body may hold thousands; as many as there may be ids show what is amiss.
+        // A body may hold thousands; `MAX_IDS` of them are enough to see the mistake.
         if self.notes.iter().filter(|note| note.what == SKIPPED).count() < MAX_IDS {
             self.notes.push(Note { what: SKIPPED, value: format!("{path}: {why}") });
         }

@@ -1,47 +1,41 @@
-//! Why, in sentences: of an id, a strategy, a failure, and of the whole answer.
+//! Reasons, as sentences: of an id, a strategy, a failure, and of the whole answer.
 //!
-//! The sentences stand after "because" and carry no full stop. They are for people; scripts read `reason`, `result` and `cause`.
+//! A reason follows the word "because" and has no full stop. Scripts read `reason`, `result` and
+//! `cause` instead.
 
 use std::time::Duration;
 
+use super::report::{
+    AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained,
+};
 use super::trace::{Found, Note};
-use super::{AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained};
 use crate::platform::{Failure, MAX_IDS};
 use crate::strategy::{Decision, Membership, Outcome, Reason, Strategy};
 use rtad_core::device::IdKind;
 
-/// Decisions with reasons of their own that the conclusion tells apart.
+/// Different reasons that a conclusion lists.
 const MAX_REASONS: usize = 3;
 
-/// The word for what an audience says.
-pub(super) const fn membership(membership: Membership) -> &'static str {
-    match membership {
-        Membership::Member => "member",
-        Membership::NotMember => "not_member",
-        Membership::Unavailable => "unavailable",
-    }
-}
-
-/// Seconds, to two units.
+/// Seconds in words, in the two largest units.
 pub(super) fn duration(seconds: u64) -> String {
     let whole = humantime::format_duration(Duration::from_secs(seconds)).to_string();
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Why an id does not decide.
+/// The reason for ignoring an id.
 pub(super) fn id(found: Found, kind: IdKind) -> Option<String> {
     let because = match found {
         Found::Usable => return None,
         Found::Blank => "it stands for \"no id\"".to_owned(),
         Found::Malformed => format!("it is not {}", kind.accepted()),
-        Found::Doubtful => "the platform itself holds it for junk".to_owned(),
-        Found::Duplicate => "an id before it has the same md5".to_owned(),
-        Found::NotLookedAt => format!("there are {MAX_IDS} ids before it, or more"),
+        Found::Doubtful => "the platform marks it as doubtful".to_owned(),
+        Found::Duplicate => "an earlier id has the same md5".to_owned(),
+        Found::NotLookedAt => format!("only the first {MAX_IDS} ids are read"),
     };
     Some(because)
 }
 
-/// What went wrong.
+/// The reason of a failure.
 pub(super) fn failure(
     failure: Failure,
     unreadable: Option<&str>,
@@ -58,22 +52,22 @@ pub(super) fn failure(
         Failure::TooLarge => {
             return format!("the body has {size} bytes, and server.max_body is {limit}");
         }
-        Failure::BodyLost => "the body did not arrive in time, or broke off",
-        Failure::Unauthorized => "no header that lets a caller in was sent with a right value",
-        Failure::BadSignature => "the signature is not there or not right",
-        Failure::BadTimestamp => "the timestamp is further from now than may be",
-        Failure::Overload => "more requests were being answered than may be",
+        Failure::BodyLost => "the body was incomplete or too late",
+        Failure::Unauthorized => "no header carries a configured value",
+        Failure::BadSignature => "the signature is missing or wrong",
+        Failure::BadTimestamp => "the timestamp is too far from the current time",
+        Failure::Overload => "too many requests were in flight",
         Failure::TooManyIds => {
             return format!(
-                "the request carries more than {MAX_IDS} ids, and one that is not looked at might be a member"
+                "the request carries more than {MAX_IDS} ids, and an unread one could be a member"
             );
         }
-        Failure::Internal => "a fault of rtad's own: please report it",
+        Failure::Internal => "internal error of rtad: please report it",
     };
     because.to_owned()
 }
 
-/// A strategy id that the request names and the config does not.
+/// A requested strategy id that the config does not map.
 pub(super) fn not_configured(id: String) -> StrategyExplained {
     StrategyExplained {
         id,
@@ -86,7 +80,7 @@ pub(super) fn not_configured(id: String) -> StrategyExplained {
     }
 }
 
-/// What decisions are made of.
+/// The inputs of the decisions.
 pub(super) struct Facts<'a> {
     pub(super) ids: &'a [IdExplained],
     pub(super) audiences: &'a [AudienceExplained],
@@ -94,7 +88,7 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Why a strategy decided so.
+    /// The reason of a strategy's decision.
     pub(super) fn because(&self, strategy: &Strategy, decision: Decision) -> String {
         let bids = decision.outcome == Outcome::Bid;
         let outcome = if bids { "bid" } else { "no bid" };
@@ -114,7 +108,8 @@ impl Facts<'_> {
             Reason::Unavailable => match self.failure {
                 Some(cause) => {
                     format!(
-                        "nothing is looked up ({cause}), and its `unavailable` answer is {outcome}"
+                        "no audience is checked ({cause}), and its `unavailable` answer is \
+                         {outcome}"
                     )
                 }
                 None => {
@@ -139,22 +134,23 @@ impl Facts<'_> {
     }
 
     fn missing(&self, strategy: &Strategy) -> String {
-        let hangs_on = [self.of(&strategy.exclude), self.of(&strategy.include)].concat();
-        let names: Vec<&str> = hangs_on
+        let needed = [self.of(&strategy.exclude), self.of(&strategy.include)].concat();
+        let names: Vec<&str> = needed
             .iter()
             .filter(|audience| !audience.available)
             .map(|audience| audience.name.as_str())
             .collect();
-        format!("{} cannot say", listed(&names, "and"))
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} unavailable", listed(&names, "and"))
     }
 
-    fn of(&self, places: &[usize]) -> Vec<&AudienceExplained> {
-        self.audiences.iter().filter(|audience| places.contains(&audience.place)).collect()
+    fn of(&self, indexes: &[usize]) -> Vec<&AudienceExplained> {
+        self.audiences.iter().filter(|audience| indexes.contains(&audience.index)).collect()
     }
 
-    fn names(&self, places: &[usize], last: &str) -> String {
+    fn names(&self, indexes: &[usize], last: &str) -> String {
         let names: Vec<&str> =
-            self.of(places).iter().map(|audience| audience.name.as_str()).collect();
+            self.of(indexes).iter().map(|audience| audience.name.as_str()).collect();
         listed(&names, last)
     }
 }
@@ -168,7 +164,7 @@ fn listed(words: &[&str], last: &str) -> String {
     }
 }
 
-/// Why the device got the answer it got, in one sentence.
+/// The reason of the whole answer, in one sentence.
 pub(super) fn conclusion(
     failure: Option<&FailureExplained>,
     strategies: &[StrategyExplained],
@@ -176,12 +172,12 @@ pub(super) fn conclusion(
 ) -> String {
     if strategies.is_empty() {
         return match failure {
-            Some(failure) => format!("Refused, because {}.", failure.because),
+            Some(failure) => format!("Rejected, because {}.", failure.because),
             None if notes.iter().any(|note| note.what == "ping") => {
-                "A ping is answered at once: nothing is looked up and no strategy decides."
+                "A ping is answered at once: no audience is checked and no strategy decides."
                     .to_owned()
             }
-            None => "No bid, because the request asks about no strategy.".to_owned(),
+            None => "No bid, because the request names no strategy.".to_owned(),
         };
     }
     let mut groups: Vec<(bool, &str, Vec<&str>)> = Vec::new();

@@ -16,19 +16,19 @@ use crate::sync::Shared;
 pub struct Reloaded {
     /// Always true: a reload that fails is an error.
     pub reloaded: bool,
-    /// Keys that have changed in the file but take effect after a restart.
+    /// Changed keys that take effect only after a restart.
     pub needs_restart: Vec<&'static str>,
 }
 
-/// Rereads the config and serves it, or says in words why not.
+/// Rereads the config and serves it, or returns the reason for keeping the old one.
 pub type Reload =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Reloaded, String>> + Send>> + Send + Sync>;
 
 /// State that the admin port's handlers share.
 pub struct AdminApp {
-    /// The catalog.
+    /// The served catalog.
     pub serving: Arc<Serving>,
-    /// Metrics, readiness, last syncs.
+    /// Metrics, readiness and sync history.
     pub shared: Shared,
     /// Reads the ids of explained requests.
     pub ids: Arc<IdReader>,

@@ -1,4 +1,4 @@
-//! Routes of the admin port: the whole list.
+//! Routes of the admin port.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::admin_app::AdminApp;
 use super::error::ApiError;
 use super::{console, explain, origin, shards, status};
 
-/// The admin port, for probes, scrapers and operators.
+/// The admin port's router: probes, metrics and the operator's routes.
 pub fn admin_router(app: Arc<AdminApp>) -> Router {
     Router::new()
         .route("/", get(console::index))

@@ -1,7 +1,7 @@
 //! rtad's own JSON protocol of `POST /v1/decide`.
 //!
 //! ```json
-//! {"request_id": "r1", "strategies": ["new-users"], "device": {"imei_md5": "…", "oaid": ["…", "…"]}}
+//! {"request_id": "r1", "strategies": ["new-users"], "device": {"imei_md5": "…", "oaid": ["…"]}}
 //! {"request_id": "r1", "decisions": [{"strategy": "new-users", "bid": false, "reason": "member"}]}
 //! ```
 
@@ -15,22 +15,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{Decision, Outcome, Reason};
 
-/// A device and the strategies asked about.
+/// A device and the requested strategies.
 #[derive(Debug, Default)]
 pub struct DecisionRequest<'body> {
-    /// The caller's id of the request, to be echoed.
+    /// The caller's request id, which the answer repeats.
     pub request_id: Option<Cow<'body, str>>,
-    /// Names of the strategies asked about, [`MAX_STRATEGIES`] at most; none asks about all.
+    /// Names of the requested strategies, at most [`MAX_STRATEGIES`]; none requests all.
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
     pub keys: Keys,
 }
 
-/// Reads a request. Costs a pass over the body, an md5 per raw id and the lists of strategies and keys.
+/// Reads a request. Costs one pass over the body, an md5 per raw id and two lists.
 ///
 /// # Errors
 ///
-/// What is wrong with the body, for its sender.
+/// The mistake in the body, without values.
 pub fn decode<'body>(
     body: &'body [u8],
     ids: &IdReader,
@@ -53,7 +53,7 @@ pub fn encode<'name>(
         decisions: D,
     }
     serde_json::to_vec(&Answer { request_id, decisions: Decisions(decisions) })
-        .expect("plain values serialise")
+        .expect("plain values serialize")
 }
 
 #[derive(Clone)]
@@ -75,7 +75,7 @@ impl<'name, I: Iterator<Item = (&'name str, Decision)> + Clone> Serialize for De
     }
 }
 
-/// A string, borrowed from the body where it holds no escapes.
+/// A string, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'body>(#[serde(borrow)] Cow<'body, str>);
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        // Named here so that the error does not quote the value.
+        // serde's own error would quote the value.
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Err(A::Error::custom("an id is a string, not an object"))
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_request_is_read() {
+    fn full_request_is_decoded() {
         let body = br#"{"request_id":"r1","strategies":["new-users","b"],"device":{
             "imei":"868049039501257","oaid_md5":"83e9158a4fb54c0e1ef0b238639a23ae","idfa":null,
             "caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"mac":"02:00:00:00:00:00","md5":"short"}}"#;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_may_be_missing() {
+    fn every_field_is_optional() {
         for body in [
             &b"{}"[..],
             br#"{"device":null,"strategies":null,"request_id":null}"#,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_without_quoting_ids() {
+    fn errors_do_not_quote_ids() {
         let reader = reader();
         for (body, expected) in [
             (&br#"{"devcie":{}}"#[..], "unknown field; accepted: request_id, strategies, device"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_is_not_let_do_the_work_of_thousands() {
+    fn number_of_strategies_and_ids_is_limited() {
         let reader = reader();
         let names = |count| format!(r#"{{"strategies":[{}]}}"#, vec![r#""a""#; count].join(","));
         assert_eq!(decode(names(64).as_bytes(), &reader).unwrap().strategies.len(), 64);
@@ -313,7 +313,10 @@ mod tests {
         ];
         assert_eq!(
             String::from_utf8(encode(Some("r\"1"), decisions.into_iter())).unwrap(),
-            r#"{"request_id":"r\"1","decisions":[{"strategy":"a","bid":true,"reason":"not_member"},{"strategy":"b","bid":false,"reason":"no_device"}]}"#
+            concat!(
+                r#"{"request_id":"r\"1","decisions":[{"strategy":"a","bid":true,"#,
+                r#""reason":"not_member"},{"strategy":"b","bid":false,"reason":"no_device"}]}"#
+            )
         );
         assert_eq!(encode(None, std::iter::empty()), br#"{"decisions":[]}"#);
     }

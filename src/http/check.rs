@@ -1,4 +1,4 @@
-//! `/v1/check`: whether one device, or each of many, is in an audience.
+//! `/v1/check`: membership of one device, or of many, in an audience.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use super::segment::{decoded, decoded_bytes, raw};
 use crate::catalog::Catalog;
 use crate::telemetry::Route;
 
-/// Ids in one batch.
+/// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
-/// Size of 10,000 ids of the longest kind in JSON, whatever `server.max_body` says.
+/// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
@@ -54,15 +54,15 @@ pub(super) async fn many(
     app.with_metrics(Route::CheckMany, timing, async |load| {
         let (head, body) = request.into_parts();
         if load == Load::TooHigh {
-            // The connection goes on, unless there is more than a megabyte of it.
+            // Reads up to a megabyte, so the connection can be reused.
             discard(body, app.body_timeout).await;
             return Err(ApiError::Overloaded);
         }
         let audience = decoded(raw(&head.uri, 2));
-        // An unknown audience is reported before a megabyte is read for it.
+        // An unknown audience is reported before the body is read.
         snapshot_of(&app.serving.load(), &audience)?;
         let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY)).await?;
-        // Loaded once for all ids, and after the last await: a slow body holds no generation.
+        // Loaded once for all ids, after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &audience)?;
         match is_octet_stream(&head.headers) {
@@ -82,7 +82,7 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
     found.available().ok_or(ApiError::NotLoaded)
 }
 
-/// The `kind` of a query; md5 if there is none. Other parameters are somebody else's.
+/// The `kind` of a query; md5 if there is none. Other parameters are ignored.
 fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
     let Some(query) = query else { return Ok(IdKind::Md5) };
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -101,13 +101,13 @@ struct Batch<'a> {
     kind: Option<Text<'a>>,
 }
 
-/// A string, borrowed from the body where it holds no escapes.
+/// A string, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
-    // A derived reader would take a bare list of the fields' values too.
+    // A derived reader would also accept an array of the fields' values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
     }
@@ -154,7 +154,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response,
     snapshot.contains_many(&keys, &mut members);
     let mut bits = vec![0_u8; ids.len().div_ceil(8)];
     for (index, (id, member)) in ids.iter().zip(members).enumerate() {
-        // A blank id is in no audience, whatever a filter says by chance.
+        // A blank id is in no audience, even on a false positive of the filter.
         if app.ids.key_of_bytes(*id).is_some() && member {
             bits[index / 8] |= 1 << (index % 8);
         }

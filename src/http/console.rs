@@ -1,7 +1,7 @@
-//! The console at `/` of the admin port: a page for those who would rather look than read.
+//! The console: a web page at `/` of the admin port.
 //!
-//! Its files are compiled in, load nothing from elsewhere, and may run nothing but themselves, which their headers say. The page asks the
-//! admin port's routes as anybody may, and changes nothing.
+//! Its files are compiled in. A content security policy limits it to scripts, styles and data of
+//! this port. The page uses the admin port's routes and changes nothing.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,14 @@ use rtad_core::snapshot::Digest;
 use super::error::ApiError;
 use super::tagged::tagged;
 
-/// The admin port's other routes, for errors and for terminals.
-pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/audiences/{audience}/shards, POST /v1/reload, \
-     POST /v1/explain, POST /v1/explain/{platform}";
+/// The admin port's routes, for errors and terminals.
+pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
+     /v1/audiences/{audience}/shards, POST /v1/reload, POST /v1/explain, \
+     POST /v1/explain/{platform}";
 
-/// Nothing but what this port serves, in no frame, and no form that is sent by itself.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Allows resources of this port only, no frames and no form submission.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const CSS: &str = "text/css; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -27,10 +28,10 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What stands before a file's name in its path.
+/// Path prefix of the files.
 const FOLDER: &str = "/console/";
 
-/// The page's parts: their names, their types and what is in them.
+/// The page's files: names, media types and contents.
 const FILES: [(&str, &str, &str); 13] = [
     ("console.css", CSS, include_str!("console/console.css")),
     ("icon.svg", SVG, include_str!("console/icon.svg")),
@@ -47,7 +48,7 @@ const FILES: [(&str, &str, &str); 13] = [
     ("zh.js", JS, include_str!("console/zh.js")),
 ];
 
-/// `GET /`: the page for a browser, the routes for a terminal.
+/// `GET /`: the page for browsers, a list of routes for other clients.
 pub(super) async fn index(headers: HeaderMap) -> Response {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut answer = if accepted.into_iter().any(|value| value.contains("text/html")) {

@@ -1,4 +1,4 @@
-//! `POST /v1/decide`: which strategies bid for a device.
+//! `POST /v1/decide`: decisions of strategies about a device.
 
 use std::sync::Arc;
 
@@ -12,9 +12,8 @@ use super::decision_app::{App, Load};
 use super::error::ApiError;
 use crate::telemetry::Route;
 
-/// Reads the request, loads the catalog once, decides, answers. Under overload a request whose body
-/// has arrived gets the strategies' `unavailable` answers; one whose body has still to come is
-/// refused.
+/// Reads the request, loads the catalog once, decides and answers. Under overload, a request with a
+/// complete body gets the strategies' `unavailable` answers; any other is rejected.
 pub(super) async fn decide(
     State(app): State<Arc<App>>,
     timing: RequestTiming,

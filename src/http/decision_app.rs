@@ -1,4 +1,4 @@
-//! State of the decision port, and what every request of it goes through: load, metrics, draining.
+//! State of the decision port, and load, metrics and draining of each request.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use crate::telemetry::{Route, Telemetry};
 /// The decision port's own routes, for errors.
 const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
 
-/// State that the decision port's handlers share. Each worker has its own, so that no request
-/// changes a reference count that another core changes too.
+/// State that the decision port's handlers share. Each worker has its own copy, so cores do not
+/// contend for its reference count.
 #[derive(Debug, Clone)]
 pub struct App {
-    /// The catalog.
+    /// The served catalog.
     pub serving: Arc<Serving>,
-    /// Turns ids into keys.
+    /// Reads ids into keys.
     pub ids: Arc<IdReader>,
     /// All metrics.
     pub telemetry: Arc<Telemetry>,
-    /// Whether the process drains.
+    /// Readiness and draining of the process.
     pub readiness: Arc<Readiness>,
     /// Largest body in bytes.
     pub max_body: usize,
     /// Time for a body to arrive.
     pub body_timeout: Duration,
-    /// A batch with a longer queueing delay is shed.
+    /// Longest queueing delay of a batch; one that waited longer is shed.
     pub max_wait: Duration,
-    /// Requests that wait for their bodies; one more is shed.
+    /// Requests that may wait for their bodies; a further one is shed.
     pub max_in_flight: usize,
 }
 
-/// Whether a request is answered, or shed.
+/// The load: a request is answered or shed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     Normal,
@@ -52,9 +52,8 @@ pub(super) enum Load {
 }
 
 impl App {
-    /// Answers a request under the in-flight limit and counts it. `answer` gets the load, and under
-    /// a load that is too high does no work that a late answer would not be worth. A panic in it
-    /// becomes a 500 and costs no other request anything.
+    /// Answers a request under the in-flight limit and counts it. Under [`Load::TooHigh`] `answer`
+    /// sheds the request. A panic in `answer` becomes a 500 and affects no other request.
     pub(super) async fn with_metrics<F: Future<Output = Result<Response, ApiError>>>(
         &self,
         route: Route,
@@ -76,7 +75,7 @@ impl App {
         response
     }
 
-    /// The load for a request that has just come.
+    /// The load for a new request.
     pub(super) fn load(&self) -> Load {
         match self.telemetry.is_full(self.max_in_flight) {
             true => Load::TooHigh,
@@ -84,8 +83,8 @@ impl App {
         }
     }
 
-    /// The load for a batch: it gives way to requests before an impression, whose worker it would
-    /// keep.
+    /// The load for a batch. A batch with a long queueing delay is shed, in favor of bid requests
+    /// on the same worker.
     fn load_of_batch(&self, timing: RequestTiming) -> Load {
         if timing.queued > self.max_wait {
             self.telemetry.shed();
@@ -94,7 +93,7 @@ impl App {
         self.load()
     }
 
-    /// Reads a request's body. While it has still to come, it counts towards `max_in_flight`.
+    /// Reads a request's body. While it is incomplete, it counts towards `max_in_flight`.
     pub(super) async fn read_body<B>(&self, body: B, max_bytes: usize) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -103,7 +102,7 @@ impl App {
         body::read(body, limits, || self.telemetry.wait(self.max_in_flight)).await
     }
 
-    /// Takes a body that has arrived already.
+    /// Takes a body that has already arrived.
     pub(super) async fn take_body<B>(&self, body: B) -> Option<Bytes>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -115,12 +114,12 @@ impl App {
         BodyLimits { max_bytes, timeout: self.body_timeout }
     }
 
-    /// The answer to a path that no route and no platform has.
+    /// The answer to an unknown path.
     pub(super) async fn no_route(&self, timing: RequestTiming) -> Response {
         self.with_metrics(Route::Unknown, timing, async |_| Err(ApiError::NotFound(ROUTES))).await
     }
 
-    /// The answer of a route to a method other than those `allowed`.
+    /// The answer to a method that is not in `allowed`.
     pub(super) async fn wrong_method(
         &self,
         timing: RequestTiming,
@@ -132,7 +131,7 @@ impl App {
         response
     }
 
-    /// Asks the client of a draining process to connect elsewhere.
+    /// Adds `Connection: close` while the process drains.
     pub(super) fn close_if_draining(&self, response: &mut Response) {
         if self.readiness.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,4 +1,4 @@
-//! Routes of the decision port: the whole list.
+//! Routes of the decision port.
 
 use std::sync::Arc;
 
@@ -12,9 +12,8 @@ use super::decision_app::App;
 pub use super::platforms::PlatformService;
 use super::{check, decide};
 
-/// The service of one worker: rtad's own routes, behind the platforms' paths.
-///
-/// Each worker has a router of its own, as it has an [`App`] of its own.
+/// The service of one worker: platforms' paths first, then rtad's own routes. Each worker has its
+/// own router and [`App`].
 pub fn decision_service(app: App) -> PlatformService {
     let app = Arc::new(app);
     PlatformService::new(Arc::clone(&app), router(app))
@@ -31,7 +30,7 @@ fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The route, with a counted problem document for other methods than those `allowed`.
+/// The route; other methods than `allowed` get a counted problem document.
 fn only(route: MethodRouter<Arc<App>>, allowed: &'static str) -> MethodRouter<Arc<App>> {
     route.fallback(async move |State(app): State<Arc<App>>, timing: RequestTiming| -> Response {
         app.wrong_method(timing, allowed).await

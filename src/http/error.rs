@@ -6,37 +6,37 @@ use rtad_core::device::{IdKind, Unusable};
 use rtad_http::body::BodyError;
 use rtad_http::problem::Problem;
 
-/// An error of the JSON routes. The details name what is accepted; none quotes an id.
+/// An error of the JSON routes. Details list accepted values and never quote an id.
 #[derive(Debug)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum ApiError {
-    /// The id in the path is not one.
+    /// The id in the path is blank or malformed.
     BadId(IdKind, Unusable),
-    /// The body is not what the route takes.
+    /// The body is not valid for the route.
     BadBody(String),
-    /// No such audience.
+    /// Unknown audience; lists the known ones.
     UnknownAudience(Vec<String>),
-    /// No such strategy.
+    /// Unknown strategy; lists the known ones.
     UnknownStrategy(Vec<String>),
-    /// No such platform.
+    /// Unknown platform; lists the known ones.
     UnknownPlatform(Vec<String>),
-    /// No such id kind.
+    /// Unknown id kind.
     UnknownKind,
-    /// No such route; of the port's there are these.
+    /// Unknown route; lists the port's routes.
     NotFound(&'static str),
-    /// A page of another origin has a browser ask.
+    /// A browser sent the request for a page of another origin.
     CrossSite,
-    /// The route exists, but not for this method.
+    /// The route does not accept this method.
     MethodNotAllowed,
     /// The body did not arrive in time.
     BodyTimeout,
     /// The body, or a list in it, is too large.
     TooLarge(String),
-    /// The audience has no snapshot, or one that is too old.
+    /// The audience has no snapshot, or an outdated one.
     NotLoaded,
-    /// More requests than are answered at a time.
+    /// Too many requests in flight, or a batch with too long a queueing delay.
     Overloaded,
-    /// An error in rtad itself.
+    /// Internal error of rtad.
     Internal,
 }
 
@@ -56,14 +56,20 @@ impl ApiError {
                 "Not a device id",
                 format!("kind {kind} accepts {}", kind.accepted()),
             ),
-            Self::BadBody(detail) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail),
-            Self::UnknownAudience(names) => (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names)),
-            Self::UnknownStrategy(names) => (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names)),
+            Self::BadBody(detail) => {
+                (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail)
+            }
+            Self::UnknownAudience(names) => {
+                (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names))
+            }
+            Self::UnknownStrategy(names) => {
+                (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names))
+            }
             Self::UnknownPlatform(names) if names.is_empty() => (
                 StatusCode::NOT_FOUND,
                 "unknown_platform",
                 "No such platform",
-                "accepted: none, as the config has no [[platform]]".to_owned(),
+                "accepted: none: the config has no [[platform]]".to_owned(),
             ),
             Self::UnknownPlatform(names) => {
                 (StatusCode::NOT_FOUND, "unknown_platform", "No such platform", list(names))
@@ -78,35 +84,43 @@ impl ApiError {
             Self::CrossSite => (
                 StatusCode::FORBIDDEN,
                 "cross_site",
-                "Asked by another site",
-                "a browser sent this for a page of another origin; the console, and whatever is no browser, may ask"
+                "Cross-site request",
+                "a browser sent this request for a page of another origin; \
+                 accepted: the console, and clients that are not browsers"
                     .to_owned(),
             ),
             Self::MethodNotAllowed => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "Wrong method",
-                "the Allow header names those that this route takes".to_owned(),
+                "the Allow header lists the accepted methods".to_owned(),
             ),
             Self::BodyTimeout => (
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout",
                 "Body too slow",
-                "the body did not arrive within 5 s, or server.idle_timeout if that is less".to_owned(),
+                "the body did not arrive within 5 s, or server.idle_timeout if that is less"
+                    .to_owned(),
             ),
-            Self::TooLarge(detail) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large", detail),
+            Self::TooLarge(detail) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large", detail)
+            }
             Self::NotLoaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_loaded",
                 "Audience not loaded",
-                "it has no verified snapshot yet, or one that is older than its max_age or has expired; see /v1/status of the admin port"
+                "the audience has no verified snapshot yet, or its snapshot has expired or is \
+                 older \
+                 than max_age; see /v1/status of the admin port"
                     .to_owned(),
             ),
             Self::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 "Overloaded",
-                "server.max_in_flight requests wait for their bodies, or this one has waited for longer than server.max_wait"
+                "server.max_in_flight requests wait for their bodies, or this request waited \
+                 longer \
+                 than server.max_wait"
                     .to_owned(),
             ),
             Self::Internal => (
@@ -125,7 +139,7 @@ impl From<BodyError> for ApiError {
             BodyError::TooLarge(limit) => Self::TooLarge(format!("the body is over {limit} bytes")),
             BodyError::Timeout => Self::BodyTimeout,
             BodyError::Broken => {
-                Self::BadBody("the body broke off or is not valid HTTP".to_owned())
+                Self::BadBody("the body is incomplete or is not valid HTTP".to_owned())
             }
             BodyError::Overloaded => Self::Overloaded,
         }

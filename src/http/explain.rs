@@ -1,9 +1,9 @@
-//! `POST /v1/explain/{platform}` and `POST /v1/explain` of the admin port: the reason for the answer
-//! to a captured body, or to a single id.
+//! `POST /v1/explain/{platform}` and `POST /v1/explain` of the admin port: explanations of the
+//! answer to a captured body, or to a single id.
 //!
-//! An id is in the body, never in a URL: those end in logs. A platform's body is taken as the platform
-//! sends it, or as hex or base64. Query string and body are the captured request's. Credentials are
-//! checked only if one of the platform's own headers is given.
+//! Ids are in the body, never in the URL, which proxies log. A platform's body is accepted as sent,
+//! or as hex or base64. The query string is the captured request's. Access is checked only if a
+//! header of the platform's config is present.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::catalog::{Catalog, ServedPlatform};
 use crate::explain::{Captured, explain, explain_id, input};
 use crate::platform::Head;
 
-/// Bytes of text that stand for one of a body: two hex digits and a space.
+/// Bytes of text per byte of a body: two hex digits and a space.
 const TEXT_PER_BYTE: usize = 3;
 
 pub(super) async fn explained(
@@ -31,12 +31,12 @@ pub(super) async fn explained(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let name = decoded(raw(&head.uri, 2));
-    // Before the body is read for nothing.
+    // An unknown platform is reported before the body is read.
     platform_named(&app.serving.load(), &name)?;
     let limit = app.max_body.saturating_mul(TEXT_PER_BYTE);
     let text = body::read(body, app.body_limits(limit), || Some(())).await?;
-    let (body, encoding) = input::read(text, None).expect("whatever is no text is binary");
-    // Loaded after the last await: no generation is held while a slow body trickles in.
+    let (body, encoding) = input::read(text, None).expect("any body is valid binary");
+    // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
     let platform = &platform_named(&catalog, &name)?.platform;
     let captured = Captured {
@@ -57,7 +57,7 @@ fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlat
     })
 }
 
-/// An id, and what it is if that is known.
+/// An id, and its kind if known.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked<'a> {
@@ -72,7 +72,7 @@ pub(super) async fn id_explained(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
-    // A derived reader would take a bare list of the fields' values too.
+    // A derived reader would also accept an array of the fields' values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with id and kind".to_owned()));
     }

@@ -1,18 +1,20 @@
-//! Whether a request to the admin port comes from a web page of somebody else.
+//! Cross-site request forgery: detection of requests that a browser sends for another site's page.
 //!
-//! The port has no log-in: whoever reaches it may use it. A page that an operator happens to read elsewhere does not reach it, but the
-//! operator's browser does, and sends what the page bids it send. Such a page cannot read the answer to a `GET`, as no route allows it
-//! to; what it must not do is make the port do something. A browser says where a request comes from, and other clients say nothing.
+//! The admin port has no login. A page of another site cannot reach it, but the operator's browser
+//! can and sends requests for that page. The page cannot read the answer to a `GET`, as no route
+//! allows other origins. It must not cause a change either. Browsers state the origin of such a
+//! request; other clients do not.
 //!
-//! A page whose own name is made to point at this port (DNS rebinding) is of the same origin for the browser and for this: whoever lets
-//! browsers reach the port puts a proxy before it that answers to its own name alone.
+//! DNS rebinding is not detected: the browser sends the rebound name as origin and as host. A port
+//! that browsers can reach needs a proxy in front that accepts its own host name only.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method};
 
-/// Whether the request is one that does something, sent by a browser for a page of another origin. `Sec-Fetch-Site` decides where it is
-/// there, as it holds behind a proxy that changes `Host` too; older browsers, and plain HTTP to a host that is not this machine, have
-/// `Origin` alone.
+/// Whether a browser sent this request with an unsafe method for a page of another origin.
+///
+/// `Sec-Fetch-Site` decides if present, as it is right even behind a proxy that changes `Host`.
+/// Older browsers, and plain HTTP to another machine, send `Origin` alone.
 pub(super) fn is_cross_site(method: &Method, headers: &HeaderMap) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return false;
@@ -32,12 +34,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_page_of_another_origin_has_a_browser_do_is_told_apart() {
+    fn cross_site_requests_are_detected() {
         let cases: [(&str, &str, &str, bool); 14] = [
             ("", "", "", false),
             ("", "", "rtad:9090", false),
             ("same-origin", "http://rtad:9090", "rtad:9090", false),
-            // A proxy in front has another name.
+            // Behind a proxy with another name.
             ("same-origin", "https://console.example", "rtad:9090", false),
             ("none", "", "rtad:9090", false),
             ("same-site", "http://rtad:3000", "rtad:9090", true),

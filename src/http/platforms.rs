@@ -1,8 +1,8 @@
-//! Platforms' requests: each is answered in its platform's own words, with 200, whatever happens.
+//! Requests of platforms: every answer has status 200 and follows the platform's protocol.
 //!
-//! A platform reads any other status, and an empty body too, as it pleases, and not always as a
-//! no-bid. So every failure, from a body that does not parse to a panic, becomes the strategies'
-//! `unavailable` decision ([`crate::platform::Platform::respond`]), and a counter says the cause.
+//! Platforms do not always read another status, or an empty body, as a no-bid. So every failure,
+//! from an unreadable body to a panic, becomes the strategies' `unavailable` decision
+//! ([`crate::platform::Platform::respond`]). A counter records the cause.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,9 +26,8 @@ use super::decision_app::{App, Load};
 use crate::catalog::Live;
 use crate::platform::{Admission, Failure, Head};
 
-/// Answers platforms' requests, and passes all others on to a router.
-///
-/// Platforms' paths follow the catalog, which a reload replaces, so they are looked up in it.
+/// Answers platforms' requests, and passes all others to a router. It looks up platforms' paths in
+/// the catalog, which a reload replaces.
 #[derive(Debug, Clone)]
 pub struct PlatformService {
     app: Arc<App>,
@@ -69,13 +68,13 @@ async fn answer(app: &App, timing: RequestTiming, request: Request<Incoming>) ->
     let load = app.load();
     let body = match load {
         Load::Normal => app.read_body(body, app.max_body).await.map_err(failure_of),
-        // A body that has still to come is not waited for.
+        // Does not wait for a body.
         Load::TooHigh => app.take_body(body).await.ok_or(Failure::Overload),
     };
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
     let Some(served) = catalog.platform_at(head.uri.path()) else {
-        // A reload has removed the platform meanwhile.
+        // A reload has removed the platform.
         drop(in_flight);
         return app.no_route(timing).await;
     };
@@ -88,7 +87,7 @@ async fn answer(app: &App, timing: RequestTiming, request: Request<Incoming>) ->
         }
     };
     let answered = served.platform.respond(Admission::ByHeaders, &head, body, &mut decider);
-    // A shed request has been counted as one.
+    // A shed request was counted above.
     let is_counted = |failure: &Failure| load == Load::TooHigh && *failure == Failure::Overload;
     if let Some(failure) = answered.failure.filter(|failure| !is_counted(failure)) {
         served.count_failure(failure);

@@ -1,5 +1,5 @@
-//! `GET /v1/audiences/{audience}/shards` of the admin port: keys of each of the 65,536 shards, for the
-//! console's map.
+//! `GET /v1/audiences/{audience}/shards` of the admin port: key counts of the 65,536 shards, for
+//! the console's map.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::error::ApiError;
 use super::segment::{decoded, raw};
 use super::tagged::tagged;
 
-/// 65,536 little-endian `u32`, in the order of the shards. Costs a pass over them, some 100 µs. The
-/// answer of one generation is always the same, so it has an entity tag; during a rolling swap the
-/// snapshot is of two generations, and the answer has none.
+/// 65,536 little-endian `u32`, in shard order. Costs about 100 µs. The answer of a generation never
+/// changes, so it has an entity tag. During a rolling swap the snapshot mixes two generations, and
+/// the answer has no tag.
 pub(super) async fn shards(
     State(app): State<Arc<AdminApp>>,
     uri: Uri,
@@ -26,7 +26,7 @@ pub(super) async fn shards(
             catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
         )
     })?;
-    // Also one that is too old to answer: to look at it is what one who asks why wants.
+    // An outdated snapshot is shown too, for diagnosis.
     let snapshot = audience.snapshot.as_ref().ok_or(ApiError::NotLoaded)?;
     let manifest = snapshot.manifest();
     let (generation, created) = (manifest.generation(), manifest.created_unix_seconds());

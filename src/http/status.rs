@@ -68,14 +68,14 @@ struct PlatformStatus<'a> {
 struct AudienceStatus<'a> {
     name: &'a str,
     required: bool,
-    /// Whether questions about it are answered: loaded, not older than its `max_age`, and not expired.
+    /// Whether it is loaded, not older than its `max_age`, and not expired.
     available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_age_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<SnapshotStatus<'a>>,
     last_sync: Option<LastSync>,
-    /// Newest first; those that came to the same are one.
+    /// Newest first; consecutive polls with the same result are one entry.
     syncs: Vec<SyncRun>,
 }
 
@@ -94,10 +94,10 @@ struct SnapshotStatus<'a> {
     deltas: DeltaStatus,
 }
 
-/// What is said over the generation.
+/// Deltas on top of the generation.
 #[derive(Serialize)]
 struct DeltaStatus {
-    /// Grows with each change that is published: pods with the same answer the same.
+    /// Grows with each published change; pods with the same sequence give the same answers.
     sequence: u64,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,28 +5,28 @@ use subtle::Choice;
 
 use crate::config::Secret;
 
-/// Headers of which one must be there; none at all lets everybody in.
+/// Headers of which a request must carry one; an empty list admits every request.
 #[derive(Debug, Clone, Default)]
 pub struct Access(Vec<(HeaderName, Secret)>);
 
 impl Access {
-    /// Lets in whoever sends any of these: a value that is about to change stands beside its successor.
+    /// Admits a request with any of these headers. Two secrets for one name allow rotation.
     pub const fn any_of(headers: Vec<(HeaderName, Secret)>) -> Self {
         Self(headers)
     }
 
-    /// Whether everybody is let in.
+    /// Whether every request is admitted.
     pub const fn is_open(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any of the headers that could let a caller in is there, with whatever value.
+    /// Whether the request carries any of these headers, with any value.
     pub fn is_tried(&self, headers: &HeaderMap) -> bool {
         self.0.iter().any(|(name, _)| headers.contains_key(name))
     }
 
-    /// Whether a request with these headers is let in. Every value is compared with every secret, so
-    /// that the time tells neither which one matched nor how much of it.
+    /// Whether a request with these headers is admitted. Compares every value with every secret, so
+    /// the time does not depend on the match.
     #[inline]
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         if self.0.is_empty() {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn any_one_of_the_headers_lets_in_and_nothing_else_does() {
+    fn any_configured_header_admits_a_request() {
         let header = |name, secret: &str| (HeaderName::from_static(name), Secret::new(secret));
         let access = Access::any_of(vec![
             header("x-rta-token", "old"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_printed() {
+    fn debug_output_hides_secrets() {
         let access = Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("hush"))]);
         assert!(!format!("{access:?}").contains("hush"));
         assert!(!format!("{access:?}").contains(&format!("{:?}", b"hush")));

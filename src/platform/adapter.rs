@@ -1,4 +1,4 @@
-//! The contract of a platform's protocol, and the parts that protocols share.
+//! The trait of a platform's protocol, and the parts that protocols share.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
+use prost::Message;
 
-use super::decider::{Decider, Failure};
+use super::decider::{Decider, Failure, UNREADABLE};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
 use crate::strategy::{Decision, Outcome, Reason};
 
-/// A platform's protocol, with what the config says of it.
+/// A platform's protocol, with its configuration.
 ///
-/// An adapter reads a body, hands the ids it finds to a [`Decider`], asks it what each strategy
-/// decides, and writes the answer in the platform's own words. It knows neither audiences nor
-/// sockets, and is called from many threads.
+/// An adapter reads a body, passes the ids to a [`Decider`], gets each strategy's decision from it,
+/// and writes the answer. It has no access to audiences or sockets. Many threads call it.
 pub trait Adapter: fmt::Debug + Send + Sync {
-    /// The word for the protocol in the config.
+    /// The protocol's `kind` in the config.
     fn kind(&self) -> &'static str;
 
-    /// Answers a request of a caller who is admitted. Costs a pass over the body, whose bytes are
-    /// not copied, and the answer's bytes.
+    /// Answers a request of an admitted caller. Costs one pass over the body without copying it,
+    /// and the answer's bytes.
     ///
     /// # Errors
     ///
-    /// Why the ids were not asked for.
+    /// The reason why the ids were not used.
     fn answer(
         &self,
         admission: Admission,
@@ -34,84 +34,81 @@ pub trait Adapter: fmt::Debug + Send + Sync {
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure>;
 
-    /// The answer when the request cannot be read: the decision of each configured strategy, once
-    /// the decider has given up.
+    /// The answer to an unreadable request: the decision of each configured strategy, after
+    /// [`Decider::give_up`].
     fn unavailable(&self, decider: &mut dyn Decider) -> Bytes;
 
-    /// The answer to a caller who is not the platform, and when all else fails: no bid, whatever is
-    /// configured.
+    /// The answer to an unauthorized caller, and after a second failure: no bid.
     fn refusal(&self) -> Bytes;
 
-    /// The answers' media type, where the platform wants one.
+    /// The answers' media type, if the platform requires one.
     fn content_type(&self) -> Option<&'static str>;
 
-    /// Its strategy ids as text, in the config's order, with the indices of the strategies that
-    /// they stand for.
+    /// Its strategy ids as text, in the config's order, with the indexes of their strategies.
     fn strategy_ids(&self) -> Vec<(String, usize)>;
 
-    /// An answer's bytes in words: a line for each field that is set.
+    /// An answer as text: one line per field that is set.
     ///
     /// # Errors
     ///
-    /// Why they are no answer of this protocol.
+    /// The bytes are not an answer of this protocol.
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError>;
 
-    /// Another if the schema that the config names is another; 0 if it names none.
+    /// Hash of the schema that the config names; 0 if it names none.
     fn schema_fingerprint(&self) -> u64 {
         0
     }
 }
 
-/// A kind of platform: its part in the config, and its builder.
+/// A kind of platform: its config rules and its builder.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// Its word, and what its strategy ids are.
+    /// Its word in the config, and its strategy ids.
     pub rules: KindRules,
     /// Builds an adapter for the config's strategy ids.
     ///
     /// # Errors
     ///
-    /// What only building finds. Nothing at all if reading has found mistakes that leave nothing to
-    /// build from.
+    /// Mistakes that only the build finds; empty if mistakes while reading left too little to
+    /// build.
     pub build: Build,
 }
 
-/// Builds an adapter from its table of the config and the strategies that its ids stand for.
+/// Builds an adapter from its config table and its strategies.
 type Build = fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
 
-/// How it is settled whether a caller may ask.
+/// The way a caller is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// By the headers that the platform sends.
     ByHeaders,
-    /// By the right to read the config: a captured body is explained. Nothing is asked of its
-    /// headers, and a fault of its signature is reported but decides nothing.
+    /// By access to the config: a captured body is explained. Headers are not checked, and a wrong
+    /// signature is reported but does not matter.
     Granted,
 }
 
-/// What comes with a body.
+/// Headers and query string of a request.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// What stands behind the `?` of its target.
+    /// The query string, without `?`.
     pub query: Option<&'a str>,
 }
 
-/// Hides the values: one of the headers is a secret.
+/// Hides the values: a header may be a secret.
 impl fmt::Debug for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Head").finish_non_exhaustive()
     }
 }
 
-/// How long the platform may keep an answer for a device, in seconds; `None` leaves it to the
-/// platform.
+/// Seconds for which the platform may cache an answer; `None` = the platform decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheTimes {
-    /// If any strategy bids.
+    /// For an answer with a bid.
     pub bid: Option<u32>,
-    /// If none does.
+    /// For an answer without a bid.
     pub no_bid: Option<u32>,
 }
 
@@ -125,9 +122,9 @@ impl From<&PlatformConfig> for CacheTimes {
 }
 
 impl CacheTimes {
-    /// The time for an answer with these verdicts. Answers that depend on a missing audience carry
-    /// none, as a minute's trouble would be remembered for a day; nor does one that no strategy
-    /// decided, which says nothing of the device.
+    /// The cache time of an answer with these verdicts. An answer that depends on a missing
+    /// audience carries none: a short outage would be cached for a day. An answer without a
+    /// decision carries none either, as it does not depend on the device.
     pub(super) fn of(&self, bids: bool, verdicts: &Verdicts<'_>) -> Option<u32> {
         match verdicts.unavailable || verdicts.made.is_empty() {
             true => None,
@@ -137,23 +134,22 @@ impl CacheTimes {
     }
 }
 
-/// A platform's own strategy ids, in the config's order, and the indices of the strategies that
-/// they stand for.
+/// A platform's strategy ids, in the config's order, and the indexes of their strategies.
 #[derive(Debug, Clone)]
 pub struct StrategyIds<I>(Vec<(I, usize)>);
 
 impl<I> StrategyIds<I> {
-    /// At most [`MAX_STRATEGIES`] of them.
+    /// Takes at most [`MAX_STRATEGIES`] ids.
     ///
     /// # Panics
     ///
-    /// If there are more: the config's checks let no such list through.
+    /// If there are more, which the config's checks prevent.
     pub fn new(ids: Vec<(I, usize)>) -> Self {
         assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
         Self(ids)
     }
 
-    /// The same ids of another type.
+    /// The same ids as another type.
     pub(super) fn map<J>(self, id: impl Fn(I) -> J) -> StrategyIds<J> {
         StrategyIds(self.0.into_iter().map(|(known, strategy)| (id(known), strategy)).collect())
     }
@@ -162,25 +158,25 @@ impl<I> StrategyIds<I> {
         self.0.iter().map(|(id, strategy)| (id, *strategy))
     }
 
-    /// All as text.
+    /// All ids as text.
     pub(super) fn texts(&self, text: impl Fn(&I) -> String) -> Vec<(String, usize)> {
         self.iter().map(|(id, strategy)| (text(id), strategy)).collect()
     }
 }
 
 impl<I: PartialEq> StrategyIds<I> {
-    /// The index of the strategy that an id stands for.
+    /// The index of an id's strategy.
     #[inline]
     pub(super) fn strategy(&self, id: &I) -> Option<usize> {
         self.0.iter().find(|(known, _)| known == id).map(|(_, strategy)| *strategy)
     }
 }
 
-/// The decisions of one request: each strategy is asked once, however many ids stand for it.
+/// The decisions of one request. Each strategy decides once, even if several ids map to it.
 pub(super) struct Verdicts<'d> {
     decider: &'d mut dyn Decider,
     made: ArrayVec<(usize, Decision), MAX_STRATEGIES>,
-    /// Whether any was made for want of an audience.
+    /// Whether a needed audience was unavailable for any of them.
     unavailable: bool,
 }
 
@@ -189,7 +185,7 @@ impl<'d> Verdicts<'d> {
         Self { decider, made: ArrayVec::new(), unavailable: false }
     }
 
-    /// The request asks about a strategy by this id.
+    /// Records a requested strategy id.
     pub(super) fn asked(&mut self, id: &dyn fmt::Display, strategy: Option<usize>) {
         self.decider.asked(id, strategy);
     }
@@ -211,7 +207,25 @@ impl<'d> Verdicts<'d> {
     }
 }
 
-/// Whether a text is a strategy id of 1 to `longest` visible characters.
+/// Decodes a request; a failure is noted with the decoder's message.
+#[inline]
+pub(super) fn decode<M: Message + Default>(
+    body: Bytes,
+    decider: &mut dyn Decider,
+) -> Result<M, Failure> {
+    M::decode(body).map_err(|error| {
+        decider.note(UNREADABLE, &error);
+        Failure::BadBody
+    })
+}
+
+/// The bytes of a response.
+#[inline]
+pub(super) fn encode(response: &impl Message) -> Bytes {
+    response.encode_to_vec().into()
+}
+
+/// Whether a text has 1 to `longest` characters, all visible ASCII.
 pub(super) fn is_visible(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

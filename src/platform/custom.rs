@@ -1,22 +1,21 @@
-//! Any other platform: an operator's own `.proto`, or JSON, mapped by the names of its fields.
+//! Custom platforms: an operator's `.proto`, or JSON, mapped by field names.
 //!
-//! Names are looked up once, when the platform is built, and become a plan; a request is one walk
-//! over its bytes along that plan, and a response one more over another. No message is built in
-//! between, nothing is looked up by name but JSON's own keys, and fields that are not mapped are
-//! skipped.
+//! Field names are resolved once, when the platform is built, into a plan. A request is read in one
+//! pass over its bytes along that plan, and a response is written along another. No message is
+//! built, only JSON keys are looked up by name, and unmapped fields are skipped.
 //!
-//! Each file uses only those below it in the table, and the mapping as [`crate::config`] has it.
+//! Each file uses only those below it in the table, and the mapping of [`crate::config`].
 //!
 //! | file | job |
 //! |---|---|
-//! | `writer`, `response` | responses: their bytes, and the plan of them |
-//! | `signature`, `template` | signatures of requests, and the text that is signed |
-//! | `protobuf`, `json` | the walks over requests |
-//! | `reading`, `plan` | requests: their values, and the plan of reading them |
+//! | `writer`, `response` | responses: their bytes and their plan |
+//! | `signature`, `template` | signatures of requests, and the signed text |
+//! | `protobuf`, `json` | decoders of requests |
+//! | `reading`, `plan` | requests: their values and their plan |
 //! | `schema` | names to fields: compiles a `.proto` |
 //! | `value` | one value of a request |
 //!
-//! It knows no platform: profiles of some are in `profiles/`.
+//! `profiles/` has mappings of some platforms.
 
 mod json;
 mod plan;
@@ -60,7 +59,7 @@ pub(super) const KIND: Kind = Kind {
     build: |config, ids| Ok(Box::new(Custom::build(config, ids)?)),
 };
 
-/// A mapped protocol, and what the config says of it.
+/// A mapped protocol, with its configuration.
 #[derive(Debug)]
 pub struct Custom {
     /// The platform's strategy ids as text; numbers in decimal.
@@ -70,7 +69,7 @@ pub struct Custom {
     response: Response,
     signature: Option<Signature>,
     refusal: Bytes,
-    /// The message of answers, to describe one; none for JSON, which describes itself.
+    /// The message of answers, to show one as text; none for JSON.
     answer: Option<MessageDescriptor>,
     schema_fingerprint: u64,
 }
@@ -80,8 +79,7 @@ impl Custom {
     ///
     /// # Errors
     ///
-    /// Everything in the mapping that cannot be; nothing at all if reading it has found mistakes
-    /// that leave nothing to look up.
+    /// All mistakes in the mapping; empty if mistakes while reading left too little to build.
     fn build(
         config: &PlatformConfig,
         strategies: StrategyIds<String>,
@@ -102,11 +100,11 @@ impl Custom {
                 .iter()
                 .any(|(id, _)| id.windows(separator.len()).any(|part| part == separator.as_bytes()))
         {
-            let why = "a strategy id of this platform has strategies_separator in it";
-            planner.mistake(named.mistake(why, "a separator that no id has"));
+            let why = "a strategy id of this platform contains strategies_separator";
+            planner.mistake(named.mistake(why, "a separator that no id contains"));
         }
         if let Some(named) = &mapping.request.strategies {
-            planner.check_asked(named, &ids);
+            planner.check_strategies(named, &ids);
         }
         let plan = planner.finish();
         if !mistakes.is_empty() {
@@ -128,7 +126,7 @@ impl Custom {
         Ok(custom)
     }
 
-    /// Answers a request. The time is asked for only if a signature needs it.
+    /// Answers a request. `now` is called only if a signature needs the time.
     fn answer_at(
         &self,
         admission: Admission,
@@ -140,7 +138,7 @@ impl Custom {
         let mut reading = Reading::new(&self.plan, decider.wants_skipped());
         let read = if self.response.is_json { json::read } else { protobuf::read };
         if read(body, &mut reading).is_err() {
-            decider.note(UNREADABLE, &self.format());
+            decider.note(UNREADABLE, &self.unreadable());
             return Err(Failure::BadBody);
         }
         let request_id = reading.value(self.plan.request_id);
@@ -166,20 +164,20 @@ impl Custom {
             let (mut digits, path, field) = (Digits::new(), found.path, found.field);
             decider.id(Id { path, field, value: found.value.text(&mut digits) });
         }
-        Ok(self.about(request_id, &reading.asked, None, decider))
+        Ok(self.decide(request_id, &reading.asked, None, decider))
     }
 
-    /// The fault of a body that does not parse, in words.
-    const fn format(&self) -> &'static str {
+    /// The message about an unreadable body.
+    const fn unreadable(&self) -> &'static str {
         if self.response.is_json {
-            "it is not JSON, or a mapped field is not of its kind"
+            "it is not JSON, or a mapped field has another type"
         } else {
-            "it is not of the request_message, or a mapped field is not of its type"
+            "it is not a request_message, or a mapped field has another type"
         }
     }
 
-    /// A verdict for each strategy asked about; if none is, for all that are configured.
-    fn about<'a>(
+    /// A verdict for each requested strategy; for all configured ones if the request names none.
+    fn decide<'a>(
         &'a self,
         request_id: &Value<'a>,
         asked: &[Value<'a>],
@@ -190,7 +188,7 @@ impl Custom {
         let mut given: Vec<(Value<'_>, bool)> =
             Vec::with_capacity(asked.len().max(self.strategies.iter().len()));
         let mut is_accepted = [false; MAX_STRATEGIES];
-        // `known` is the index of a configured id, and its strategy.
+        // `known`: index of a configured id, and its strategy.
         let mut give = |asked: Option<&[u8]>, known: Option<(usize, usize)>, value: Value<'a>| {
             if let Some(id) = asked {
                 verdicts.asked(&Lossy(id), known.map(|(_, strategy)| strategy));
@@ -256,10 +254,10 @@ impl Adapter for Custom {
 
     fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
         let code = self.response.codes.and_then(|codes| codes.error);
-        self.about(&Value::Absent, &[], code, decider)
+        self.decide(&Value::Absent, &[], code, decider)
     }
 
-    /// The error's code, or else that of no bid, and no strategy.
+    /// The error code, or else the no-bid code, without strategies.
     fn refusal(&self) -> Bytes {
         self.refusal.clone()
     }
@@ -285,12 +283,12 @@ impl Adapter for Custom {
     }
 }
 
-/// An answer about no strategy.
+/// An answer without strategies.
 const fn bare<'s>(request_id: &'s Value<'s>, code: i64) -> Answer<'s, 's> {
     Answer { request_id, code, verdicts: &[], accepted: &[], cache_seconds: None }
 }
 
-/// Tells the decider what else is of interest to whoever explains a request.
+/// Records further fields for an explanation.
 fn note(reading: &Reading<'_, '_>, decider: &mut dyn Decider) {
     let mut digits = Digits::new();
     let request_id = reading.value(reading.plan.request_id);

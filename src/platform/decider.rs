@@ -1,18 +1,18 @@
-//! The contract between adapters and their callers: ids in, decisions out, failures by name.
+//! The trait between adapters and their callers: ids in, decisions out; and the causes of failures.
 
 use std::fmt::{self, Display};
 
 use crate::strategy::Decision;
 
-/// The note beside a [`Failure::BadBody`]: the fault of the body, in its decoder's words.
+/// Label of the note with the decoder's message about an unreadable body.
 pub const UNREADABLE: &str = "unreadable";
 
 /// An id as a request carries it.
 #[derive(Clone, Copy)]
 pub struct Id<'a> {
-    /// What the platform calls its field, such as `device.imei_md5sum`.
+    /// Path of its field, such as `device.imei_md5sum`.
     pub path: &'a str,
-    /// What it is: an index of [`rtad_core::device::IdField::ALL`].
+    /// Index in [`rtad_core::device::IdField::ALL`].
     pub field: usize,
     /// Its value.
     pub value: &'a [u8],
@@ -25,7 +25,7 @@ impl fmt::Debug for Id<'_> {
     }
 }
 
-/// Bytes as text, made only when a note is read.
+/// Bytes as text; converted only if a note is read.
 pub(super) struct Lossy<'a>(pub(super) &'a [u8]);
 
 impl Display for Lossy<'_> {
@@ -34,7 +34,7 @@ impl Display for Lossy<'_> {
     }
 }
 
-/// `Debug` for generated messages that hold ids: their names, and nothing of what is in them.
+/// `Debug` for generated messages that hold ids: prints the name only.
 macro_rules! hide {
     ($($message:path),+) => {$(
         impl std::fmt::Debug for $message {
@@ -46,70 +46,69 @@ macro_rules! hide {
 }
 pub(super) use hide;
 
-/// The receiver of a request's ids, who decides about the device that they name.
+/// Receives a request's ids and decides about the device.
 pub trait Decider {
-    /// Takes an id; whether it is usable is the decider's to see. Adapters leave out fields that are
-    /// not there.
+    /// Takes an id, usable or not. Adapters skip absent fields.
     fn id(&mut self, id: Id<'_>);
 
-    /// Takes note of an id that the platform itself holds for junk: it decides nothing.
+    /// Records an id that the platform marks as unreliable; it is not used.
     fn doubtful(&mut self, id: Id<'_>);
 
-    /// Whether [`Decider::skipped`] is of use to it: adapters remember skipped ids only then.
+    /// Whether adapters call [`Decider::skipped`].
     fn wants_skipped(&self) -> bool {
         false
     }
 
-    /// Takes note of an id that is not handed over, because the config does not say what it is. It
-    /// does not count towards [`super::MAX_IDS`].
+    /// Records an id whose type the config does not map. It does not count towards
+    /// [`super::MAX_IDS`].
     fn skipped(&mut self, path: &str, why: &dyn Display) {
         let _ = (path, why);
     }
 
-    /// Takes note of something else that the request says, for an explanation.
+    /// Records another field of the request, for an explanation.
     fn note(&mut self, what: &'static str, value: &dyn Display) {
         let _ = (what, value);
     }
 
-    /// Takes note that the request asks about a strategy by an id of the platform's, and of the
-    /// index of that strategy; `None` if the id is not configured.
+    /// Records a requested strategy id and the strategy's index; `None` if the id is not
+    /// configured.
     fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
         let _ = (id, strategy);
     }
 
-    /// Takes note of a fault of a request that is answered all the same.
+    /// Records a fault of a request that is answered nevertheless.
     fn report_failure(&mut self, failure: Failure) {
         let _ = failure;
     }
 
-    /// The decision of the catalog's strategy at that index about the ids taken so far.
+    /// The decision of the catalog's strategy at this index about the ids taken so far.
     fn decide(&mut self, strategy: usize) -> Decision;
 
-    /// Is told that the request cannot be read: from now on every decision is the one for want of an
-    /// audience.
+    /// Makes every further decision the strategy's `unavailable` answer, as the request is
+    /// unreadable.
     fn give_up(&mut self);
 }
 
-/// Why a request is not answered by its ids.
+/// The cause of an answer that does not depend on the request's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The body does not parse.
     BadBody,
     /// The body is over `server.max_body`.
     TooLarge,
-    /// The body did not arrive in time, or broke off.
+    /// The body was incomplete or too late.
     BodyLost,
-    /// None of the headers that admit a caller is there.
+    /// No header carries a configured value.
     Unauthorized,
-    /// The signature is not there or not right.
+    /// The signature is missing or wrong.
     BadSignature,
-    /// The timestamp is further from now than may be.
+    /// The timestamp is too far from the current time.
     BadTimestamp,
-    /// More requests than are answered at a time.
+    /// Too many requests in flight.
     Overload,
     /// More than [`super::MAX_IDS`] ids.
     TooManyIds,
-    /// A fault of rtad's own.
+    /// Internal error of rtad.
     Internal,
 }
 
@@ -127,7 +126,7 @@ impl Failure {
         Self::Internal,
     ];
 
-    /// The word in metrics.
+    /// The label value in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BadBody => "bad_body",
@@ -142,8 +141,7 @@ impl Failure {
         }
     }
 
-    /// Whether the caller is not the platform, as far as one can tell: then it learns nothing of
-    /// what is configured.
+    /// Whether the caller is unauthorized; its answer reveals nothing of the config.
     pub const fn is_auth_failure(self) -> bool {
         matches!(self, Self::Unauthorized | Self::BadSignature | Self::BadTimestamp)
     }

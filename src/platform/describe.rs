@@ -1,20 +1,20 @@
-//! An answer's fields in words: `name: value`, a line for each value, none for an absent field.
+//! Answers as text: one line `name: value` per value, none for an absent field.
 
 use std::fmt::Display;
 
 use bytes::Bytes;
 
-/// Lines in the making.
+/// The lines so far.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Vec<String>);
 
 impl Lines {
-    /// A line for each value.
+    /// Adds a line per value.
     pub(super) fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
         self.0.extend(values.into_iter().map(|value| format!("{name}: {value}")));
     }
 
-    /// The same for strings, which are quoted: what stands in them was made by somebody else.
+    /// The same for strings, quoted because their contents are not trusted.
     pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
         self.each(
             name,
@@ -22,7 +22,7 @@ impl Lines {
         );
     }
 
-    /// All of them; says so if there are none.
+    /// All lines; `(empty)` if there are none.
     pub(super) fn joined(self) -> String {
         if self.0.is_empty() { "(empty)".to_owned() } else { self.0.join("\n") }
     }

@@ -1,18 +1,17 @@
-//! Keys of the ids that requests carry, and the counters of what became of them.
+//! Keys of the ids in requests, and counters of usable, blank and malformed ids.
 
 use arrayvec::ArrayVec;
 
 use crate::telemetry::{IdCounters, Telemetry};
 use rtad_core::device::{DeviceKey, IdField, IdKind, KeyMaker, Unusable};
 
-/// Ids that one request's device may have. Each strategy looks each of them up, and a worker
-/// answers nobody else meanwhile.
+/// Ids that one request may carry. Each strategy looks up each of them on the worker's thread.
 pub const MAX_IDS: usize = 64;
 
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;
 
-/// Reads the ids of requests into keys, and counts what becomes of them.
+/// Reads ids into keys, and counts the results.
 #[derive(Debug)]
 pub struct IdReader {
     keys: KeyMaker,
@@ -34,11 +33,11 @@ impl IdReader {
         key.ok()
     }
 
-    /// The key of an id that came alone, of a kind named beside it.
+    /// The key of a single id of a given kind.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Why the id has no key.
     #[inline]
     pub fn key_of_kind(&self, kind: IdKind, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let key = self.keys.key(kind, id);
@@ -46,23 +45,22 @@ impl IdReader {
         key
     }
 
-    /// Counts an id that its sender holds for junk.
+    /// Counts an id that the platform marks as unreliable.
     #[inline]
     pub fn doubtful(&self, field: usize) {
         self.counters[field].count_doubtful();
     }
 
-    /// What counting would be: the key of an id, or why there is none, without a trace in the
-    /// metrics.
+    /// The key of an id, without counting it.
     ///
     /// # Errors
     ///
-    /// Why there is none.
-    pub fn look(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
+    /// Why the id has no key.
+    pub fn key_uncounted(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
         self.keys.key(IdField::ALL[field].kind, id)
     }
 
-    /// A key that came as its 16 bytes; `None` if it is that of a blank id.
+    /// A key given as its 16 bytes; `None` if it is the key of a blank id.
     #[inline]
     pub fn key_of_bytes(&self, bytes: [u8; 16]) -> Option<DeviceKey> {
         let key = self.keys.usable(DeviceKey::from_bytes(bytes));

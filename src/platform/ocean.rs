@@ -1,14 +1,16 @@
 //! Ocean Engine (ByteDance): `proto/ocean.proto` over POST.
 //!
-//! Every strategy that was asked about is echoed with its verdict, the refused and the unknown ones
-//! too. `bid_type` says whether any bids, and is written even as 0. A `status_code` that is not 0
-//! is an error and no no-bid: it is for requests that cannot be read.
+//! The answer has a verdict for every requested strategy, also for rejected and unknown ones.
+//! `bid_type` states whether any strategy bids, and is written even as 0. A `status_code` other
+//! than 0 means an error, not a no-bid: it answers unreadable requests.
 
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts};
-use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE, hide};
+use super::adapter::{
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode,
+};
+use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
 use crate::config::KindRules;
 use rtad_core::device::IdField;
@@ -28,12 +30,12 @@ pub(super) const KIND: Kind = Kind {
     rules: KindRules {
         word: "ocean",
         strategy_id: "a whole number",
-        // Written as a number is written, so that no two spellings are one id.
+        // One spelling per id: no plus, no leading zeros.
         is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
         is_mapped: false,
     },
     build: |config, ids| {
-        let ids = ids.map(|id| id.parse().expect("the config lets only numbers through"));
+        let ids = ids.map(|id| id.parse().expect("the config accepts only numbers"));
         Ok(Box::new(Ocean::new(ids, config.into())))
     },
 };
@@ -41,7 +43,7 @@ pub(super) const KIND: Kind = Kind {
 /// Values of `bid_type`.
 const TAKES_PART: i32 = 0;
 const NOT_THIS_DEVICE: i32 = 1;
-/// Our `status_code` for a request that cannot be read; any but 0 will do.
+/// `status_code` for an unreadable request; the platform accepts any value but 0.
 const ERROR: i32 = 1;
 
 const MD5: usize = IdField::at("md5");
@@ -57,7 +59,7 @@ const CAID: usize = IdField::at("caid");
 const GAID: usize = IdField::at("gaid");
 const GAID_MD5: usize = IdField::at("gaid_md5");
 
-/// The protocol, and what the config says of it.
+/// The protocol, with its configuration.
 #[derive(Debug)]
 pub struct Ocean {
     /// `rta_id`s.
@@ -71,26 +73,9 @@ impl Ocean {
         Self { strategies, cache }
     }
 
-    fn reply(&self, body: Bytes, decider: &mut dyn Decider) -> Result<Bytes, Failure> {
-        let request = Req::decode(body).map_err(|error| {
-            decider.note(UNREADABLE, &error);
-            Failure::BadBody
-        })?;
-        if !request.req_id.is_empty() {
-            decider.note("req_id", &Lossy(&request.req_id));
-        }
-        for rta_id in &request.rta_ids {
-            decider.note("rta_id", rta_id);
-        }
-        read_ids(&request, decider);
-        let mut response = self.about(&request.rta_ids, decider);
-        response.req_id = request.req_id;
-        Ok(encode(&response))
-    }
-
-    /// A verdict for each strategy asked about. If none is, all that are configured decide, and
-    /// `bid_type` alone tells.
-    fn about(&self, asked: &[i64], decider: &mut dyn Decider) -> Rsp {
+    /// A verdict for each requested strategy. If the request names none, all configured ones
+    /// decide, and only `bid_type` is set.
+    fn verdicts(&self, asked: &[i64], decider: &mut dyn Decider) -> Rsp {
         let mut verdicts = Verdicts::new(decider);
         let mut bids = false;
         let mut user_infos = Vec::with_capacity(asked.len());
@@ -129,12 +114,22 @@ impl Adapter for Ocean {
         body: Bytes,
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
-        self.reply(body, decider)
+        let request: Req = decode(body, decider)?;
+        if !request.req_id.is_empty() {
+            decider.note("req_id", &Lossy(&request.req_id));
+        }
+        for rta_id in &request.rta_ids {
+            decider.note("rta_id", rta_id);
+        }
+        read_ids(&request, decider);
+        let mut response = self.verdicts(&request.rta_ids, decider);
+        response.req_id = request.req_id;
+        Ok(encode(&response))
     }
 
     fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
         let all: Vec<i64> = self.strategies.iter().map(|(id, _)| *id).collect();
-        encode(&Rsp { status_code: ERROR, ..self.about(&all, decider) })
+        encode(&Rsp { status_code: ERROR, ..self.verdicts(&all, decider) })
     }
 
     /// An error, and no bid.
@@ -178,12 +173,7 @@ impl Adapter for Ocean {
     }
 }
 
-fn encode(response: &Rsp) -> Bytes {
-    response.encode_to_vec().into()
-}
-
-/// Hands over the device's ids, then the main id: it is nearly always one of them again, and a key
-/// counts once.
+/// Passes on the device's ids, then the main id, which nearly always repeats one of them.
 fn read_ids(request: &Req, decider: &mut dyn Decider) {
     let mut read = |path, field, value: &Bytes| {
         if !value.is_empty() {
@@ -207,9 +197,9 @@ fn read_ids(request: &Req, decider: &mut dyn Decider) {
     }
 }
 
-/// The field of `did`. `did_type` 0 is both "IMEI" and "not set", so the id's own shape decides, as
-/// it does for types not known: 32 hex digits are an md5, a UUID is an IDFA and, but on iOS, an
-/// OAID as well, and the rest is taken for an IMEI.
+/// The kind of `did`. `did_type` 0 means "IMEI" and "not set", so the id's length decides, as for
+/// unknown types. 32 characters are an md5; 36 are an IDFA and, except on iOS, also an OAID; any
+/// other length is an IMEI.
 fn did_fields(request: &Req) -> (usize, Option<usize>) {
     let field = match request.did_type() {
         DidType::ImeiMd5 => IMEI_MD5,
@@ -221,7 +211,7 @@ fn did_fields(request: &Req) -> (usize, Option<usize>) {
         DidType::OaidMd5 => OAID_MD5,
         DidType::Gaid => GAID,
         DidType::GaidMd5 => GAID_MD5,
-        // Also what a type that is not known reads as.
+        // Unknown types are read as this one.
         DidType::Imei => match request.did.len() {
             32 => MD5,
             36 if request.platform() == Platform::Ios => IDFA,

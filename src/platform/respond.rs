@@ -1,11 +1,9 @@
-//! A configured platform, and an answer whatever happens: to a body that does not parse, to a
-//! caller who is not the platform, and when the code panics.
+//! A configured platform, and its answer to every request, including unreadable bodies,
+//! unauthorized callers and panics.
 //!
-//! A platform reads anything but an answer of its protocol as it pleases, and not always as a
-//! no-bid. So every failure has an answer here, and one function makes it for serving and for
-//! explaining: the two cannot come to differ.
-//!
-//! A failure is returned, not counted.
+//! Platforms do not always read an invalid answer as a no-bid, so every failure gets a valid one.
+//! Serving and explaining use the same function, so their answers are equal. Failures are returned,
+//! not counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,19 +26,18 @@ pub struct Platform {
     pub adapter: Box<dyn Adapter>,
 }
 
-/// An answer, and what went wrong if it is not made of the request's ids.
+/// An answer, and the failure if it does not depend on the request's ids.
 #[derive(Debug)]
 pub struct Answered {
     /// The answer's bytes.
     pub bytes: Bytes,
-    /// Why it is not the answer that the ids would have got.
+    /// The cause of an answer that ignores the ids.
     pub failure: Option<Failure>,
 }
 
 impl Platform {
-    /// Answers a request. If that fails the decider is told to give up and every configured
-    /// strategy gives its `unavailable` answer; a caller who is not the platform gets a refusal,
-    /// and so does everybody if even that fails.
+    /// Answers a request. After a failure, every configured strategy gives its `unavailable`
+    /// answer. An unauthorized caller gets a refusal, as does everyone after a second failure.
     #[inline]
     pub fn respond(
         &self,
@@ -60,13 +57,13 @@ impl Platform {
         }
     }
 
-    /// Answers a request: reads the body's ids into `decider`, asks it about the strategies that
-    /// the request asks about, and writes the answer.
+    /// Answers a request: passes the body's ids to `decider`, gets the decisions of the requested
+    /// strategies, and writes the answer.
     ///
     /// # Errors
     ///
-    /// Why the ids were not asked for; [`Platform::respond`] has an answer to that too. A body that
-    /// failed is reported only to an admitted caller: others learn nothing by a broken one.
+    /// The reason why the ids were not used, which [`Platform::respond`] turns into an answer. For
+    /// an unauthorized caller this is always [`Failure::Unauthorized`], even with a broken body.
     #[inline]
     pub fn answer(
         &self,
@@ -80,28 +77,27 @@ impl Platform {
         self.adapter.answer(Admission::ByHeaders, head, body?, decider)
     }
 
-    /// The answers' media type, where the platform wants one.
+    /// The answers' media type, if the platform requires one.
     pub fn content_type(&self) -> Option<&'static str> {
         self.adapter.content_type()
     }
 
-    /// Its strategy ids as text, in the config's order, with the indices of the strategies that
-    /// they stand for.
+    /// Its strategy ids as text, in the config's order, with the indexes of their strategies.
     pub fn strategy_ids(&self) -> Vec<(String, usize)> {
         self.adapter.strategy_ids()
     }
 
-    /// Indices of the strategies that its ids stand for; one that several stand for comes as often.
+    /// Indexes of its ids' strategies, one per id.
     pub fn strategies(&self) -> impl Iterator<Item = usize> {
         self.strategy_ids().into_iter().map(|(_, strategy)| strategy)
     }
 
-    /// The word for its protocol in the config.
+    /// The protocol's `kind` in the config.
     pub fn kind(&self) -> &'static str {
         self.adapter.kind()
     }
 
-    /// An answer's bytes in words: a line for each field that is set.
+    /// An answer as text: one line per field that is set.
     pub fn describe_answer(&self, answer: &[u8]) -> String {
         let described = self.adapter.describe_answer(answer);
         described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
@@ -121,8 +117,8 @@ impl Platform {
     }
 }
 
-/// What `work` returns, unless it panics; the panic has been logged by its location. A decider that
-/// saw it happen is used once more: it has nothing that half a step could leave inconsistent.
+/// The result of `work`; `None` if it panics, which the panic hook logs. The decider may be used
+/// again: no interrupted step leaves it inconsistent.
 fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
@@ -135,7 +131,7 @@ mod tests {
     use crate::platform::{CacheTimes, Id, Secret, StrategyIds, Tencent};
     use crate::strategy::{Decision, Outcome, Reason};
 
-    /// Panics when asked to decide; if `recovers`, no more once it has been told to give up.
+    /// Panics on every decision; if `recovers`, only until `give_up`.
     struct Faulty {
         recovers: bool,
         gave_up: bool,
@@ -181,7 +177,7 @@ mod tests {
     const REFUSAL: &[u8] = b"\x10\x01";
 
     #[test]
-    fn every_failure_has_an_answer_of_the_protocol() {
+    fn every_failure_gets_a_valid_answer() {
         for (admission, body, recovers, failure, answer) in [
             (Admission::Granted, Ok(&b""[..]), true, Failure::Internal, UNAVAILABLE),
             (Admission::Granted, Ok(b""), false, Failure::Internal, REFUSAL),

@@ -1,16 +1,16 @@
-//! Tencent Ads (GDT): `proto/tencent.proto` over POST, answered with 200 whatever happens.
+//! Tencent Ads (GDT): `proto/tencent.proto` over POST, always with status 200.
 //!
-//! Two traps are built around. A `code` that is absent reads as 0, *accept*, so it is always
-//! written. And a `code` of 0 without any strategy id that the platform knows accepts *every* ad,
-//! so only configured ids are ever written, and 1 if none of them bids.
+//! The protocol has two traps. An absent `code` means 0, *accept*, so `code` is always written. A
+//! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
+//! ids are written, and 1 if none of them bids.
 
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible,
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode, is_visible,
 };
-use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE, hide};
+use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
 use crate::config::KindRules;
 use rtad_core::device::IdField;
@@ -42,7 +42,7 @@ pub(super) const KIND: Kind = Kind {
 const ACCEPT: u32 = 0;
 const REJECT: u32 = 1;
 
-/// The protocol, and what the config says of it.
+/// The protocol, with its configuration.
 #[derive(Debug)]
 pub struct Tencent {
     /// `out_target_id`s, of 1 to 32 bytes each.
@@ -56,33 +56,8 @@ impl Tencent {
         Self { strategies, cache }
     }
 
-    fn reply(&self, body: Bytes, decider: &mut dyn Decider) -> Result<Bytes, Failure> {
-        let request = RtaRequest::decode(body).map_err(|error| {
-            decider.note(UNREADABLE, &error);
-            Failure::BadBody
-        })?;
-        note(&request, decider);
-        let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
-        if is_ping == Some(true) {
-            return Ok(encode(&RtaResponse {
-                request_id: id,
-                code: Some(ACCEPT),
-                ..RtaResponse::default()
-            }));
-        }
-        if let Some(device) = &device {
-            read_ids(device, decider);
-        }
-        let mut response = match request_info.unwrap_or_default().request_type() {
-            RequestType::AdList => self.about_ads(&ad_infos, decider),
-            RequestType::Normal | RequestType::Click => self.about_device(decider),
-        };
-        response.request_id = id;
-        Ok(encode(&response))
-    }
-
     /// The strategies that bid, or a rejection if none does.
-    fn about_device(&self, decider: &mut dyn Decider) -> RtaResponse {
+    fn decide_device(&self, decider: &mut dyn Decider) -> RtaResponse {
         let mut verdicts = Verdicts::new(decider);
         let bidding = self.strategies.iter().filter(|(_, strategy)| verdicts.bids(*strategy));
         let out_target_id: Vec<Bytes> = bidding.map(|(id, _)| id.clone()).collect();
@@ -95,10 +70,9 @@ impl Tencent {
         }
     }
 
-    /// The answer to a second request: an ad is kept if the strategy that it is bound to bids. One
-    /// that is bound to none of ours is not ours to accept. An answer without any ad would accept
-    /// all, so that is a rejection.
-    fn about_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
+    /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
+    /// configured strategy. An answer without ads would accept all, so it is a rejection.
+    fn decide_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
         let mut verdicts = Verdicts::new(decider);
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
@@ -129,11 +103,29 @@ impl Adapter for Tencent {
         body: Bytes,
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
-        self.reply(body, decider)
+        let request: RtaRequest = decode(body, decider)?;
+        note(&request, decider);
+        let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
+        if is_ping == Some(true) {
+            return Ok(encode(&RtaResponse {
+                request_id: id,
+                code: Some(ACCEPT),
+                ..RtaResponse::default()
+            }));
+        }
+        if let Some(device) = &device {
+            read_ids(device, decider);
+        }
+        let mut response = match request_info.unwrap_or_default().request_type() {
+            RequestType::AdList => self.decide_ads(&ad_infos, decider),
+            RequestType::Normal | RequestType::Click => self.decide_device(decider),
+        };
+        response.request_id = id;
+        Ok(encode(&response))
     }
 
     fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
-        encode(&self.about_device(decider))
+        encode(&self.decide_device(decider))
     }
 
     /// `code` 1.
@@ -172,11 +164,7 @@ impl Adapter for Tencent {
     }
 }
 
-fn encode(response: &RtaResponse) -> Bytes {
-    response.encode_to_vec().into()
-}
-
-/// Tells the decider what else is of interest to whoever explains a request.
+/// Records further fields for an explanation.
 fn note(request: &RtaRequest, decider: &mut dyn Decider) {
     if let Some(id) = &request.id {
         decider.note("request_id", &Lossy(id));
@@ -192,15 +180,15 @@ fn note(request: &RtaRequest, decider: &mut dyn Decider) {
         decider.note("second request, ads", &request.ad_infos.len());
     }
     if let Some(kind) = request.device.as_ref().and_then(|device| device.cached_deviceid_type) {
-        let name = device::CachedDeviceIdType::try_from(kind)
-            .map_or("not known", |kind| kind.as_str_name());
+        let name =
+            device::CachedDeviceIdType::try_from(kind).map_or("unknown", |kind| kind.as_str_name());
         decider.note("cached_deviceid_type", &name);
     }
 }
 
-/// Hands over every id that is there, but those that the platform holds for junk.
+/// Passes on every id, and marks those that the platform lists as unreliable.
 fn read_ids(device: &Device, decider: &mut dyn Decider) {
-    // One pass over the doubts, however many ids there are: a body can hold thousands of both.
+    // One pass over the list: a body can hold thousands of marks and ids.
     let kinds = device.doubtful_ids_list.iter().filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
     let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;

@@ -1,21 +1,25 @@
-//! A decider for tests of adapters: it keeps what an adapter hands over, and decides as told.
+//! A decider for tests of adapters: records its calls, and returns scripted decisions.
 
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::adapter::{Adapter, Admission, Head};
 use super::decider::{Decider, Failure, Id};
 use crate::strategy::{Decision, Outcome, Reason};
 use rtad_core::device::IdField;
 
-/// Keeps what it is handed, as text.
+/// Records its calls as text.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    /// What each strategy decides, by its index.
+    /// Decisions, by index of the strategy.
     pub(super) decisions: Vec<Decision>,
     /// `path field value` of each id.
     pub(super) ids: Vec<String>,
     pub(super) doubtful: Vec<String>,
     pub(super) notes: Vec<String>,
-    /// `path: why` of each id that was not handed over.
+    /// `path: reason` of each skipped id.
     pub(super) skipped: Vec<String>,
-    /// Indices asked about, in order.
+    /// Indexes of the deciding strategies, in order.
     pub(super) asked: Vec<usize>,
     pub(super) gave_up: bool,
 }
@@ -36,6 +40,16 @@ impl Script {
 fn text(id: Id<'_>) -> String {
     let value = String::from_utf8_lossy(id.value);
     format!("{} {} {value}", id.path, IdField::ALL[id.field].as_str())
+}
+
+/// The answer to an admitted request without headers.
+pub(super) fn reply(
+    adapter: &dyn Adapter,
+    body: Bytes,
+    decider: &mut dyn Decider,
+) -> Result<Bytes, Failure> {
+    let head = Head { headers: &HeaderMap::new(), query: None };
+    adapter.answer(Admission::Granted, &head, body, decider)
 }
 
 impl Decider for Script {

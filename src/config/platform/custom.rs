@@ -1,7 +1,6 @@
-//! A mapping: the schema of a custom platform's bodies, and the fields that mean something in them.
+//! Mapping of a custom platform: the schema of its bodies, and the fields in use.
 //!
-//! Only the keys' shapes are read here. The names in them are looked up in the schema by whoever
-//! builds from it; so they keep their locations.
+//! Field names are resolved later, when the platform is built, so they keep their locations.
 //!
 //! | file | job |
 //! |---|---|
@@ -25,7 +24,7 @@ use crate::config::mistake::Named;
 use crate::config::reader::{Document, Section};
 use crate::config::values::word;
 
-/// The keys of a mapping, as far as they could be read.
+/// The keys of a mapping that could be read.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CustomConfig {
@@ -34,7 +33,7 @@ pub struct CustomConfig {
     /// Schema of the bodies. Required for `protobuf`, unknown for `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proto: Option<Named>,
-    /// The same, found from the config's own folder.
+    /// The same path, relative to the config's folder.
     #[serde(skip)]
     pub proto_path: PathBuf,
     /// Full name of the request message. Required for `protobuf`, unknown for `json`.
@@ -50,13 +49,12 @@ pub struct CustomConfig {
     /// Signature of the request, see `[platform.signature]`; unset = signatures are not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignatureConfig>,
-    /// Whether all of `request`, `response` and `signature` can be looked up in the schema: if not,
-    /// that has been noted.
+    /// Whether `request`, `response` and `signature` have no mistakes so far.
     #[serde(skip)]
     pub is_whole: bool,
 }
 
-/// What the bodies are.
+/// Format of the bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
@@ -82,7 +80,7 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> CustomConfig 
         }
         Some(Body::Json) => {}
         None => {
-            // Whatever the bodies are to be, the keys are known.
+            // The keys are known for either format.
             for key in ["proto", "request_message", "response_message"] {
                 let _ = section.read(d, key, "", |_| Some(()));
             }

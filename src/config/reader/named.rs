@@ -1,4 +1,4 @@
-//! Keys together with their lines, for values that are checked only later.
+//! Values with their locations, for checks after reading.
 
 use super::{Document, Entry, Section, Value, not_empty};
 use crate::config::mistake::{Location, Named};
@@ -11,15 +11,15 @@ pub(in crate::config) struct Keyed {
 }
 
 impl Document<'_> {
-    /// How many mistakes there are so far.
+    /// Number of mistakes so far.
     pub(in crate::config) const fn mistakes(&self) -> usize {
         self.mistakes.count()
     }
 }
 
 impl Section {
-    /// Reads a list of scalars, or a variable in which commas or spaces stand between them. What is
-    /// not `accepted` is noted, but not shown: it may be a secret in the wrong key.
+    /// Reads a list of scalars, or a variable with commas or spaces between them. Messages do not
+    /// show invalid values, which may be secrets in the wrong key.
     pub(in crate::config) fn read_list_unshown<T>(
         &mut self,
         document: &mut Document<'_>,
@@ -33,8 +33,8 @@ impl Section {
         let overlay = document.overlay(&self.path, key);
         let entry = self.take(key);
         if let Some((origin, text)) = overlay {
-            let is_between = |letter: char| letter == ',' || letter.is_whitespace();
-            let words = text.split(is_between).filter(|word| !word.is_empty());
+            let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
+            let words = text.split(is_separator).filter(|word| !word.is_empty());
             let values: Option<Vec<T>> = words.map(parse).collect();
             let values = values.filter(|values| !values.is_empty());
             if values.is_none() {
@@ -64,12 +64,12 @@ impl Section {
         values
     }
 
-    /// The location of the whole of it.
+    /// Location of the table.
     pub(in crate::config) fn location(&self) -> Location {
         Location { line: self.line, key: self.path.clone() }
     }
 
-    /// Reads a string that may be there and is not empty.
+    /// Reads an optional string, which must not be empty.
     pub(in crate::config) fn read_named(
         &mut self,
         document: &mut Document<'_>,
@@ -81,7 +81,7 @@ impl Section {
         Some(Named { location, text })
     }
 
-    /// Reads a string that must be there and is not empty.
+    /// Reads a required string, which must not be empty.
     pub(in crate::config) fn read_required_named(
         &mut self,
         document: &mut Document<'_>,
@@ -93,7 +93,7 @@ impl Section {
         named
     }
 
-    /// Reads a table that must be there.
+    /// Reads a required table.
     pub(in crate::config) fn required_section(
         &mut self,
         document: &mut Document<'_>,
@@ -105,13 +105,13 @@ impl Section {
         table
     }
 
-    /// The line of a key that has not been read yet.
+    /// The line of an unread key.
     pub(in crate::config) fn line_of(&self, key: &str) -> Option<usize> {
         self.entries.get(key).map(|entry| entry.line)
     }
 
-    /// All of a table with free keys whose values are strings or lists of strings; what is neither
-    /// is noted.
+    /// All values of a table with free keys: strings or lists of strings. Others are recorded as
+    /// mistakes.
     pub(in crate::config) fn read_lists(
         mut self,
         document: &mut Document<'_>,
@@ -132,7 +132,7 @@ impl Section {
                         document.mistake(
                             Some(line),
                             &path,
-                            "is no string and no list of strings",
+                            "is neither a string nor a list of strings",
                             accepted,
                         );
                     }

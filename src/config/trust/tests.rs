@@ -34,7 +34,7 @@ fn read(store: &str) -> Result<Vec<String>, ConfigError> {
 }
 
 #[test]
-fn keys_stand_in_the_config_in_a_file_beside_it_and_in_the_environment() {
+fn keys_are_read_from_config_file_and_environment() {
     let (a, b) = (key(A), key(B));
     assert_eq!(read("").unwrap(), [""; 0]);
     assert_eq!(read("public_keys = []").unwrap(), [""; 0]);
@@ -59,8 +59,9 @@ fn keys_stand_in_the_config_in_a_file_beside_it_and_in_the_environment() {
 }
 
 #[test]
-fn what_is_no_key_is_a_mistake_and_is_not_shown() {
-    let accepted = "accepted: a list, each a minisign public key: 56 characters that begin with RW, \
+fn invalid_key_is_a_mistake_and_is_not_shown() {
+    let accepted = "accepted: a list, each a minisign public key: 56 characters that begin with \
+        RW, \
                     the second line of its .pub file";
     let (a, secret) = (key(A), key(SECRET));
     for list in [
@@ -91,8 +92,8 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
     let path = path.to_str().unwrap();
     for (text, found) in [
         (None, "No such file or directory (os error 2)"),
-        (Some(""), "has no keys or something else"),
-        (Some(SECRET), "has no keys or something else"),
+        (Some(""), "has no key, or a line that is not a key"),
+        (Some(SECRET), "has no key, or a line that is not a key"),
     ] {
         let keys = folder.path().join("keys");
         if let Some(text) = text {
@@ -109,7 +110,7 @@ fn what_is_no_key_is_a_mistake_and_is_not_shown() {
 }
 
 #[test]
-fn what_is_printed_reads_back_and_another_key_takes_a_restart() {
+fn printed_keys_read_back_and_changes_need_a_restart() {
     let text = |key: &str| format!("[store]\nurl = \"/data\"\npublic_keys = [{key:?}]");
     let read = |text: &str| config("rtad.toml", text, |_| None).unwrap();
     let config = read(&text(key(A)));

@@ -1,15 +1,27 @@
-// Each audience: what is served of it, how its last looks at the store went, and the map of its shards.
+// Audience cards: served snapshot, recent polls of the store, and the map of shards.
 
 import { byId, el, facts, keyed, pill, rows, setText, table } from "./dom.js";
 import { ShardMap } from "./map.js";
-import { bytes, count, duration, knows, list, moment, oneIn, percent, short, t, took } from "./words.js";
+import {
+  bytes,
+  count,
+  duration,
+  knows,
+  list,
+  moment,
+  oneIn,
+  percent,
+  short,
+  t,
+  took,
+} from "./words.js";
 
 const GOOD = ["ok", "unchanged"];
-/** While a generation rolls in, its map is read anew after so many milliseconds. */
+/** Interval of reloading the map during a rolling swap, in milliseconds. */
 const ROLLING = 10_000;
 const cards = new WeakMap();
 
-/** Why an audience is not available, in words; nothing if it is. */
+/** The reason why an audience is unavailable; undefined if it is available. */
 export function whyUnavailable(audience) {
   const { available, snapshot, max_age_seconds: limit } = audience;
   if (available) return undefined;
@@ -21,26 +33,38 @@ export function whyUnavailable(audience) {
   return t("why-expired");
 }
 
-/** What a result of a look means, and what is to be done. */
-export function inWords(result, name) {
-  if (!knows(`sync-${result}`)) return { means: t("sync-unknown", { result }), todo: t("do-unknown") };
-  return { means: t(`sync-${result}`), todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }) };
+/** The meaning of a poll's result, and the action to take. */
+export function meaningOf(result, name) {
+  if (!knows(`sync-${result}`))
+    return { means: t("sync-unknown", { result }), todo: t("do-unknown") };
+  return {
+    means: t(`sync-${result}`),
+    todo: GOOD.includes(result) ? undefined : t(`do-${result}`, { name }),
+  };
 }
 
-/** Since when nothing but failures came: each of them may be another. */
+/** Start of the current run of failures, which may have different causes. */
 function failingSince(syncs) {
   const good = syncs.findIndex(({ result }) => GOOD.includes(result));
   return syncs.at(good < 0 ? -1 : good - 1).since_unix_seconds;
 }
 
-/** What is wrong with the audiences: title, text, and where to read more. */
+/** Problems of the audiences: title, text and link. */
 export function problemsOf(status, reading) {
-  const waiting = status.audiences.filter(({ required, snapshot }) => required && !snapshot).map(({ name }) => name);
+  const waiting = status.audiences
+    .filter(({ required, snapshot }) => required && !snapshot)
+    .map(({ name }) => name);
   const problems = [];
   if (status.draining) {
-    problems.push({ key: "draining", level: "warn", title: t("draining-title"), text: t("draining-text") });
+    problems.push({
+      key: "draining",
+      level: "warn",
+      title: t("draining-title"),
+      text: t("draining-text"),
+    });
   } else if (!status.ready) {
-    const text = waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
+    const text =
+      waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
     problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text });
   }
   for (const audience of status.audiences) {
@@ -49,33 +73,59 @@ export function problemsOf(status, reading) {
     const why = whyUnavailable(audience);
     if (why) {
       const level = required ? "bad" : "warn";
-      problems.push({ ...about, key: `unavailable ${name}`, level, title: t("unavailable-title", { name }), text: why });
+      problems.push({
+        ...about,
+        key: `unavailable ${name}`,
+        level,
+        title: t("unavailable-title", { name }),
+        text: why,
+      });
     }
     const [last] = syncs;
     if (last && !GOOD.includes(last.result)) {
-      const served = snapshot ? t("still-served", { generation: snapshot.generation }) : t("nothing-served");
-      const { means } = inWords(last.result, name);
+      const served = snapshot
+        ? t("still-served", { generation: snapshot.generation })
+        : t("nothing-served");
+      const { means } = meaningOf(last.result, name);
       const text = t("failing-text", { means, since: moment(failingSince(syncs)), served });
-      problems.push({ ...about, key: `failing ${name} ${last.result}`, level: snapshot ? "warn" : "bad", title: t("failing-title", { name }), text });
+      problems.push({
+        ...about,
+        key: `failing ${name} ${last.result}`,
+        level: snapshot ? "warn" : "bad",
+        title: t("failing-title", { name }),
+        text,
+      });
     }
     if (reading.sum("rtad_snapshot_mixed", { audience: name }) === 1) {
-      problems.push({ ...about, key: `mixed ${name}`, level: "warn", title: t("mixed-title", { name }), text: t("mixed-text") });
+      problems.push({
+        ...about,
+        key: `mixed ${name}`,
+        level: "warn",
+        title: t("mixed-title", { name }),
+        text: t("mixed-text"),
+      });
     }
   }
   return problems;
 }
 
-/** Shows all of them. */
+/** Shows all audience cards. */
 export function showAudiences(status, reading, ask) {
   const parent = byId("cards");
   if (status.audiences.length === 0) {
     parent.replaceChildren(el("p", { class: "quiet" }, t("no-audiences")));
     return;
   }
-  keyed(parent, status.audiences, ({ name }) => name, make, (element, audience) => update(cards.get(element), audience, reading, ask));
+  keyed(
+    parent,
+    status.audiences,
+    ({ name }) => name,
+    make,
+    (element, audience) => update(cards.get(element), audience, reading, ask),
+  );
 }
 
-/** Everything in the language that is spoken now. */
+/** Translates all cards into the current language. */
 export function rebuildAudiences() {
   for (const element of byId("cards").children) cards.get(element)?.translate();
 }
@@ -86,7 +136,7 @@ function make({ name }) {
     problem: el("div", { class: "notice", hidden: true }),
     facts: el("div"),
     body: el("tbody"),
-    looks: el("div", { class: "looks" }),
+    polls: el("div", { class: "polls" }),
     map: new ShardMap(name),
     summary: el("summary"),
     showMap: () => {},
@@ -94,24 +144,42 @@ function make({ name }) {
   card.translate = () => {
     setText(card.summary, t("map"));
     const heads = [t("when"), t("result"), t("took-head"), t("in-words")];
-    card.looks.replaceChildren(el("h4", {}, t("looks")), table(`${t("looks")}: ${name}`, heads, card.body));
+    card.polls.replaceChildren(
+      el("h4", {}, t("polls")),
+      table(`${t("polls")}: ${name}`, heads, card.body),
+    );
     card.map.translate();
   };
   card.translate();
-  // The first one's map is there to be seen; those of the others are asked for when they are opened.
-  card.details = el("details", { open: byId("cards").childElementCount === 0 }, card.summary, card.map.element);
-  // Not with the next look: there may be none, if the page is paused.
+  // The first map is open; the others are loaded when opened.
+  card.details = el(
+    "details",
+    { open: byId("cards").childElementCount === 0 },
+    card.summary,
+    card.map.element,
+  );
+  // At once, as a paused page has no next poll.
   card.details.addEventListener("toggle", () => card.showMap());
   const id = `audience-${name}`;
   const title = el("div", { class: "title" }, el("h3", { id: `${id}-title` }, name), card.pills);
   const properties = { class: "card audience", id, "aria-labelledby": `${id}-title`, tabIndex: -1 };
-  const element = el("article", properties, title, card.problem, card.facts, card.looks, card.details);
+  const element = el(
+    "article",
+    properties,
+    title,
+    card.problem,
+    card.facts,
+    card.polls,
+    card.details,
+  );
   cards.set(element, card);
   return element;
 }
 
 function replace(parent, ...children) {
-  const same = parent.childNodes.length === children.length && children.every((child, at) => parent.childNodes[at].isEqualNode(child));
+  const same =
+    parent.childNodes.length === children.length &&
+    children.every((child, index) => parent.childNodes[index].isEqualNode(child));
   if (!same) parent.replaceChildren(...children);
 }
 
@@ -119,20 +187,32 @@ function update(card, audience, reading, ask) {
   const { name, required, available, snapshot, syncs } = audience;
   replace(
     card.pills,
-    pill(available ? "good" : required ? "bad" : "warn", t(available ? "available" : "unavailable")),
+    pill(
+      available ? "good" : required ? "bad" : "warn",
+      t(available ? "available" : "unavailable"),
+    ),
     pill("calm", t(required ? "required" : "optional")),
   );
   showProblem(card.problem, audience);
   replace(card.facts, ...(snapshot ? [factsOf(audience, reading)] : []));
-  rows(card.body, syncs, (looks) => `${looks.since_unix_seconds} ${looks.result} ${looks.generation ?? ""}`, (looks) => {
-    const good = GOOD.includes(looks.result);
-    const level = looks.result === "ok" ? "good" : good ? "calm" : "bad";
-    return [whenOf(looks), pill(level, looks.result), took(looks.seconds), wordsOf(looks, audience)];
-  });
+  rows(
+    card.body,
+    syncs,
+    (poll) => `${poll.since_unix_seconds} ${poll.result} ${poll.generation ?? ""}`,
+    (poll) => {
+      const good = GOOD.includes(poll.result);
+      const level = poll.result === "ok" ? "good" : good ? "calm" : "bad";
+      return [whenOf(poll), pill(level, poll.result), took(poll.seconds), wordsOf(poll, audience)];
+    },
+  );
   card.details.hidden = !snapshot;
-  const rolling = reading.sum("rtad_snapshot_mixed", { audience: name }) === 1 ? Math.floor(reading.at / ROLLING) : "";
+  const rolling =
+    reading.sum("rtad_snapshot_mixed", { audience: name }) === 1
+      ? Math.floor(reading.at / ROLLING)
+      : "";
   card.showMap = () => {
-    if (snapshot && card.details.open) card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${rolling}`, ask);
+    if (snapshot && card.details.open)
+      card.map.update(`${snapshot.generation} ${snapshot.created_unix_seconds} ${rolling}`, ask);
   };
   card.showMap();
 }
@@ -145,7 +225,7 @@ function showProblem(element, audience) {
   element.classList.toggle("bad", !audience.available && audience.required);
   const parts = why ? [el("p", {}, el("strong", {}, why))] : [];
   if (isFailing) {
-    const { means, todo } = inWords(last.result, audience.name);
+    const { means, todo } = meaningOf(last.result, audience.name);
     parts.push(el("p", {}, el("strong", {}, means)), el("p", {}, `${t("what-to-do")} `, todo));
     if (last.error) parts.push(el("p", {}, `${t("in-the-log")} `, el("code", {}, last.error)));
   }
@@ -159,32 +239,52 @@ function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
   const hasDeltas = deltas.deltas > 0 || deltas.tombstones > 0;
   return facts([
     [t("generation"), count(snapshot.generation), moment(snapshot.created_unix_seconds)],
-    [t("age"), duration(snapshot.age_seconds), limit !== undefined && t("age-limit", { limit: duration(limit) })],
+    [
+      t("age"),
+      duration(snapshot.age_seconds),
+      limit !== undefined && t("age-limit", { limit: duration(limit) }),
+    ],
     [t("keys"), count(snapshot.keys)],
-    [t("size"), bytes(snapshot.size_bytes), snapshot.keys > 0 && t("bits-per-key", { n: ((8 * snapshot.size_bytes) / snapshot.keys).toFixed(1) })],
-    [t("fpr"), oneIn(snapshot.expected_fpr), t("fpr-target", { target: oneIn(snapshot.target_fpr) })],
+    [
+      t("size"),
+      bytes(snapshot.size_bytes),
+      snapshot.keys > 0 &&
+        t("bits-per-key", { n: ((8 * snapshot.size_bytes) / snapshot.keys).toFixed(1) }),
+    ],
+    [
+      t("fpr"),
+      oneIn(snapshot.expected_fpr),
+      t("fpr-target", { target: oneIn(snapshot.target_fpr) }),
+    ],
     [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
     [t("filter"), snapshot.filter],
     [
       t("deltas"),
-      hasDeltas ? t("deltas-sum", { added: short(deltas.added), removed: short(deltas.removed) }) : t("deltas-none"),
-      hasDeltas && t("deltas-detail", { deltas: count(deltas.deltas), tombstones: count(deltas.tombstones) }),
+      hasDeltas
+        ? t("deltas-sum", { added: short(deltas.added), removed: short(deltas.removed) })
+        : t("deltas-none"),
+      hasDeltas &&
+        t("deltas-detail", { deltas: count(deltas.deltas), tombstones: count(deltas.tombstones) }),
     ],
     [t("expires"), ends.length > 0 ? moment(Math.min(...ends)) : t("never")],
   ]);
 }
 
 function whenOf({ at_unix_seconds: at, since_unix_seconds: since, count: n }) {
-  return n > 1 ? t("looks-count", { n: count(n), since: moment(since), at: moment(at) }) : moment(at);
+  return n > 1
+    ? t("polls-count", { n: count(n), since: moment(since), at: moment(at) })
+    : moment(at);
 }
 
-/** What a look came to. Of a generation that an older look has loaded, only what is said over it was new. */
-function wordsOf(looks, { name, syncs }) {
-  const { result, generation, error } = looks;
+/** The result of a poll. If an earlier poll loaded the generation, only its deltas are new. */
+function wordsOf(poll, { name, syncs }) {
+  const { result, generation, error } = poll;
   if (generation !== undefined) {
-    const wasThere = syncs.slice(syncs.indexOf(looks) + 1).find((older) => older.generation !== undefined)?.generation === generation;
-    return t(wasThere ? "loaded-delta" : "loaded-generation", { generation: count(generation) });
+    const wasLoaded =
+      syncs.slice(syncs.indexOf(poll) + 1).find((older) => older.generation !== undefined)
+        ?.generation === generation;
+    return t(wasLoaded ? "loaded-delta" : "loaded-generation", { generation: count(generation) });
   }
-  const { means } = inWords(result, name);
+  const { means } = meaningOf(result, name);
   return error ? el("span", {}, means, " ", el("code", {}, error)) : means;
 }

@@ -1,14 +1,20 @@
-// The little that the page needs of a framework: elements are made once, and afterwards only what has changed is touched, so that
-// focus, selections and screen readers stay where they are.
+// DOM helpers. Elements are created once and changed only where needed, so that focus, selection
+// and screen readers keep their position.
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element with properties, of which `class` and names with a dash are attributes. Text is only ever text, never markup. */
+/** An element. `class` and names with a dash are attributes. Text is never markup. */
 export function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name === "class" || name === "role" || name === "scope" || name === "lang" || name.includes("-")) {
+    if (
+      name === "class" ||
+      name === "role" ||
+      name === "scope" ||
+      name === "lang" ||
+      name.includes("-")
+    ) {
       element.setAttribute(name, value);
     } else {
       element[name] = value;
@@ -18,7 +24,7 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** An element of a drawing. */
+/** An SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -33,57 +39,79 @@ export function setText(element, text) {
 const made = new WeakMap();
 
 /**
- * Makes the children of `parent` those of `items`, in their order; what was there before for the same key is kept and updated. Of items
- * with one key each has its element all the same.
+ * Makes the children of `parent` match `items`, in order. Elements with the same key are kept and
+ * updated. Items with equal keys have one element each.
  */
 export function keyed(parent, items, keyOf, make, update) {
   const before = made.get(parent) ?? new Map();
   const after = new Map();
-  let place = parent.firstElementChild;
+  let next = parent.firstElementChild;
   for (const item of items) {
     let key = keyOf(item);
     while (after.has(key)) key = `${key} again`;
     const element = before.get(key) ?? make(item);
     after.set(key, element);
-    if (place === element) place = place.nextElementSibling;
-    else parent.insertBefore(element, place);
+    if (next === element) next = next.nextElementSibling;
+    else parent.insertBefore(element, next);
     update(element, item);
   }
   for (const [key, element] of before) if (!after.has(key)) element.remove();
   made.set(parent, after);
 }
 
-/** The rows of a table. A cell is a text, or a node; the first one is the row's head. */
+/** The rows of a table. A cell is a text or a node; the first one is the row's header. */
 export function rows(body, items, keyOf, cellsOf) {
-  keyed(body, items, keyOf, () => el("tr"), (row, item) => {
-    cellsOf(item).forEach((cell, column) => {
-      let element = row.children[column];
-      if (!element) {
-        element = column === 0 ? el("th", { scope: "row" }) : el("td");
-        row.append(element);
-      }
-      if (typeof cell === "string") setText(element, cell);
-      else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
-    });
-  });
+  keyed(
+    body,
+    items,
+    keyOf,
+    () => el("tr"),
+    (row, item) => {
+      cellsOf(item).forEach((cell, column) => {
+        let element = row.children[column];
+        if (!element) {
+          element = column === 0 ? el("th", { scope: "row" }) : el("td");
+          row.append(element);
+        }
+        if (typeof cell === "string") setText(element, cell);
+        else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
+      });
+    },
+  );
 }
 
-/** A table in a box of its own, which scrolls where the screen is narrow. */
+/** A table in a box that scrolls on narrow screens. */
 export function table(caption, heads, body) {
   const head = el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)));
-  const inside = el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, head), body);
+  const inside = el(
+    "table",
+    {},
+    el("caption", { class: "unseen" }, caption),
+    el("thead", {}, head),
+    body,
+  );
   return el("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": caption }, inside);
 }
 
-/** A word with a sign before it, so that colour is not all that tells it apart. */
+/** A word with a sign, so that its meaning does not depend on color alone. */
 export function pill(level, text) {
   const sign = { good: "✓", warn: "!", bad: "✕", calm: "•", no: "✕", in: "●", out: "○" }[level];
-  return el("span", { class: `pill ${level}` }, el("span", { "aria-hidden": "true" }, `${sign} `), text);
+  return el(
+    "span",
+    { class: `pill ${level}` },
+    el("span", { "aria-hidden": "true" }, `${sign} `),
+    text,
+  );
 }
 
-/** Facts with their names. `small` is said after the value. */
+/** Names with values. `small` is additional text after the value. */
 export function facts(list) {
   const one = ([name, value, small]) =>
-    el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, ` ${small}`) : undefined));
+    el(
+      "div",
+      {},
+      el("dt", {}, name),
+      el("dd", {}, value, small ? el("small", {}, ` ${small}`) : undefined),
+    );
   return el("dl", { class: "facts" }, ...list.filter(Boolean).map(one));
 }

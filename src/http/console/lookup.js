@@ -1,22 +1,28 @@
-// Why a device got the answer it got: asks the pod about an id or a captured request, and says it in words.
+// Lookup form: explains the answer for an id or a captured request.
 
 import { byId, el, facts, pill, rows, table } from "./dom.js";
 import { bytes, duration, list, oneIn, t } from "./words.js";
 
 const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
 const ANY = "any";
-/** The levels of the words that stand in pills. */
-const LEVELS = { usable: "good", malformed: "bad", member: "in", not_member: "out", unavailable: "bad" };
+/** Levels of the pills. */
+const LEVELS = {
+  usable: "good",
+  malformed: "bad",
+  member: "in",
+  not_member: "out",
+  unavailable: "bad",
+};
 
 let platforms = [];
-/** The number of the last question: an answer to one before it comes too late. */
+/** Number of the last lookup; results of earlier ones are dropped. */
 let asked = 0;
-/** Whether what is chosen was chosen for what is pasted, and not by hand. */
+/** Whether the type was detected from the input, not selected by the user. */
 let isAutomatic = false;
-/** What shows the last answer, to show it in another language. */
+/** Shows the last result again, in the current language. */
 let again = () => {};
 
-/** Offers the kinds of ids and the platforms that there are. */
+/** Lists the kinds of ids and the platforms. */
 export function offer(status) {
   const names = status.platforms.map(({ name }) => name);
   if (platforms.join() !== names.join() || byId("what").options.length === 0) {
@@ -25,22 +31,29 @@ export function offer(status) {
   }
 }
 
-/** Everything in the language that is spoken now. */
+/** Translates the form into the current language. */
 export function rebuildLookup() {
   const what = byId("what");
   const chosen = what.value || ANY;
   const option = (value, text) => el("option", { value }, text);
-  const ids = el("optgroup", { label: t("an-id") }, option(ANY, t("any-kind")), ...KINDS.map((kind) => option(kind, kind)));
+  const ids = el(
+    "optgroup",
+    { label: t("an-id") },
+    option(ANY, t("any-kind")),
+    ...KINDS.map((kind) => option(kind, kind)),
+  );
   const requests = platforms.map((name) => option(`platform ${name}`, t("request-of", { name })));
-  const group = requests.length > 0 ? el("optgroup", { label: t("a-request") }, ...requests) : undefined;
+  const group =
+    requests.length > 0 ? el("optgroup", { label: t("a-request") }, ...requests) : undefined;
   what.replaceChildren(ids, ...(group ? [group] : []));
   what.value = chosen;
   if (what.selectedIndex < 0) what.value = ANY;
   again();
 }
 
-/** What is longer than any id, or a JSON object, is a request. */
-const isRequest = (text) => text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
+/** A text longer than any id, or a JSON value, is a request. */
+const isRequest = (text) =>
+  text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
 
 export function startLookup(ask, announce) {
   const what = byId("what");
@@ -58,7 +71,8 @@ export function startLookup(ask, announce) {
     event.preventDefault();
     const number = (asked += 1);
     const text = byId("pasted").value;
-    if (text.trim() === "") return say(() => [el("p", { class: "notice", role: "alert" }, t("nothing-pasted"))]);
+    if (text.trim() === "")
+      return say(() => [el("p", { class: "notice", role: "alert" }, t("nothing-pasted"))]);
     say(() => [el("p", { class: "quiet" }, t("asking"))]);
     try {
       const { show, inShort } = await explain(ask, text, what.value);
@@ -66,7 +80,14 @@ export function startLookup(ask, announce) {
       say(show);
       announce(t("answers-are", { answers: inShort() }));
     } catch (error) {
-      if (number === asked) say(() => [el("p", { class: "notice bad", role: "alert" }, t("ask-failed", { error: error.message }))]);
+      if (number === asked)
+        say(() => [
+          el(
+            "p",
+            { class: "notice bad", role: "alert" },
+            t("ask-failed", { error: error.message }),
+          ),
+        ]);
     }
   });
 }
@@ -76,54 +97,89 @@ function say(make) {
   again();
 }
 
-/** Asks for the explanation; returns what shows it, and what is decided in short. */
+/** Fetches the explanation; returns functions that show it and that summarize the decisions. */
 async function explain(ask, text, what) {
   const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
-  const post = (path, type, body) => ask(path, { method: "POST", headers: { "Content-Type": type }, body });
+  const post = (path, type, body) =>
+    ask(path, { method: "POST", headers: { "Content-Type": type }, body });
   if (platform !== undefined) {
-    const answer = await post(`v1/explain/${encodeURIComponent(platform)}`, "application/octet-stream", text);
+    const answer = await post(
+      `v1/explain/${encodeURIComponent(platform)}`,
+      "application/octet-stream",
+      text,
+    );
     const explanation = await answer.json();
     return { show: () => showRequest(explanation), inShort: () => inShort(explanation) };
   }
   const question = { id: text.trim(), kind: what === ANY ? null : what };
-  const { readings } = await (await post("v1/explain", "application/json", JSON.stringify(question))).json();
+  const { readings } = await (
+    await post("v1/explain", "application/json", JSON.stringify(question))
+  ).json();
   const one = ({ kinds, ...reading }) => `${kinds.join(", ")}: ${inShort(reading)}`;
   return { show: () => readings.map(showReading), inShort: () => readings.map(one).join("; ") };
 }
 
-const inShort = ({ strategies }) => strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");
+const inShort = ({ strategies }) =>
+  strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");
 
-/** One thing that the id can be. */
+/** One reading of the id. */
 function showReading(reading) {
   const { kinds, result, canonical, md5, shard, audiences, strategies } = reading;
-  const because = result === "malformed" && kinds.length > 1 ? t("because-no-kind") : t(`because-${result}`);
+  const because =
+    result === "malformed" && kinds.length > 1 ? t("because-no-kind") : t(`because-${result}`);
   return el(
     "article",
     { class: "card reading" },
-    el("div", { class: "title" }, el("h3", {}, t("read-as", { kinds: kinds.join(", ") })), pill(LEVELS[result] ?? "warn", t(`id-${result}`))),
+    el(
+      "div",
+      { class: "title" },
+      el("h3", {}, t("read-as", { kinds: kinds.join(", ") })),
+      pill(LEVELS[result] ?? "warn", t(`id-${result}`)),
+    ),
     result === "usable" ? undefined : el("p", {}, because),
-    md5 && facts([canonical && [t("canonical"), code(canonical)], [t("md5"), code(md5)], [t("shard"), code(shard)]]),
+    md5 &&
+      facts([
+        canonical && [t("canonical"), code(canonical)],
+        [t("md5"), code(md5)],
+        [t("shard"), code(shard)],
+      ]),
     strategiesTable(strategies, audiences),
     result === "usable" ? audiencesTable(audiences) : undefined,
     chanceNote(audiences),
   );
 }
 
-/** All of a captured request. */
+/** The explanation of a captured request. */
 function showRequest(explanation) {
-  const { platform, kind, body, access, failure, ids, notes, audiences, strategies, answer } = explanation;
+  const { platform, kind, body, access, failure, ids, notes, audiences, strategies, answer } =
+    explanation;
   const title = el("div", { class: "title" }, el("h3", {}, t("request-title", { name: platform })));
   const isPing = notes.some(({ what }) => what === "ping");
   const parts = [
     title,
-    failure && el("p", { class: "notice bad" }, el("strong", {}, `${t(`failure-${failure.cause}`)}.`), " ", el("code", {}, failure.because)),
+    failure &&
+      el(
+        "p",
+        { class: "notice bad" },
+        el("strong", {}, `${t(`failure-${failure.cause}`)}.`),
+        " ",
+        el("code", {}, failure.because),
+      ),
     facts([
       [t("asked-at"), explanation.path, kind],
-      [t("body"), t("body-read", { size: bytes(body.size_bytes), encoding: t(`encoding-${body.read_as}`) })],
+      [
+        t("body"),
+        t("body-read", { size: bytes(body.size_bytes), encoding: t(`encoding-${body.read_as}`) }),
+      ],
       [t("access"), t(`access-${access}`)],
-      [t("the-answer"), t("answer-size", { status: answer.status, size: bytes(answer.size_bytes) })],
+      [
+        t("the-answer"),
+        t("answer-size", { status: answer.status, size: bytes(answer.size_bytes) }),
+      ],
     ]),
-    strategies.length > 0 ? strategiesTable(strategies, audiences, failure) : el("p", {}, isPing ? "ping" : t("no-strategies")),
+    strategies.length > 0
+      ? strategiesTable(strategies, audiences, failure)
+      : el("p", {}, isPing ? "ping" : t("no-strategies")),
     el("h4", {}, t("ids-in-it")),
     ids.length > 0 ? idsTable(ids) : el("p", { class: "quiet" }, t("no-ids")),
     audiences.length > 0 ? audiencesTable(audiences) : undefined,
@@ -141,31 +197,45 @@ const body = () => el("tbody");
 
 function strategiesTable(strategies, audiences, failure) {
   const inside = body();
-  rows(inside, strategies, ({ id }) => id, (one) => [
-    one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
-    pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
-    because(one, audiences, failure),
-  ]);
+  rows(
+    inside,
+    strategies,
+    ({ id }) => id,
+    (one) => [
+      one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
+      pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
+      because(one, audiences, failure),
+    ],
+  );
   return table(t("by-strategy"), [t("strategy"), t("decision"), t("because")], inside);
 }
 
-/** Why a strategy decided so: of its audiences, those that made it. */
+/** The reason of a strategy's decision, with the audiences that caused it. */
 function because({ bid, reason, exclude, include }, audiences, failure) {
   const outcome = t(bid ? "bid" : "no-bid");
   const those = (names, word) => {
-    const said = audiences.filter(({ name, answer, available }) => names.includes(name) && (word ? answer === word : !available));
+    const said = audiences.filter(
+      ({ name, answer, available }) =>
+        names.includes(name) && (word ? answer === word : !available),
+    );
     return list(said.map(({ name }) => name));
   };
   switch (reason) {
     case "member":
-      return bid ? t("why-member-in", { names: those(include, "member") }) : t("why-member-out", { names: those(exclude, "member") });
+      return bid
+        ? t("why-member-in", { names: those(include, "member") })
+        : t("why-member-out", { names: those(exclude, "member") });
     case "not_member":
-      if (!bid) return t("why-stranger-out", { names: list(include) });
-      return exclude.length > 0 ? t("why-stranger-in", { names: list(exclude) }) : t("why-anybody");
+      if (!bid) return t("why-non_member-out", { names: list(include) });
+      return exclude.length > 0
+        ? t("why-non_member-in", { names: list(exclude) })
+        : t("why-no-exclude");
     case "no_device":
       return t("why-no_device", { outcome });
     case "unavailable":
-      return failure ? t("why-failed", { outcome }) : t("why-unavailable", { names: those([...exclude, ...include]), outcome });
+      return failure
+        ? t("why-failed", { outcome })
+        : t("why-unavailable", { names: those([...exclude, ...include]), outcome });
     default:
       return t(`why-${reason}`);
   }
@@ -173,32 +243,60 @@ function because({ bid, reason, exclude, include }, audiences, failure) {
 
 function audiencesTable(audiences) {
   const inside = body();
-  rows(inside, audiences, ({ name }) => name, ({ name, answer, snapshot }) => [
-    name,
-    answer ? pill(LEVELS[answer], t(answer)) : t("not-asked"),
-    snapshot ? t("generation-and-age", { generation: snapshot.generation, age: duration(snapshot.age_seconds) }) : "–",
-  ]);
+  rows(
+    inside,
+    audiences,
+    ({ name }) => name,
+    ({ name, answer, snapshot }) => [
+      name,
+      answer ? pill(LEVELS[answer], t(answer)) : t("not-asked"),
+      snapshot
+        ? t("generation-and-age", {
+            generation: snapshot.generation,
+            age: duration(snapshot.age_seconds),
+          })
+        : "–",
+    ],
+  );
   return table(t("audiences"), [t("audience"), t("says"), t("served-from")], inside);
 }
 
-/** That a member may be none, and how often. */
+/** A note on false positives. */
 function chanceNote(audiences) {
   const notes = audiences
     .filter(({ answer, snapshot }) => answer === "member" && snapshot?.expected_fpr > 1e-12)
-    .map(({ name, snapshot }) => t("chance-note", { audience: name, fpr: oneIn(snapshot.expected_fpr) }));
+    .map(({ name, snapshot }) =>
+      t("chance-note", { audience: name, fpr: oneIn(snapshot.expected_fpr) }),
+    );
   return notes.length > 0 ? el("p", { class: "quiet" }, notes.join(" ")) : undefined;
 }
 
 function idsTable(ids) {
   const inside = body();
-  rows(inside, ids.map((id, at) => ({ ...id, at })), ({ at }) => at, (id) => {
-    const details = el("span", {}, pill(LEVELS[id.result] ?? "warn", t(`id-${id.result}`)));
-    if (id.result !== "usable") details.append(" ", t(`because-${id.result}`));
-    const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
-    const key = el("span", {}, code(id.md5 ?? "–"));
-    if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
-    const field = el("span", {}, id.path, el("br"), el("small", {}, id.kind));
-    return [field, code(id.value), details, key, id.shard ? code(id.shard) : "–", members.join("; ") || "–"];
-  });
-  return table(t("ids-in-it"), [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")], inside);
+  rows(
+    inside,
+    ids.map((id, at) => ({ ...id, at })),
+    ({ at }) => at,
+    (id) => {
+      const details = el("span", {}, pill(LEVELS[id.result] ?? "warn", t(`id-${id.result}`)));
+      if (id.result !== "usable") details.append(" ", t(`because-${id.result}`));
+      const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
+      const key = el("span", {}, code(id.md5 ?? "–"));
+      if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
+      const field = el("span", {}, id.path, el("br"), el("small", {}, id.kind));
+      return [
+        field,
+        code(id.value),
+        details,
+        key,
+        id.shard ? code(id.shard) : "–",
+        members.join("; ") || "–",
+      ];
+    },
+  );
+  return table(
+    t("ids-in-it"),
+    [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")],
+    inside,
+  );
 }

@@ -1,7 +1,7 @@
-// The console: asks the pod every two seconds how it is, and shows what it says.
+// The console: polls the pod every two seconds and shows its state.
 //
-// metrics.js reads /metrics · traffic.js, audiences.js and map.js show · lookup.js explains · words.js, en.js and zh.js speak ·
-// charts.js draws · dom.js has the little that all of them need.
+// metrics.js parses /metrics · traffic.js, audiences.js and map.js show it · lookup.js explains ·
+// words.js, en.js and zh.js have the texts · charts.js draws · dom.js has DOM helpers.
 
 import { problemsOf, rebuildAudiences, showAudiences } from "./audiences.js";
 import { byId, el, keyed, pill, setText } from "./dom.js";
@@ -11,30 +11,44 @@ import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traff
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
-/** A rate takes two looks, and nobody likes to wait for the first. */
+/** Delay of the second poll: a rate needs two. */
 const SOON = 500;
-const PATIENCE = 5000;
-/** What has happened once is a problem for so long. */
+const TIMEOUT = 5000;
+/** Time for which a past problem is shown. */
 const REMEMBERED = 60_000;
-/** A screen reader speaks what comes into an empty element; this is long enough for it to see that it was empty. */
+/** Screen readers announce text in an element that was empty for this time. */
 const PAUSE = 100;
 
-const state = { readings: [], status: undefined, at: undefined, error: undefined, isPaused: false, slept: 0 };
-/** When each thing that comes and goes was last seen. */
+const state = {
+  readings: [],
+  status: undefined,
+  at: undefined,
+  error: undefined,
+  isPaused: false,
+  slept: 0,
+};
+/** When each temporary problem was last seen. */
 const seen = new Map();
 
 async function ask(path, options = {}) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE), ...options });
+  const answer = await fetch(path, {
+    cache: "no-store",
+    signal: AbortSignal.timeout(TIMEOUT),
+    ...options,
+  });
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => undefined);
   throw new Error(problem ? `${problem.title}: ${problem.detail}` : `HTTP ${answer.status}`);
 }
 
-async function look() {
+async function poll() {
   const wasLost = Boolean(state.error && state.at);
   let answers;
   try {
-    answers = await Promise.all([ask("v1/status").then((a) => a.json()), ask("metrics").then((a) => a.text())]);
+    answers = await Promise.all([
+      ask("v1/status").then((a) => a.json()),
+      ask("metrics").then((a) => a.text()),
+    ]);
   } catch (error) {
     state.error = error;
     return show();
@@ -45,7 +59,7 @@ async function look() {
   try {
     show();
   } catch (error) {
-    // What is seen is what was there before.
+    // The page still shows the previous state.
     state.at = at ?? state.at;
     throw error;
   }
@@ -53,17 +67,21 @@ async function look() {
 }
 
 function take(status, reading) {
-  // A pod that was started meanwhile counts from 0.
+  // After a restart of the pod the counters begin at 0.
   if (state.status && status.uptime_seconds < state.status.uptime_seconds) {
     state.readings = [];
     forgetTraffic();
   }
   const last = state.readings.at(-1);
   if (last) {
-    // While a machine sleeps, its page's clock may stand still; the time of day and the pod's own clock do not.
-    const clocks = [reading.at - last.at, reading.wall - last.wall, 1000 * (status.uptime_seconds - state.status.uptime_seconds)];
+    // During sleep the page's clock may stop; the wall clock and the pod's clock do not.
+    const clocks = [
+      reading.at - last.at,
+      reading.wall - last.wall,
+      1000 * (status.uptime_seconds - state.status.uptime_seconds),
+    ];
     const passed = Math.max(...clocks);
-    // Nobody looked for a while: what happened then is not of the last seconds.
+    // After a pause, the counters' growth is not that of the last seconds.
     if (passed > SPAN) {
       state.slept += passed - clocks[0];
       reading.at = last.at + passed;
@@ -72,7 +90,8 @@ function take(status, reading) {
   }
   Object.assign(state, { status, error: undefined, at: Date.now() / 1000 });
   state.readings.push(reading);
-  while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN) state.readings.shift();
+  while (state.readings.length > 2 && state.readings[1].at <= reading.at - SPAN)
+    state.readings.shift();
   if (state.readings.length > 1) noteTraffic(span());
 }
 
@@ -88,48 +107,80 @@ function show() {
   showAudiences(state.status, reading, ask);
 }
 
-/** The line at the top: how the pod is, and how new what is shown is. */
+/** The status line: state of the pod, and age of the data. */
 function showState() {
   const { status, error, at, isPaused } = state;
   const stale = byId("stale");
   stale.hidden = !error;
-  if (error) setText(stale, at ? t("stale", { at: clock(at), error: error.message }) : t("never-answered", { error: error.message }));
+  if (error)
+    setText(
+      stale,
+      at
+        ? t("stale", { at: clock(at), error: error.message })
+        : t("never-answered", { error: error.message }),
+    );
   document.body.classList.toggle("is-stale", Boolean(error && at));
   setText(byId("host"), location.host);
-  setText(byId("pause"), t(isPaused ? "go-on" : "pause"));
+  setText(byId("pause"), t(isPaused ? "resume" : "pause"));
   if (!status) {
     setText(byId("updated"), t("waiting"));
     return;
   }
-  const [level, word] = status.draining ? ["warn", "draining"] : status.ready ? ["good", "ready"] : ["bad", "not-ready"];
+  const [level, word] = status.draining
+    ? ["warn", "draining"]
+    : status.ready
+      ? ["good", "ready"]
+      : ["bad", "not-ready"];
   const shown = pill(level, t(word));
   if (!byId("state").firstChild?.isEqualNode(shown)) byId("state").replaceChildren(shown);
-  setText(byId("about"), t("about", { version: status.version, up: duration(status.uptime_seconds) }));
+  setText(
+    byId("about"),
+    t("about", { version: status.version, up: duration(status.uptime_seconds) }),
+  );
   const words = t("updated", { at: clock(at) });
   setText(byId("updated"), isPaused ? `${words} · ${t("paused")}` : words);
 }
 
-/** What needs attention: said once, when it comes. */
+/** Problems; each is announced once. */
 function showProblems(reading) {
-  const problems = [...problemsOf(state.status, reading), ...(state.readings.length > 1 ? passing(span()) : [])];
-  const shown = problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
+  const problems = [
+    ...problemsOf(state.status, reading),
+    ...(state.readings.length > 1 ? passing(span()) : []),
+  ];
+  const shown =
+    problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
   const before = byId("problems").dataset.keys;
-  keyed(byId("problems"), shown, ({ key }) => key, () => el("li"), (element, { level, title, text, href }) => {
-    const heading = href ? el("a", { href }, title) : title;
-    const inside = el("div", { class: `problem ${level}` }, pill(level, heading), el("span", {}, text));
-    if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
-  });
+  keyed(
+    byId("problems"),
+    shown,
+    ({ key }) => key,
+    () => el("li"),
+    (element, { level, title, text, href }) => {
+      const heading = href ? el("a", { href }, title) : title;
+      const inside = el(
+        "div",
+        { class: `problem ${level}` },
+        pill(level, heading),
+        el("span", {}, text),
+      );
+      if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
+    },
+  );
   byId("problems").dataset.keys = shown.map(({ key }) => key).join("\n");
-  if (before !== undefined && before !== byId("problems").dataset.keys) announce(list(shown.map(({ title }) => title)));
+  if (before !== undefined && before !== byId("problems").dataset.keys)
+    announce(list(shown.map(({ title }) => title)));
 }
 
-/** Problems that are told by counters that grow: each stays for a minute. */
+/** Problems detected by growing counters; each is shown for a minute. */
 function passing(span) {
   const growing = [];
   const note = (key, is, problem) => {
     if (is) seen.set(key, { at: span.now.at, problem });
   };
-  note("shed", span.growth("rtad_shed_total") > 0, () => ({ title: t("shed-title"), text: t("shed-text") }));
+  note("shed", span.growth("rtad_shed_total") > 0, () => ({
+    title: t("shed-title"),
+    text: t("shed-text"),
+  }));
   const failures = "rtad_platform_failures_total";
   for (const { labels } of span.now.of(failures)) {
     const { platform, cause } = labels;
@@ -142,7 +193,10 @@ function passing(span) {
   const names = span.now
     .values("rtad_decisions_total", "strategy", undecided)
     .filter((strategy) => span.growth("rtad_decisions_total", { ...undecided, strategy }) > 0);
-  note("undecided", names.length > 0, () => ({ title: t("undecided-title"), text: t("undecided-text", { names: list(names) }) }));
+  note("undecided", names.length > 0, () => ({
+    title: t("undecided-title"),
+    text: t("undecided-text", { names: list(names) }),
+  }));
   for (const [key, { at, problem }] of seen) {
     if (at < span.now.at - REMEMBERED) seen.delete(key);
     else growing.push({ key, level: "warn", ...problem() });
@@ -150,14 +204,14 @@ function passing(span) {
   return growing;
 }
 
-const unsaid = [];
+const pending = [];
 
-/** To a screen reader, and only what has changed; what was said before too. */
+/** Announces a text to screen readers, even if it equals the last one. */
 function announce(text) {
-  unsaid.push(el("p", {}, text));
-  if (unsaid.length > 1) return;
+  pending.push(el("p", {}, text));
+  if (pending.length > 1) return;
   byId("announce").replaceChildren();
-  setTimeout(() => byId("announce").replaceChildren(...unsaid.splice(0)), PAUSE);
+  setTimeout(() => byId("announce").replaceChildren(...pending.splice(0)), PAUSE);
 }
 
 function translate() {
@@ -171,17 +225,17 @@ function translate() {
   show();
 }
 
-async function keepLooking() {
+async function keepPolling() {
   try {
-    // Of a page that nobody sees nobody asks anything.
-    if (!state.isPaused && document.visibilityState === "visible") await look();
+    // A hidden page does not poll.
+    if (!state.isPaused && document.visibilityState === "visible") await poll();
   } catch (error) {
-    // A fault of the page's own: what it shows is old, and the next answer may be one that it can show.
+    // An error of the page: the data is stale, and the next poll may succeed.
     reportError(error);
     state.error = error;
     showState();
   } finally {
-    setTimeout(keepLooking, state.readings.length === 1 ? SOON : EVERY);
+    setTimeout(keepPolling, state.readings.length === 1 ? SOON : EVERY);
   }
 }
 
@@ -195,4 +249,4 @@ byId("pause").addEventListener("click", () => {
 });
 startLookup(ask, announce);
 translate();
-keepLooking();
+keepPolling();

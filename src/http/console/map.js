@@ -1,4 +1,4 @@
-// The map of an audience's 65,536 shards: a square each, a row for the key's first byte and a column for its second.
+// The map of an audience's 65,536 shards: row = first byte of the key, column = second byte.
 
 import { histogram } from "./charts.js";
 import { el, setText } from "./dom.js";
@@ -6,7 +6,7 @@ import { count, t } from "./words.js";
 
 const SIDE = 256;
 const SHARDS = SIDE * SIDE;
-/** Colours end at so many standard deviations from the mean. */
+/** Range of the colors, in standard deviations from the mean. */
 const FAR = 4;
 const STEPS = {
   ArrowLeft: -1,
@@ -17,8 +17,8 @@ const STEPS = {
   PageDown: 16 * SIDE,
 };
 
-/** The colour that a custom property of the page stands for, as three numbers. */
-function colour(property) {
+/** The color in a custom property of the page, as three numbers. */
+function color(property) {
   const text = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 }
@@ -29,17 +29,38 @@ export class ShardMap {
     this.shown = undefined;
     this.keys = undefined;
     this.at = 0;
-    this.canvas = el("canvas", { width: SIDE, height: SIDE, tabIndex: 0, role: "application", "aria-roledescription": "map" });
+    this.canvas = el("canvas", {
+      width: SIDE,
+      height: SIDE,
+      tabIndex: 0,
+      role: "application",
+      "aria-roledescription": "map",
+    });
     this.cursor = el("div", { class: "cursor", hidden: true });
     this.readout = el("output", { class: "readout" });
     this.facts = el("p", { class: "quiet" });
     this.hint = el("p", { class: "quiet" });
     this.scale = el("div", { class: "scale" }, el("span"), el("span"), el("span"));
-    this.empty = el("p", { class: "quiet" }, el("i", { class: "key empty", "aria-hidden": "true" }), el("span"));
+    this.empty = el(
+      "p",
+      { class: "quiet" },
+      el("i", { class: "key empty", "aria-hidden": "true" }),
+      el("span"),
+    );
     this.spreadTitle = el("h5");
     this.spread = el("div", { class: "spread-box" });
     const picture = el("div", { class: "picture" }, this.canvas, this.cursor);
-    const beside = el("div", { class: "beside" }, this.readout, this.scale, this.empty, this.spreadTitle, this.spread, this.facts, this.hint);
+    const beside = el(
+      "div",
+      { class: "beside" },
+      this.readout,
+      this.scale,
+      this.empty,
+      this.spreadTitle,
+      this.spread,
+      this.facts,
+      this.hint,
+    );
     this.element = el("div", { class: "map" }, picture, beside);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
@@ -49,28 +70,32 @@ export class ShardMap {
     this.translate();
   }
 
-  /** Reads the map anew if `version` is another than that shown. Of one generation it never changes. */
+  /** Loads the map if `version` differs from the shown one. */
   async update(version, ask) {
     if (this.shown === version) return;
     this.shown = version;
     if (!this.keys) setText(this.readout, t("map-loading"));
     try {
-      const answer = await ask(`v1/audiences/${encodeURIComponent(this.audience)}/shards`, { cache: "no-cache" });
+      const answer = await ask(`v1/audiences/${encodeURIComponent(this.audience)}/shards`, {
+        cache: "no-cache",
+      });
       const numbers = new DataView(await answer.arrayBuffer());
-      // Another was asked for meanwhile, and may have come first.
+      // A later version was requested meanwhile.
       if (this.shown !== version) return;
-      this.keys = Uint32Array.from({ length: SHARDS }, (_, shard) => numbers.getUint32(4 * shard, true));
+      this.keys = Uint32Array.from({ length: SHARDS }, (_, shard) =>
+        numbers.getUint32(4 * shard, true),
+      );
       this.translate();
       this.draw();
     } catch (error) {
       if (this.shown !== version) return;
-      // Asked again with the next look.
+      // The next poll tries again.
       this.shown = undefined;
       setText(this.readout, t("map-failed", { error: error.message }));
     }
   }
 
-  /** Says everything in the language that is spoken now. */
+  /** Translates all texts into the current language. */
   translate() {
     this.canvas.setAttribute("aria-label", t("map-label", { name: this.audience }));
     setText(this.hint, t("map-hint"));
@@ -78,9 +103,16 @@ export class ShardMap {
     setText(this.spreadTitle, t("map-spread"));
     if (!this.keys) return;
     const { least, most, empty, mean } = this.measure();
-    setText(this.facts, t("map-facts", { least: count(least), most: count(most), empty: count(empty) }));
-    const words = [`−${FAR} σ`, t("map-mean", { n: mean.toLocaleString(undefined, { maximumFractionDigits: 1 }) }), `+${FAR} σ`];
-    words.forEach((text, place) => setText(this.scale.children[place], text));
+    setText(
+      this.facts,
+      t("map-facts", { least: count(least), most: count(most), empty: count(empty) }),
+    );
+    const words = [
+      `−${FAR} σ`,
+      t("map-mean", { n: mean.toLocaleString(undefined, { maximumFractionDigits: 1 }) }),
+      `+${FAR} σ`,
+    ];
+    words.forEach((text, index) => setText(this.scale.children[index], text));
     this.say();
   }
 
@@ -98,17 +130,17 @@ export class ShardMap {
   draw() {
     if (!this.keys) return;
     const { least, most, mean } = this.measure();
-    const [low, middle, high] = ["--map-low", "--map-middle", "--map-high"].map(colour);
-    // Where chance alone would leave a shard empty, it is no news.
+    const [low, middle, high] = ["--map-low", "--map-middle", "--map-high"].map(color);
+    // With few keys, empty shards are expected.
     const isEmptyByChance = SHARDS * Math.exp(-mean) >= 1;
-    const empty = colour(isEmptyByChance ? "--map-none" : "--map-empty");
+    const empty = color(isEmptyByChance ? "--map-none" : "--map-empty");
     this.empty.firstChild.classList.toggle("by-chance", isEmptyByChance);
     const context = this.canvas.getContext("2d");
     const picture = context.createImageData(SIDE, SIDE);
     this.keys.forEach((keys, shard) => {
       const off = Math.max(-1, Math.min(1, (keys - mean) / Math.sqrt(mean || 1) / FAR));
       const end = off < 0 ? low : high;
-      const mixed = middle.map((part, place) => part + (end[place] - part) * Math.abs(off));
+      const mixed = middle.map((part, index) => part + (end[index] - part) * Math.abs(off));
       picture.data.set([...(keys === 0 ? empty : mixed), 255], 4 * shard);
     });
     context.putImageData(picture, 0, 0);
@@ -118,7 +150,9 @@ export class ShardMap {
   point(event) {
     const box = this.canvas.getBoundingClientRect();
     const cell = (part, size) => Math.max(0, Math.min(SIDE - 1, Math.floor((part / size) * SIDE)));
-    this.moveTo(cell(event.clientY - box.top, box.height) * SIDE + cell(event.clientX - box.left, box.width));
+    this.moveTo(
+      cell(event.clientY - box.top, box.height) * SIDE + cell(event.clientX - box.left, box.width),
+    );
   }
 
   press(event) {

@@ -1,6 +1,6 @@
-// Reads Prometheus' text format, and says what happened between two readings of it.
+// Parser of the Prometheus text format, and rates between two readings.
 
-/** Figures are of so long, in milliseconds; over what is longer nothing is said. */
+/** Time span of the figures, in milliseconds. */
 export const SPAN = 10_000;
 const SAMPLE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
@@ -23,7 +23,7 @@ function samplesOf(text) {
   return samples;
 }
 
-/** One answer of `/metrics`, read at `at` milliseconds of some clock that is not set back. */
+/** One response of `/metrics`, read at `at` milliseconds of a monotonic clock. */
 export class Reading {
   constructor(text, at) {
     this.samples = samplesOf(text);
@@ -41,13 +41,13 @@ export class Reading {
     return this.of(name, where).reduce((sum, { value }) => sum + value, 0);
   }
 
-  /** The values that a label has. */
+  /** The values of a label. */
   values(name, label, where) {
     return [...new Set(this.of(name, where).map(({ labels }) => labels[label]))];
   }
 }
 
-/** What happened from one reading to a later one. */
+/** The change from one reading to a later one. */
 export class Span {
   constructor(before, now) {
     this.before = before;
@@ -55,7 +55,7 @@ export class Span {
     this.seconds = (now.at - before.at) / 1000;
   }
 
-  /** How much the counters grew. Series that were not there before began at 0. */
+  /** Growth of the counters. New series begin at 0. */
   growth(name, where) {
     return Math.max(0, this.now.sum(name, where) - this.before.sum(name, where));
   }
@@ -64,7 +64,7 @@ export class Span {
     return this.growth(name, where) / this.seconds;
   }
 
-  /** How many were in each bucket of a histogram, and its upper edge. */
+  /** Upper edge and count of each bucket of a histogram. */
   buckets(name, where) {
     const edges = this.now.values(`${name}_bucket`, "le", where);
     edges.sort((a, b) => (NUMBERS[a] ?? Number(a)) - (NUMBERS[b] ?? Number(b)));
@@ -77,14 +77,15 @@ export class Span {
     });
   }
 
-  /** The duration that a share of all stayed under, taken as even within a bucket; infinite beyond the last edge, and nothing of nothing. */
+  /** A quantile, interpolated within a bucket; infinite beyond the last edge. */
   quantile(share, buckets) {
     const total = buckets.reduce((sum, { count }) => sum + count, 0);
     if (total === 0) return undefined;
     let wanted = share * total;
     let start = 0;
     for (const { edge, count } of buckets) {
-      if (wanted <= count) return edge === Infinity ? Infinity : start + (edge - start) * (wanted / count);
+      if (wanted <= count)
+        return edge === Infinity ? Infinity : start + (edge - start) * (wanted / count);
       wanted -= count;
       start = edge;
     }
@@ -92,9 +93,11 @@ export class Span {
   }
 }
 
-/** The share of a histogram's buckets that lies above an edge. */
+/** The share of samples above an edge. */
 export function shareAbove(edge, buckets) {
   const total = buckets.reduce((sum, { count }) => sum + count, 0);
-  const above = buckets.filter((bucket) => bucket.edge > edge).reduce((sum, { count }) => sum + count, 0);
+  const above = buckets
+    .filter((bucket) => bucket.edge > edge)
+    .reduce((sum, { count }) => sum + count, 0);
   return total === 0 ? undefined : above / total;
 }

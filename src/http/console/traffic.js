@@ -1,27 +1,37 @@
-// What is asked of the pod, what it decides, and how long that takes.
+// Traffic: requests, decisions and latency.
 
 import { Chart, shares } from "./charts.js";
 import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
-/** So far back the charts go, in milliseconds. */
+/** Time span of the charts, in milliseconds. */
 const BACK = 300_000;
 const DURATION = "rtad_request_duration_seconds";
 const LIMIT = 0.06;
-const QUANTILES = [["p50", 0.5], ["p99", 0.99], ["p99.9", 0.999]];
+const QUANTILES = [
+  ["p50", 0.5],
+  ["p99", 0.99],
+  ["p99.9", 0.999],
+];
 const REASONS = ["member", "not_member", "no_device", "unavailable"];
-const COLOURS = 6;
-const SCALE = { least: 5e-6, most: 0.25, rules: [1e-5, 1e-4, 1e-3, 1e-2], limit: LIMIT, write: (value) => took(value) };
+const COLORS = 6;
+const SCALE = {
+  least: 5e-6,
+  most: 0.25,
+  rules: [1e-5, 1e-4, 1e-3, 1e-2],
+  limit: LIMIT,
+  write: (value) => took(value),
+};
 
-/** What the charts are drawn of, oldest first. */
+/** Data of the charts, oldest first. */
 let past = [];
 let panels;
 let bodies;
-/** The colour of each route that was ever seen, asked or not: it stays. */
-const colours = new Map();
+/** The fixed color of each route. */
+const colors = new Map();
 
-/** Forgets what was drawn: the counters have begun anew. */
+/** Clears the charts, as the counters were reset. */
 export function forgetTraffic() {
   past = [];
 }
@@ -31,10 +41,11 @@ export const routeName = (route) => {
   return words === `route-${route}` ? route : words;
 };
 
-/** The routes that were ever asked, rtad's own first. */
+/** The routes with requests, rtad's own first. */
 function routesOf(reading) {
   const all = reading.of(`${DURATION}_count`);
-  for (const { labels } of all) if (!colours.has(labels.route)) colours.set(labels.route, `s${colours.size % COLOURS}`);
+  for (const { labels } of all)
+    if (!colors.has(labels.route)) colors.set(labels.route, `s${colors.size % COLORS}`);
   return all.filter(({ value }) => value > 0).map(({ labels }) => labels.route);
 }
 
@@ -45,32 +56,58 @@ function build() {
     const unit = el("span", { class: "unit" });
     const legend = el("ul", { class: "legend" });
     const heading = el("h3", {}, t(title));
-    const element = el("article", { class: "card panel" }, heading, el("p", {}, figure, " ", unit), chart.element, legend);
+    const element = el(
+      "article",
+      { class: "card panel" },
+      heading,
+      el("p", {}, figure, " ", unit),
+      chart.element,
+      legend,
+    );
     return { chart, figure, unit, legend, element };
   };
-  panels = { requests: panel("requests"), decisions: panel("decisions"), latency: panel("latency") };
+  panels = {
+    requests: panel("requests"),
+    decisions: panel("decisions"),
+    latency: panel("latency"),
+  };
   byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
   bodies = { routes: el("tbody"), strategies: el("tbody") };
   const quantiles = QUANTILES.map(([name]) => name);
-  const routes = table(t("by-route"), [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")], bodies.routes);
+  const routes = table(
+    t("by-route"),
+    [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")],
+    bodies.routes,
+  );
   const strategies = table(
     t("by-strategy"),
-    [t("strategy"), t("a-second"), t("bid-share"), ...REASONS.map((reason) => t(`reason-${reason}`))],
+    [
+      t("strategy"),
+      t("a-second"),
+      t("bid-share"),
+      ...REASONS.map((reason) => t(`reason-${reason}`)),
+    ],
     bodies.strategies,
   );
-  const box = (title, inside, note) => el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
+  const box = (title, inside, note) =>
+    el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
   bodies.note = el("p", { class: "quiet" }, t("no-decisions"));
-  byId("tables").replaceChildren(box("by-route", routes), box("by-strategy", strategies, bodies.note));
+  byId("tables").replaceChildren(
+    box("by-route", routes),
+    box("by-strategy", strategies, bodies.note),
+  );
 }
 
-/** Everything in the language that is spoken now. */
+/** Rebuilds the section in the current language. */
 export function rebuildTraffic() {
   panels = undefined;
 }
 
-/** Takes note of what happened in `span`. */
+/** Adds the data of `span` to the charts. */
 export function noteTraffic(span) {
-  const routes = new Map(routesOf(span.now).map((route) => [route, span.rate(`${DURATION}_count`, { route })]));
+  const routes = new Map(
+    routesOf(span.now).map((route) => [route, span.rate(`${DURATION}_count`, { route })]),
+  );
   const buckets = span.buckets(DURATION);
   past.push({
     at: span.now.at,
@@ -82,11 +119,11 @@ export function noteTraffic(span) {
   past = past.filter(({ at }) => at > span.now.at - BACK);
 }
 
-/** Shows it. */
+/** Shows charts, figures and tables. */
 export function showTraffic(span) {
   if (!panels) build();
   const now = past.at(-1);
-  const places = past.map(({ at }) => 1 - (now.at - at) / BACK);
+  const times = past.map(({ at }) => 1 - (now.at - at) / BACK);
   const routes = [...now.routes.keys()];
   const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
   const { requests, decisions, latency } = panels;
@@ -94,34 +131,60 @@ export function showTraffic(span) {
   setText(requests.figure, rate(total));
   setText(requests.unit, t("per-second"));
   const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
-  requests.chart.areas(places, series, routes.map((route) => colours.get(route)), short);
-  legend(requests.legend, routes.map((route) => [colours.get(route), routeName(route), rate(now.routes.get(route))]));
+  requests.chart.areas(
+    times,
+    series,
+    routes.map((route) => colors.get(route)),
+    short,
+  );
+  legend(
+    requests.legend,
+    routes.map((route) => [colors.get(route), routeName(route), rate(now.routes.get(route))]),
+  );
 
   const decided = now.bid + now.noBid;
   setText(decisions.figure, decided > 0 ? percent(now.bid / decided) : "–");
   setText(decisions.unit, t("share-bid"));
-  decisions.chart.areas(places, [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)], ["bid", "no-bid"], short);
-  legend(decisions.legend, [["bid", t("bid"), rate(now.bid)], ["no-bid", t("no-bid"), rate(now.noBid)]]);
+  decisions.chart.areas(
+    times,
+    [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)],
+    ["bid", "no-bid"],
+    short,
+  );
+  legend(decisions.legend, [
+    ["bid", t("bid"), rate(now.bid)],
+    ["no-bid", t("no-bid"), rate(now.noBid)],
+  ]);
 
   setText(latency.figure, took(now.quantiles[1]));
   setText(latency.unit, t("latency-p99"));
-  const drawn = QUANTILES.map((_, place) => past.map(({ quantiles }) => quantiles[place]));
-  latency.chart.lines(places, drawn, ["q0", "q1", "q2"], SCALE);
-  const named = QUANTILES.map(([name], place) => [`q${place}`, name, took(now.quantiles[place])]);
+  const drawn = QUANTILES.map((_, index) => past.map(({ quantiles }) => quantiles[index]));
+  latency.chart.lines(times, drawn, ["q0", "q1", "q2"], SCALE);
+  const named = QUANTILES.map(([name], index) => [`q${index}`, name, took(now.quantiles[index])]);
   legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
 
   showStats(span);
-  showRoutes(span, routes.map((route) => ({ route, perSecond: now.routes.get(route) })));
+  showRoutes(
+    span,
+    routes.map((route) => ({ route, perSecond: now.routes.get(route) })),
+  );
   showStrategies(span);
 }
 
-/** Says which colour is what, and how much of it there is. */
+/** The legend of a chart: color, name and figure of each entry. */
 function legend(parent, entries) {
-  const make = ([colour]) => el("li", {}, el("i", { class: `key ${colour}`, "aria-hidden": "true" }), el("span"), el("b"));
-  keyed(parent, entries, ([, words]) => words, make, (element, [, words, figure]) => {
-    setText(element.children[1], words);
-    setText(element.children[2], figure);
-  });
+  const make = ([color]) =>
+    el("li", {}, el("i", { class: `key ${color}`, "aria-hidden": "true" }), el("span"), el("b"));
+  keyed(
+    parent,
+    entries,
+    ([, words]) => words,
+    make,
+    (element, [, words, figure]) => {
+      setText(element.children[1], words);
+      setText(element.children[2], figure);
+    },
+  );
 }
 
 function showStats(span) {
@@ -139,39 +202,67 @@ function showStats(span) {
 }
 
 function showRoutes(span, routes) {
-  rows(bodies.routes, routes, ({ route }) => route, ({ route, perSecond }) => {
-    const buckets = span.buckets(DURATION, { route });
-    const swatch = el("i", { class: `key ${colours.get(route)}`, "aria-hidden": "true" });
-    const failed = span.growth("rtad_requests_total", { route }) - span.growth("rtad_requests_total", { route, code: "200" });
-    return [
-      el("span", {}, swatch, routeName(route)),
-      rate(perSecond),
-      ...QUANTILES.map(([, share]) => took(span.quantile(share, buckets))),
-      percent(shareAbove(LIMIT, buckets)),
-      percent(perSecond > 0 ? failed / span.seconds / perSecond : undefined),
-    ];
-  });
+  rows(
+    bodies.routes,
+    routes,
+    ({ route }) => route,
+    ({ route, perSecond }) => {
+      const buckets = span.buckets(DURATION, { route });
+      const swatch = el("i", { class: `key ${colors.get(route)}`, "aria-hidden": "true" });
+      const failed =
+        span.growth("rtad_requests_total", { route }) -
+        span.growth("rtad_requests_total", { route, code: "200" });
+      return [
+        el("span", {}, swatch, routeName(route)),
+        rate(perSecond),
+        ...QUANTILES.map(([, share]) => took(span.quantile(share, buckets))),
+        percent(shareAbove(LIMIT, buckets)),
+        percent(perSecond > 0 ? failed / span.seconds / perSecond : undefined),
+      ];
+    },
+  );
 }
 
 function showStrategies(span) {
   const name = "rtad_decisions_total";
-  const pairs = span.now.of(name, { decision: "bid", reason: "member" }).map(({ labels }) => labels);
-  // In an order that stays: that of the text is another each time.
-  pairs.sort((a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy));
+  const pairs = span.now
+    .of(name, { decision: "bid", reason: "member" })
+    .map(({ labels }) => labels);
+  // Sorted, as the order in /metrics varies.
+  pairs.sort(
+    (a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy),
+  );
   const asked = pairs
-    .map(({ platform, strategy }) => ({ platform, strategy, growth: span.growth(name, { platform, strategy }) }))
+    .map(({ platform, strategy }) => ({
+      platform,
+      strategy,
+      growth: span.growth(name, { platform, strategy }),
+    }))
     .filter(({ growth }) => growth > 0);
   bodies.note.hidden = asked.length > 0;
-  rows(bodies.strategies, asked, ({ platform, strategy }) => `${platform} ${strategy}`, ({ platform, strategy, growth }) => {
-    const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
-    const bids = share({ decision: "bid" });
-    const bar = el("span", { class: "share" }, shares([[bids, "bid"], [1 - bids, "no-bid"]]), el("b", {}, percent(bids)));
-    const asker = platform === "api" ? "/v1/decide" : platform;
-    return [
-      el("span", {}, strategy, " ", el("small", {}, asker)),
-      rate(growth / span.seconds),
-      bar,
-      ...REASONS.map((reason) => percent(share({ reason }))),
-    ];
-  });
+  rows(
+    bodies.strategies,
+    asked,
+    ({ platform, strategy }) => `${platform} ${strategy}`,
+    ({ platform, strategy, growth }) => {
+      const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
+      const bids = share({ decision: "bid" });
+      const bar = el(
+        "span",
+        { class: "share" },
+        shares([
+          [bids, "bid"],
+          [1 - bids, "no-bid"],
+        ]),
+        el("b", {}, percent(bids)),
+      );
+      const asker = platform === "api" ? "/v1/decide" : platform;
+      return [
+        el("span", {}, strategy, " ", el("small", {}, asker)),
+        rate(growth / span.seconds),
+        bar,
+        ...REASONS.map((reason) => percent(share({ reason }))),
+      ];
+    },
+  );
 }

@@ -1,4 +1,4 @@
-// What the page says, in two languages, and how it writes numbers.
+// Texts in two languages, and formats of numbers.
 
 import { en } from "./en.js";
 import { zh } from "./zh.js";
@@ -13,9 +13,11 @@ function chosen() {
     const kept = localStorage.getItem(KEPT_AS);
     if (kept in LANGUAGES) return kept;
   } catch {
-    // Storage may be forbidden; then the browser's language is what there is.
+    // Storage may be blocked: use the browser's language.
   }
-  return (navigator.languages?.[0] ?? navigator.language ?? "").toLowerCase().startsWith("zh") ? "zh" : "en";
+  return (navigator.languages?.[0] ?? navigator.language ?? "").toLowerCase().startsWith("zh")
+    ? "zh"
+    : "en";
 }
 
 export const currentLanguage = () => language;
@@ -25,26 +27,27 @@ export function switchLanguage() {
   try {
     localStorage.setItem(KEPT_AS, language);
   } catch {
-    // As above: the choice holds until the page is left.
+    // Storage may be blocked: the choice lasts until the page is closed.
   }
   translatePage();
 }
 
-/** The words for a key, with `{name}` replaced. */
+/** The text of a key, with `{name}` replaced. */
 export function t(key, values = {}) {
   const words = LANGUAGES[language][key] ?? en[key];
   if (words === undefined) return key;
   return words.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 }
 
-/** Whether there are words for a key: names of results may come that this page does not know. */
+/** Whether a key has a text. A newer pod may send unknown results. */
 export const knows = (key) => key in en;
 
-/** Puts words where the page's markup asks for them. */
+/** Fills the marked elements of the page. */
 export function translatePage() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   document.title = t("title");
-  for (const element of document.querySelectorAll("[data-t]")) element.textContent = t(element.dataset.t);
+  for (const element of document.querySelectorAll("[data-t]"))
+    element.textContent = t(element.dataset.t);
   for (const element of document.querySelectorAll("[data-t-label]")) {
     element.setAttribute("aria-label", t(element.dataset.tLabel));
   }
@@ -52,13 +55,17 @@ export function translatePage() {
 
 const NOTHING = "–";
 
-export const count = (number) => (Number.isFinite(number) ? number.toLocaleString(language) : NOTHING);
+export const count = (number) =>
+  Number.isFinite(number) ? number.toLocaleString(language) : NOTHING;
 
-/** Three digits that say something, or all of those before the point. */
+/** A number with three significant digits, or all integer digits. */
 export function rate(number) {
   if (!Number.isFinite(number)) return NOTHING;
   const digits = number === 0 || number >= 100 ? 0 : number >= 10 ? 1 : 2;
-  return number.toLocaleString(language, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return number.toLocaleString(language, {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
 export const short = (number) =>
@@ -67,10 +74,14 @@ export const short = (number) =>
 export function percent(share) {
   if (!Number.isFinite(share)) return NOTHING;
   const digits = share === 0 || share >= 0.0995 ? 0 : share >= 0.00995 ? 1 : 2;
-  return share.toLocaleString(language, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return share.toLocaleString(language, {
+    style: "percent",
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
-/** A time that a request or a look takes. */
+/** Duration of a request or poll. */
 export function took(seconds) {
   if (seconds === undefined) return NOTHING;
   if (seconds === Infinity) return "> 250 ms";
@@ -78,9 +89,14 @@ export function took(seconds) {
   return `${(seconds * size).toLocaleString(language, { maximumSignificantDigits: 3 })} ${unit}`;
 }
 
-/** A long time, to two units. */
+/** A long duration, in its two largest units. */
 export function duration(seconds) {
-  const units = [["days", 86400], ["hours", 3600], ["minutes", 60], ["seconds", 1]];
+  const units = [
+    ["days", 86400],
+    ["hours", 3600],
+    ["minutes", 60],
+    ["seconds", 1],
+  ];
   const first = units.findIndex(([, size]) => seconds >= size);
   if (first < 0) return t("seconds", { n: 0 });
   let rest = Math.floor(seconds);
@@ -99,15 +115,16 @@ export function bytes(number) {
   return `${value.toLocaleString(language, { maximumSignificantDigits: 3 })} ${units[power]}`;
 }
 
-/** A false-positive rate in words: of how many strangers one is taken for a member. */
+/** A false-positive rate, as one in N non-members. */
 export function oneIn(fpr) {
   if (!(fpr > 1e-12)) return t("one-in-none");
   return t("one-in", { n: short(1 / fpr) });
 }
 
-export const clock = (unixSeconds) => new Date(unixSeconds * 1000).toLocaleTimeString(language, { hour12: false });
+export const clock = (unixSeconds) =>
+  new Date(unixSeconds * 1000).toLocaleTimeString(language, { hour12: false });
 
-/** A time of day, with the day where that is another. */
+/** A time of day, with the date if it is not today. */
 export function moment(unixSeconds) {
   const date = new Date(unixSeconds * 1000);
   const isToday = date.toDateString() === new Date().toDateString();

@@ -1,15 +1,16 @@
-//! Walks a JSON body along a plan: one pass, nothing built, strings without escapes borrowed from the body.
+//! JSON decoder along a plan: one pass, no tree, strings without escapes borrowed from the body.
 //!
-//! Names that are not mapped are skipped; null is as good as absent; of a key that comes twice the last one counts. A list may stand
-//! wherever ids or strategies are mapped. A mapped value that is an object, or a number that is not a 64-bit integer, is a bad body. It
-//! goes as deep as the plan does; what is skipped takes no stack, however deep.
+//! - Unmapped names are skipped; null counts as absent; the last value of a repeated key wins.
+//! - Ids and strategies may be lists.
+//! - A mapped object, or a number that is not a 64-bit integer, makes the body bad.
+//! - The recursion is as deep as the plan; skipped values use no stack at any depth.
 
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::plan::{Field, Leaf, Node, What};
+use super::plan::{Content, Field, Leaf, Node};
 use super::reading::{Malformed, Reading};
 use super::value::Value;
 
@@ -23,9 +24,9 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
     reading.end(root)
 }
 
-/// Its text is seen by nobody: [`read`] says only that a body is bad.
+/// An error of the visitors. [`read`] discards its text.
 fn bad<E: Error>() -> E {
-    E::custom("another type than is mapped")
+    E::custom("type mismatch")
 }
 
 /// A key, if it is mapped.
@@ -82,18 +83,18 @@ impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
         let Self { node, is_in_list, reading } = self;
         reading.begin(node);
         while let Some(field) = map.next_key_seed(Key(node))? {
-            match field.map(|field| &field.what) {
+            match field.map(|field| &field.content) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                Some(What::Node(node)) => {
+                Some(Content::Node(node)) => {
                     map.next_value_seed(Object {
                         node,
                         is_in_list: false,
                         reading: &mut *reading,
                     })?;
                 }
-                Some(What::Leaf(leaf)) => {
+                Some(Content::Leaf(leaf)) => {
                     map.next_value_seed(Scalar {
                         leaf,
                         is_in_list: false,

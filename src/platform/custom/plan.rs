@@ -1,47 +1,48 @@
-//! The plan of reading a request: a tree of its mapped fields, compiled when the platform is built.
+//! The plan for reading a request: a tree of its mapped fields, compiled when the platform is
+//! built.
 //!
-//! Each mapped path has a slot. A leaf of the tree names the slots that its value goes into; the role
-//! of a slot says what becomes of the value. A field that comes once fills its slot, and the last
-//! value wins; when its message ends, ids and strategies are taken out of the slots. One that is
-//! repeated, or stands in a repeated message, hands over each.
+//! Each mapped path has a slot. A leaf of the tree lists the slots that its value fills; a slot's
+//! role defines the use of the value. A single field fills its slot, and the last value wins. At
+//! the end of its message, ids and strategies are taken from the slots. A repeated field, or a
+//! field of a repeated message, yields every value.
 
 use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve};
 use super::value::Value;
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
 
-/// What becomes of the value in a slot.
+/// The use of the value in a slot.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// It is looked at when all is read.
+    /// A single value, used after the whole body is read.
     Single,
-    /// A strategy asked about.
+    /// A requested strategy.
     Asked,
-    /// An id of the field at that index of [`rtad_core::device::IdField::ALL`].
+    /// An id; `field` is its index in [`rtad_core::device::IdField::ALL`].
     Id { field: usize, path: Box<str> },
-    /// An id whose kind stands beside it.
+    /// An id with its type in another field of the entry.
     Listed,
 }
 
-/// A message, or an object.
+/// A message or object.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) fields: Vec<Field>,
-    /// The slots of everything under it.
+    /// All slots under it.
     pub(super) slots: Vec<usize>,
 }
 
-/// A field that is mapped, or that leads to one.
+/// A mapped field, or an ancestor of one.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: Box<str>,
     pub(super) is_list: bool,
-    pub(super) what: What,
+    pub(super) content: Content,
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum Content {
     Node(Node),
     Leaf(Leaf),
 }
@@ -53,13 +54,13 @@ pub(super) struct Leaf {
     pub(super) slots: Vec<usize>,
 }
 
-/// What the ids of a list are.
+/// A list of ids with their types.
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) kind: usize,
     pub(super) secure: Option<usize>,
     pub(super) path: Box<str>,
-    /// By the values of both.
+    /// The kinds of ids, by type and second type.
     fields: Vec<Listed>,
 }
 
@@ -72,8 +73,8 @@ struct Listed {
 }
 
 impl List {
-    /// The index in [`rtad_core::device::IdField::ALL`] of an id that stands beside these values.
-    /// There is a handful of them.
+    /// The index in [`rtad_core::device::IdField::ALL`] of an id with these types. Scans a short
+    /// list.
     #[inline]
     pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<usize> {
         let listed =
@@ -82,12 +83,12 @@ impl List {
     }
 }
 
-/// All that is read out of a request.
+/// The plan for reading a request.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) root: Node,
     pub(super) roles: Vec<Role>,
-    /// What each slot holds when its field is not there.
+    /// The value of each slot if its field is absent.
     pub(super) absent: Vec<Value<'static>>,
     pub(super) list: Option<List>,
     pub(super) separator: Option<String>,
@@ -96,35 +97,40 @@ pub(super) struct Plan {
 }
 
 impl Node {
-    /// The field of that number. There is a handful of them.
+    /// The field of this number. Scans a short list.
     #[inline]
     pub(super) fn numbered(&self, number: u32) -> Option<&Field> {
         self.fields.iter().find(|field| field.number == number)
     }
 
-    /// The field of that name.
+    /// The field of this name.
     #[inline]
     pub(super) fn named(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| &*field.name == name)
     }
 
-    /// Leads a slot's value to it. False if one key makes a field a value, and another an object.
+    /// Adds a slot. False if one path uses a field as a value, and another as an object.
     fn insert(&mut self, steps: &[Step], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
         let index =
             self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
-                let what = match step.scalar {
-                    Some(scalar) => What::Leaf(Leaf { scalar, slots: Vec::new() }),
-                    None => What::Node(Self::default()),
+                let content = match step.scalar {
+                    Some(scalar) => Content::Leaf(Leaf { scalar, slots: Vec::new() }),
+                    None => Content::Node(Self::default()),
                 };
                 let name = step.name.as_str().into();
-                self.fields.push(Field { number: step.number, name, is_list: step.is_list, what });
+                self.fields.push(Field {
+                    number: step.number,
+                    name,
+                    is_list: step.is_list,
+                    content,
+                });
                 self.fields.len() - 1
             });
-        match (&mut self.fields[index].what, step.scalar) {
-            (What::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
-            (What::Node(node), None) => return node.insert(rest, slot),
+        match (&mut self.fields[index].content, step.scalar) {
+            (Content::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
+            (Content::Node(node), None) => return node.insert(rest, slot),
             _ => return false,
         }
         true
@@ -177,7 +183,7 @@ impl<'a> Planner<'a> {
         self.mistakes.push(mistake);
     }
 
-    /// Maps a field that comes once.
+    /// Maps a single field.
     pub(super) fn single(&mut self, named: &Named) -> Option<usize> {
         let steps = self.resolve(named)?;
         let checked = check_single(named, &steps);
@@ -185,9 +191,9 @@ impl<'a> Planner<'a> {
         self.insert(named, &steps, Role::Single)
     }
 
-    /// Strategy ids that no asked one could ever equal are mistakes.
-    pub(super) fn check_asked(&mut self, named: &Named, ids: &[&[u8]]) {
-        // What is wrong with the path itself has been told.
+    /// Reports strategy ids that no requested id could equal.
+    pub(super) fn check_strategies(&mut self, named: &Named, ids: &[&[u8]]) {
+        // A mistake in the path was reported before.
         let Ok(steps) = resolve(self.schema.request(), named, End::Value) else { return };
         let checked = check_ids(named, steps.last().map_or(Scalar::Text, Step::value), ids);
         self.checked(checked);
@@ -201,7 +207,7 @@ impl<'a> Planner<'a> {
         self.insert(named, &steps, Role::Single)
     }
 
-    /// Maps a field that may come any number of times.
+    /// Maps a field that may repeat.
     fn each(&mut self, named: &Named, role: Role) -> Option<usize> {
         let steps = self.resolve(named)?;
         self.insert(named, &steps, role)
@@ -245,7 +251,7 @@ impl<'a> Planner<'a> {
                 Some(_) => Some(Box::default()),
                 None if hash.is_empty() => Some(Box::default()),
                 None => {
-                    self.mistake(named.mistake("there is no secure", "a value of type alone"));
+                    self.mistake(named.mistake("secure is not set", "a value of type alone"));
                     None
                 }
             };
@@ -256,7 +262,7 @@ impl<'a> Planner<'a> {
         Some(List { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })
     }
 
-    /// A value as requests have it: an enum's names are for the config alone.
+    /// A type as requests carry it: the config may use an enum's names, requests carry its numbers.
     fn discriminator(&mut self, named: &Named, steps: &[Step], text: &str) -> Option<Box<[u8]>> {
         let step = steps.last().expect("a path has at least one name");
         let number = match &step.names {
@@ -275,7 +281,9 @@ impl<'a> Planner<'a> {
                     .join(", "),
                 None => "a number".to_owned(),
             };
-            self.mistake(named.mistake(&format!("{text:?} is no value of the field"), &accepted));
+            self.mistake(
+                named.mistake(&format!("{text:?} is not a value of the field"), &accepted),
+            );
             return None;
         }
         Some(text.into_bytes().into())
@@ -293,8 +301,8 @@ impl<'a> Planner<'a> {
     fn insert(&mut self, named: &Named, steps: &[Step], role: Role) -> Option<usize> {
         let slot = self.plan.roles.len();
         if !self.plan.root.insert(steps, slot) {
-            let why = "is a value for one key, and an object for another";
-            self.mistakes.push(named.mistake(why, "paths that do not end within each other"));
+            let why = "is a value for one key and an object for another";
+            self.mistakes.push(named.mistake(why, "paths of which none is a prefix of another"));
             return None;
         }
         let is_zero = matches!(role, Role::Single)

@@ -1,12 +1,14 @@
-//! Walks a protobuf body along a plan: one pass, nothing copied, unknown fields skipped.
+//! Protobuf decoder along a plan: one pass, no copies, unknown fields skipped.
 //!
-//! Strings are slices of the body and are not refused for a stray byte. A mapped field of another wire type than the schema's is
-//! a bad body; packed and unpacked lists are read alike. It goes as deep as the plan does, and groups are skipped as deep as prost goes.
+//! - Strings are slices of the body; invalid UTF-8 is accepted.
+//! - A mapped field of another wire type than the schema's makes the body bad.
+//! - Packed and unpacked lists are read alike.
+//! - The recursion is as deep as the plan; groups are skipped up to prost's limit.
 
 use bytes::Buf as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::plan::{Node, What};
+use super::plan::{Content, Node};
 use super::reading::{Malformed, Reading};
 use super::schema::Scalar;
 use super::value::Value;
@@ -29,8 +31,8 @@ fn walk<'p, 'a>(
             skip_field(wire, number, &mut body, DecodeContext::default()).map_err(|_| Malformed)?;
             continue;
         };
-        match &field.what {
-            What::Node(child) if wire == WireType::LengthDelimited => {
+        match &field.content {
+            Content::Node(child) if wire == WireType::LengthDelimited => {
                 let inner = delimited(&mut body)?;
                 if field.is_list {
                     reading.begin(child);
@@ -40,8 +42,8 @@ fn walk<'p, 'a>(
                     walk(inner, child, reading)?;
                 }
             }
-            What::Node(_) => return Err(Malformed),
-            What::Leaf(leaf)
+            Content::Node(_) => return Err(Malformed),
+            Content::Leaf(leaf)
                 if field.is_list
                     && wire == WireType::LengthDelimited
                     && leaf.scalar.is_number() =>
@@ -52,7 +54,7 @@ fn walk<'p, 'a>(
                     reading.take(leaf, true, value)?;
                 }
             }
-            What::Leaf(leaf) => {
+            Content::Leaf(leaf) => {
                 let value = scalar(leaf.scalar, wire, &mut body)?;
                 reading.take(leaf, field.is_list, value)?;
             }
@@ -62,7 +64,7 @@ fn walk<'p, 'a>(
 }
 
 impl Scalar {
-    /// How it travels.
+    /// Its wire type.
     pub(super) const fn wire(self) -> WireType {
         match self {
             Self::Fixed32 | Self::Sfixed32 => WireType::ThirtyTwoBit,
@@ -82,7 +84,11 @@ fn delimited<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
     Ok(inner)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the format's own")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "defined by the format"
+)]
 #[inline]
 fn scalar<'a>(scalar: Scalar, wire: WireType, body: &mut &'a [u8]) -> Result<Value<'a>, Malformed> {
     if wire != scalar.wire() {

@@ -1,7 +1,6 @@
-//! The values of a request's mapped fields, gathered while its body is walked.
+//! The values of a request's mapped fields, collected while its body is decoded.
 //!
-//! Nothing is handed to a decider before the whole body is read: a body that breaks off has asked
-//! nothing.
+//! The decider gets ids only after the whole body is read, so a truncated body has no effect.
 
 use arrayvec::ArrayVec;
 
@@ -9,38 +8,38 @@ use super::plan::{Leaf, Node, Plan, Role};
 use super::value::{Digits, Value};
 use crate::platform::ids::MAX_IDS;
 
-/// Strategies that one request may ask about; each is looked up among those configured, and echoed.
+/// Strategies that one request may name. Each is looked up and echoed.
 pub(super) const MAX_ASKED: usize = 1024;
 
-/// A body that cannot be read. It says no more: it may be of anybody.
+/// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// An id that was found.
+/// An id of the request.
 pub(super) struct Found<'p, 'a> {
     pub(super) field: usize,
     pub(super) path: &'p str,
     pub(super) value: Value<'a>,
 }
 
-/// What was found so far.
+/// The values read so far.
 pub(super) struct Reading<'p, 'a> {
     pub(super) plan: &'p Plan,
     pub(super) values: Vec<Value<'a>>,
-    /// One more than may be, at most: that one says already that there are too many.
+    /// At most one more than allowed, which shows that there are too many.
     pub(super) ids: ArrayVec<Found<'p, 'a>, { MAX_IDS + 1 }>,
     pub(super) asked: Vec<Value<'a>>,
-    /// What stood beside ids of a list that `kinds` does not have; none unless somebody wants to know.
+    /// Types of ids that `kinds` does not map; `None` unless the decider wants them.
     pub(super) skipped: Option<Vec<Skipped<'a>>>,
 }
 
-/// What an id of a list said that it is.
+/// The types of a skipped id.
 pub(super) struct Skipped<'a> {
     kind: Value<'a>,
     secure: Value<'a>,
 }
 
-/// Why the id is skipped, for whoever explains a request.
+/// The reason for skipping the id, for explanations.
 impl std::fmt::Display for Skipped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (mut kind, mut secure) = (Digits::new(), Digits::new());
@@ -64,7 +63,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         slot.map_or(&Value::Absent, |slot| &self.values[slot])
     }
 
-    /// Takes a value that was read.
+    /// Stores a value in its slots.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -83,36 +82,36 @@ impl<'p, 'a> Reading<'p, 'a> {
     fn fill(&mut self, slot: usize, is_in_list: bool, value: Value<'a>) -> Result<(), Malformed> {
         match &self.plan.roles[slot] {
             _ if !is_in_list => self.values[slot] = value,
-            // A schema lets none through; JSON may have a list anywhere.
+            // Never with a schema; JSON may have a list anywhere.
             Role::Single | Role::Listed => return Err(Malformed),
-            Role::Asked | Role::Id { .. } => return self.hand_over(slot, value),
+            Role::Asked | Role::Id { .. } => return self.use_value(slot, value),
         }
         Ok(())
     }
 
-    /// Forgets what was found under a node: one more element of a list begins.
+    /// Clears the slots under a node, as a new element of a list begins.
     pub(super) fn begin(&mut self, node: &Node) {
         for slot in &node.slots {
             self.values[*slot] = self.plan.absent[*slot].clone();
         }
     }
 
-    /// Takes ids and strategies out of the slots under a node: it has ended.
+    /// Takes ids and strategies from the slots under a node, as it has ended.
     pub(super) fn end(&mut self, node: &Node) -> Result<(), Malformed> {
         for slot in &node.slots {
             if !matches!(self.plan.roles[*slot], Role::Single) && !self.values[*slot].is_absent() {
                 let value = std::mem::replace(&mut self.values[*slot], Value::Absent);
-                self.hand_over(*slot, value)?;
+                self.use_value(*slot, value)?;
             }
         }
         Ok(())
     }
 
-    fn hand_over(&mut self, slot: usize, value: Value<'a>) -> Result<(), Malformed> {
+    fn use_value(&mut self, slot: usize, value: Value<'a>) -> Result<(), Malformed> {
         let plan = self.plan;
         match &plan.roles[slot] {
             Role::Single => {}
-            Role::Asked => return self.ask(value),
+            Role::Asked => return self.request(value),
             Role::Id { field, path } => {
                 let _ = self.ids.try_push(Found { field: *field, path, value });
             }
@@ -134,26 +133,26 @@ impl<'p, 'a> Reading<'p, 'a> {
         Ok(())
     }
 
-    /// Takes a strategy, or several with the separator between.
-    fn ask(&mut self, value: Value<'a>) -> Result<(), Malformed> {
+    /// Adds a requested strategy, or several with separators between them.
+    fn request(&mut self, value: Value<'a>) -> Result<(), Malformed> {
         match (&self.plan.separator, value) {
             (Some(separator), Value::Bytes(text)) => {
                 for part in split(text, separator.as_bytes()) {
-                    self.ask_one(Value::Bytes(part))?;
+                    self.request_one(Value::Bytes(part))?;
                 }
                 Ok(())
             }
             (Some(separator), Value::Owned(text)) => {
                 for part in split(&text, separator.as_bytes()) {
-                    self.ask_one(Value::Owned(part.into()))?;
+                    self.request_one(Value::Owned(part.into()))?;
                 }
                 Ok(())
             }
-            (_, value) => self.ask_one(value),
+            (_, value) => self.request_one(value),
         }
     }
 
-    fn ask_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
+    fn request_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
         let is_empty = match &value {
             Value::Absent => true,
             Value::Bytes(text) => text.is_empty(),
@@ -171,7 +170,7 @@ impl<'p, 'a> Reading<'p, 'a> {
     }
 }
 
-/// The parts of a text between separators, without the spaces around them. A separator is not empty.
+/// The trimmed parts of a text between separators. The separator is not empty.
 fn split<'t>(mut text: &'t [u8], separator: &[u8]) -> impl Iterator<Item = &'t [u8]> {
     let mut is_over = false;
     std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
-//! The plan of writing a response: a tree of its mapped fields, compiled when the platform is built.
+//! The plan for writing a response: a tree of its mapped fields, compiled when the platform is
+//! built.
 //!
-//! [`super::writer`] writes it. A message in the tree is written if anything in it is.
+//! [`super::writer`] writes it. It omits empty messages.
 
 use prost_reflect::MessageDescriptor;
 
@@ -14,7 +15,7 @@ use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, Ve
 pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: String,
-    /// Whether it is written even if there is nothing to say: proto2 lets nobody read a message without it.
+    /// Whether proto2 requires it: then it is written even without a value.
     pub(super) is_required: bool,
     pub(super) item: Item,
 }
@@ -25,13 +26,13 @@ impl Field {
     }
 }
 
-/// What a field is filled with.
+/// The content of a field.
 #[derive(Debug)]
 pub(super) enum Item {
     Message(Vec<Field>),
     RequestId(Scalar),
     Code(Scalar),
-    /// A list of messages, one for each strategy.
+    /// A list of messages, one per strategy.
     Verdicts(Vec<Field>),
     /// In a verdict: the strategy.
     Strategy(Scalar),
@@ -42,14 +43,14 @@ pub(super) enum Item {
         scalar: Scalar,
         is_packed: bool,
     },
-    /// The same in one string.
+    /// Strategies in one string.
     Joined {
         separator: String,
     },
     Cache(Scalar),
 }
 
-/// What the whole answer's number may be.
+/// The possible numbers of the whole answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Codes {
     pub(super) bid: i64,
@@ -61,10 +62,10 @@ pub(super) struct Codes {
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) fields: Vec<Field>,
-    /// None if no number is mapped.
+    /// `None` if no number is mapped.
     pub(super) codes: Option<Codes>,
     pub(super) is_json: bool,
-    /// Whether JSON has strategies as numbers.
+    /// Whether strategies are numbers in JSON.
     pub(super) strategies_are_numbers: bool,
 }
 
@@ -101,7 +102,7 @@ impl Response {
         let Compiler { mut fields, .. } = compiler;
         let strategies_are_numbers = mapping.strategies_as == Some(StrategiesAs::Number);
         if strategies_are_numbers && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids) {
-            let found = format!("has strategies_as = \"number\", which cannot be {ids}");
+            let found = format!("has strategies_as = \"number\", which does not fit {ids}");
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         if let Some(message) = message {
@@ -110,10 +111,9 @@ impl Response {
                 required(message, &fields, mapping, mistakes);
             }
         }
-        if mapping.is_whole && !says_no(mapping) {
-            let found = "has no way to say no".to_owned();
-            let accepted =
-                "code with a no_bid that is not its bid, verdicts, or accepted".to_owned();
+        if mapping.is_whole && !expresses_no_bid(mapping) {
+            let found = "cannot express a no-bid".to_owned();
+            let accepted = "code with a no_bid other than bid, verdicts, or accepted".to_owned();
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         let codes = mapping.code.as_ref();
@@ -123,10 +123,10 @@ impl Response {
     }
 }
 
-/// What goes into a JSON number.
+/// The range of a JSON number.
 const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 
-fn says_no(mapping: &ResponseConfig) -> bool {
+fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
         || mapping.code.as_ref().is_some_and(|code| code.bid != code.no_bid)
@@ -141,7 +141,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Adds a single field, as `item` makes it of the last step.
+    /// Adds a single field; `item` builds it from the last step.
     fn add(
         &mut self,
         message: Option<&MessageDescriptor>,
@@ -195,16 +195,17 @@ impl Compiler<'_> {
         };
         let (step, above) = steps.split_last().expect("a path has at least one name");
         let is_protobuf = self.schema.response().is_some();
-        let item =
-            match &mapping.accepted_separator {
-                Some(_) if step.is_list || step.value() != Scalar::Text => {
-                    Err(named.mistake("it is no single string", "a string for accepted_separator"))
-                }
-                Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
-                None if is_protobuf && !step.is_list => Err(named
-                    .mistake("it is not repeated", "a list, or a string and accepted_separator")),
-                None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
-            };
+        let item = match &mapping.accepted_separator {
+            Some(_) if step.is_list || step.value() != Scalar::Text => {
+                Err(named.mistake("it is not a single string", "a string for accepted_separator"))
+            }
+            Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
+            None if is_protobuf && !step.is_list => {
+                Err(named
+                    .mistake("it is not repeated", "a list, or a string and accepted_separator"))
+            }
+            None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
+        };
         let inserted = check_single(named, above)
             .and(item)
             .and_then(|item| check_ids(named, step.value(), self.ids).map(|()| item))
@@ -234,7 +235,7 @@ fn code_item(
     }
 }
 
-/// Puts an item under the messages above it.
+/// Inserts an item under its parent messages.
 fn insert(
     mut fields: &mut Vec<Field>,
     named: &Named,
@@ -261,7 +262,7 @@ fn insert(
     Ok(())
 }
 
-/// Protobuf's fields go in the order of their numbers; JSON's stay in the config's.
+/// Orders protobuf fields by number; JSON fields keep the config's order.
 fn sort(fields: &mut [Field]) {
     fields.sort_by_key(|field| field.number);
     for field in fields {
@@ -271,7 +272,7 @@ fn sort(fields: &mut [Field]) {
     }
 }
 
-/// A message without a field that it requires cannot be read by anybody.
+/// Reports required fields without a mapping, as no client could read the message.
 fn required(
     message: &MessageDescriptor,
     fields: &[Field],

@@ -1,7 +1,7 @@
-//! The schema of bodies: an operator's `.proto`, compiled when the platform is built, or JSON, which
-//! has none.
+//! The schema of bodies: an operator's `.proto`, compiled when the platform is built, or JSON
+//! without a schema.
 //!
-//! Names are resolved here, once; requests meet only the fields that come out of it.
+//! Field names are resolved here once, not per request.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -13,17 +13,17 @@ use prost_reflect::{
 use super::value::canonical_integer_of;
 use crate::config::{Body, CustomConfig, Mistake, Named};
 
-/// Fields that a path may go through.
+/// Longest path, in fields.
 const MAX_DEPTH: usize = 16;
 
-/// What the bodies are.
+/// The format of the bodies.
 #[derive(Debug)]
 pub(super) enum Schema {
     /// Messages of a `.proto`.
     Protobuf {
-        /// What comes.
+        /// The request message.
         request: MessageDescriptor,
-        /// What goes.
+        /// The response message.
         response: MessageDescriptor,
     },
     /// JSON.
@@ -45,12 +45,12 @@ pub(super) enum Scalar {
     Sfixed64,
     Bool,
     Enum,
-    /// A string or bytes; for JSON, whatever comes.
+    /// A string or bytes; in JSON, any value.
     Text,
 }
 
 impl Scalar {
-    /// The least and the greatest number that it holds; none if it holds text.
+    /// Smallest and largest number; `None` for text.
     pub(super) const fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => {
@@ -77,35 +77,35 @@ impl Scalar {
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) name: String,
-    /// 0 in JSON, which has none.
+    /// 0 in JSON.
     pub(super) number: u32,
-    /// Whether it is repeated. JSON does not say before it comes.
+    /// Whether it is repeated; unknown in JSON.
     pub(super) is_list: bool,
-    /// Whether it is packed when it is written.
+    /// Whether it is written packed.
     pub(super) is_packed: bool,
-    /// What it holds; a step that is not the last holds a message.
+    /// Type of the value; `None` for a message, as for every step but the last.
     pub(super) scalar: Option<Scalar>,
-    /// The names of the numbers that it holds.
+    /// The enum, if it is one.
     pub(super) names: Option<EnumDescriptor>,
-    /// Whether a message without it cannot be read.
+    /// Whether proto2 requires it.
     pub(super) is_required: bool,
-    /// Whether an absent number cannot be told from 0.
+    /// Whether an absent number means 0.
     pub(super) is_zero_when_absent: bool,
-    /// What is in it, if it is a message.
+    /// The message, if it is one.
     pub(super) message: Option<MessageDescriptor>,
     /// `Device.imei`, for mistakes.
     label: String,
 }
 
-/// Compiles a `.proto`; its imports are looked for beside it, and Google's own files are always there.
+/// Compiles a `.proto`. Imports are relative to its folder; Google's well-known files are built in.
 ///
 /// # Errors
 ///
-/// The compiler's message, with file, line and column where it has them.
+/// The compiler's message, with file, line and column if known.
 pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or_else(|| "is no file's name".to_owned())?;
+    let name = path.file_name().ok_or_else(|| "is not a file name".to_owned())?;
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
         compiler.include_imports(true).open_file(folder.join(name))?;
         Ok(compiler.file_descriptor_set())
@@ -115,11 +115,11 @@ pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
             true => "there is no such file".to_owned(),
             false => format!("{error:?}").replace('\n', "; "),
         })?;
-    // The compiler has a pool of its own, which was made before the options were read: no list is packed in it.
+    // The compiler's own pool lacks the options, so no list is packed in it.
     DescriptorPool::from_file_descriptor_set(files).map_err(|error| error.to_string())
 }
 
-/// The full names of a pool's messages, but for Google's own.
+/// The full names of a pool's messages, without Google's well-known ones.
 fn messages(pool: &DescriptorPool) -> Vec<String> {
     let is_own = |message: &MessageDescriptor| {
         message.package_name() != "google.protobuf" && !message.is_map_entry()
@@ -128,7 +128,7 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
 }
 
 impl Schema {
-    /// The schema that the config names; `None` if there is a mistake in it, or was one.
+    /// The schema that the config names; `None` after a mistake.
     pub(super) fn of_config(config: &CustomConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
         if config.body? == Body::Json {
             return Some(Self::Json);
@@ -151,7 +151,7 @@ impl Schema {
         Some(Self::Protobuf { request: request?, response: response? })
     }
 
-    /// A number that is another if any file of the schema holds something else, imports included.
+    /// Hash of the schema's files, including imports.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut contents = DefaultHasher::new();
         if let Self::Protobuf { request, .. } = self {
@@ -175,14 +175,14 @@ impl Schema {
     }
 }
 
-/// What a path's last field holds.
+/// The content of a path's last field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Value,
     Message,
 }
 
-/// The fields that a path goes through, from a message, or from anything in JSON.
+/// The fields of a path, from a message; any names in JSON.
 pub(super) fn resolve(
     message: Option<&MessageDescriptor>,
     named: &Named,
@@ -190,8 +190,8 @@ pub(super) fn resolve(
 ) -> Result<Vec<Step>, Mistake> {
     let segments: Vec<&str> = named.text.split('.').collect();
     if segments.len() > MAX_DEPTH || segments.iter().any(|segment| segment.is_empty()) {
-        let accepted = format!("at most {MAX_DEPTH} names with dots between, such as device.imei");
-        return Err(named.mistake("is no path", &accepted));
+        let accepted = format!("at most {MAX_DEPTH} names separated by dots, such as device.imei");
+        return Err(named.mistake("is not a path", &accepted));
     }
     let mut message = message.cloned();
     let mut steps = Vec::with_capacity(segments.len());
@@ -227,7 +227,7 @@ pub(super) fn resolve(
                 return Err(named.mistake(&why, &accepted));
             }
             (None, false) => {
-                let why = format!("{label} is no message, and so has no fields");
+                let why = format!("{label} is not a message and has no fields");
                 return Err(named.mistake(&why, "a field that is a message"));
             }
             _ => steps.push(Step::of_protobuf(&field, scalar, label)),
@@ -237,7 +237,7 @@ pub(super) fn resolve(
 }
 
 impl Step {
-    /// The type of the value that a path ends with.
+    /// The type of a path's value.
     pub(super) fn value(&self) -> Scalar {
         self.scalar.expect("a path to a value ends with one")
     }
@@ -275,29 +275,28 @@ impl Step {
     }
 }
 
-/// Nothing if none of the steps is repeated.
+/// A mistake if a step is repeated.
 pub(super) fn check_single(named: &Named, steps: &[Step]) -> Result<(), Mistake> {
     match steps.iter().find(|step| step.is_list) {
         None => Ok(()),
         Some(step) => {
-            Err(named.mistake(&format!("{} is repeated", step.label), "a field that comes once"))
+            Err(named
+                .mistake(&format!("{} is repeated", step.label), "a field that is not repeated"))
         }
     }
 }
 
-/// Nothing if the last step holds a number, or anything in JSON.
+/// A mistake if the last step is not a number; JSON accepts any value.
 pub(super) fn check_number(named: &Named, schema: &Schema, steps: &[Step]) -> Result<(), Mistake> {
     let is_number = steps.last().and_then(|step| step.scalar).is_some_and(Scalar::is_number);
     match (schema, steps.last()) {
-        (Schema::Protobuf { .. }, Some(step)) if !is_number => {
-            Err(named
-                .mistake(&format!("{} is no number", step.label), "an integer, an enum or a bool"))
-        }
+        (Schema::Protobuf { .. }, Some(step)) if !is_number => Err(named
+            .mistake(&format!("{} is not a number", step.label), "an integer, an enum or a bool")),
         _ => Ok(()),
     }
 }
 
-/// Nothing if every strategy id is what a field of this type holds, and is spelled as such a number is.
+/// A mistake if a strategy id does not fit into a field of this type, or is not canonical.
 pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mistake> {
     let unfit = scalar.range().and_then(|range| unfit_ids(range, ids));
     match unfit {
@@ -306,7 +305,7 @@ pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<
     }
 }
 
-/// The strategy ids that are no numbers of a range, or not as numbers are written, and what would do.
+/// The strategy ids that are not canonical numbers within a range, and the accepted ones.
 pub(super) fn unfit_ids(
     (least, greatest): (i128, i128),
     ids: &[&[u8]],

@@ -1,8 +1,8 @@
-//! Signatures of requests: made with a known secret, and not too long ago.
+//! Signature check of requests: a digest with a configured secret, and a recent timestamp.
 //!
-//! [`super::template`] says what is signed. The digest is compared in a time that does not depend on
-//! where it differs, with that of every secret, also when one has matched. A field's text is signed
-//! as it stands in the body; numbers as their decimal digits; absent fields as nothing.
+//! [`super::template`] defines the signed text. The comparison takes constant time and covers every
+//! secret, even after a match. Texts are signed as in the body, numbers as decimal digits, and
+//! absent fields as an empty string.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::config::{Algorithm, HexCase, Secret, SignatureConfig, SignatureMode, 
 use crate::platform::adapter::Head;
 use crate::platform::decider::Failure;
 
-/// A compiled check.
+/// A compiled signature check.
 #[derive(Debug)]
 pub(super) struct Signature {
     pub(super) is_observed: bool,
@@ -32,7 +32,7 @@ pub(super) struct Signature {
     secrets: Vec<Secret>,
 }
 
-/// How old a request may be.
+/// The check of a request's time.
 #[derive(Debug)]
 struct Timestamp {
     source: Source,
@@ -41,7 +41,7 @@ struct Timestamp {
 }
 
 impl Signature {
-    /// Compiles a check; its fields join the planner's. None if signatures are not looked for.
+    /// Compiles a check, and adds its fields to the planner. `None` if signatures are off.
     pub(super) fn compile(planner: &mut Planner<'_>, config: &SignatureConfig) -> Option<Self> {
         if config.mode == SignatureMode::Off {
             return None;
@@ -57,7 +57,7 @@ impl Signature {
         if let (Some(parts), Some(source)) = (&template, &source)
             && let Some(why) = template::signs_itself(parts, source)
         {
-            planner.mistake(config.source.mistake(why, "a place that is not signed itself"));
+            planner.mistake(config.source.mistake(why, "a source that the template does not sign"));
         }
         let timestamp = config.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
@@ -77,7 +77,7 @@ impl Signature {
         })
     }
 
-    /// Whether the request is signed, and of a time near `now`, which is asked for only if that matters.
+    /// Checks the signature, and that the time is near `now`, which is called only for a timestamp.
     pub(super) fn check(
         &self,
         reading: &Reading<'_, '_>,
@@ -131,7 +131,7 @@ impl Signature {
             Algorithm::Sha256 => self.is_hex_of(&digest::<Sha256>(feed), signature),
             Algorithm::HmacSha256 => {
                 let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose())
-                    .expect("a key may be of any length");
+                    .expect("keys of any length are valid");
                 feed(&mut |bytes| mac.update(bytes));
                 self.is_hex_of(&mac.finalize().into_bytes(), signature)
             }
@@ -146,7 +146,7 @@ impl Signature {
             HexCase::Lower => const_hex::encode_to_slice(digest, hex),
             HexCase::Upper => const_hex::encode_to_slice_upper(digest, hex),
         };
-        encoded.expect("there are two digits' room for each byte");
+        encoded.expect("the buffer holds two digits per byte");
         (*hex).ct_eq(signature)
     }
 }

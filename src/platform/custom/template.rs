@@ -1,4 +1,4 @@
-//! The signed text of a request: the config's template, its names looked up when the platform is built.
+//! The signed text of a request: the config's template, resolved when the platform is built.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::value::Digits;
 use crate::config::{Mistake, Named};
 use crate::platform::adapter::Head;
 
-/// Where in a request a value stands.
+/// The source of a value in a request.
 #[derive(Debug)]
 pub(super) enum Source {
     /// A field of the body, by its slot.
@@ -20,16 +20,16 @@ pub(super) enum Source {
         path: String,
     },
     Header(HeaderName),
-    /// A parameter of the target, percent-decoded.
+    /// A query parameter, percent-decoded.
     Query(String),
 }
 
-/// One piece of what is signed.
+/// A part of the signed text.
 #[derive(Debug)]
 pub(super) enum Part {
     Literal(String),
     Secret,
-    /// The body's bytes, all of them.
+    /// All bytes of the body.
     Body,
     Value(Source),
 }
@@ -42,14 +42,14 @@ impl Source {
             return match HeaderName::from_bytes(name.as_bytes()) {
                 Ok(name) => Some(Self::Header(name)),
                 Err(_) => {
-                    planner.mistake(named.mistake("is no header's name", SOURCES));
+                    planner.mistake(named.mistake("is not a header name", SOURCES));
                     None
                 }
             };
         }
         if let Some(name) = named.text.strip_prefix("query:") {
             if name.is_empty() {
-                planner.mistake(named.mistake("is no parameter's name", SOURCES));
+                planner.mistake(named.mistake("is not a parameter name", SOURCES));
                 return None;
             }
             return Some(Self::Query(name.to_owned()));
@@ -60,7 +60,7 @@ impl Source {
         Some(Self::Body { slot, path })
     }
 
-    /// Whether both are the same value of a request.
+    /// Whether both name the same value.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Body { path, .. }, Self::Body { path: other, .. }) => path == other,
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// Hands the value to `use_it`; empty if it is not there.
+    /// Passes the value to `use_it`; empty if absent.
     pub(super) fn with<R>(
         &self,
         reading: &Reading<'_, '_>,
@@ -85,12 +85,12 @@ impl Source {
     }
 }
 
-/// The last of the headers of that name, as with fields.
+/// The last header of this name.
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
     headers.get_all(name).iter().next_back().map_or(b"", |value| value.as_bytes())
 }
 
-/// The last of the parameters of that name.
+/// The last parameter of this name.
 fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
     let mut pairs =
         query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -98,12 +98,13 @@ fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
     last.map_or(Cow::Borrowed(b""), |(_, value)| percent_decode_str(value).into())
 }
 
-/// Compiles a template: `{field.path}`, `{secret}`, `{body}`, `{header:NAME}`, `{query:NAME}`, and `{{` and `}}` for braces.
+/// Compiles a template of `{field.path}`, `{secret}`, `{body}`, `{header:NAME}` and `{query:NAME}`;
+/// `{{` and `}}` are braces.
 pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec<Part>> {
     let words = match split(&template.text) {
         Ok(words) => words,
         Err(why) => {
-            planner.mistake(unquoted(template, why, "{name}, and {{ or }} for a brace itself"));
+            planner.mistake(unquoted(template, why, "{name}, and {{ or }} for a brace"));
             return None;
         }
     };
@@ -116,12 +117,12 @@ pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec
             Source::compile(planner, &named).map(Part::Value)
         }
     };
-    // Every part is looked at before any failure counts: all mistakes are told at once.
+    // Collected first, so that every mistake is reported.
     let parts: Vec<Option<Part>> = words.into_iter().map(part).collect();
     parts.into_iter().collect()
 }
 
-/// The pieces of a template, and whether each is a name.
+/// The parts of a template, and whether each is a name.
 fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
     let mut words = Vec::new();
     let mut literal = String::new();
@@ -134,9 +135,9 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
             literal.push_str(brace);
             rest = after;
         } else if brace == "}" {
-            return Err("has a } that closes nothing");
+            return Err("has a } without a {");
         } else {
-            let (name, after) = rest.split_once('}').ok_or("has a { that is not closed")?;
+            let (name, after) = rest.split_once('}').ok_or("has a { without a }")?;
             if !literal.is_empty() {
                 words.push((false, std::mem::take(&mut literal)));
             }
@@ -151,21 +152,21 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
     Ok(words)
 }
 
-/// Whether a template has the secret in it.
+/// Whether a template contains the secret.
 pub(super) fn has_secret(parts: &[Part]) -> bool {
     parts.iter().any(|part| matches!(part, Part::Secret))
 }
 
-/// A mistake about a template that anybody could sign.
+/// The mistake of a template without a secret.
 pub(super) fn without_secret(template: &Named) -> Mistake {
     unquoted(
         template,
-        "has no {secret}: anybody could sign so",
+        "has no {secret}: any sender could sign",
         "a template with {secret}, or algorithm = \"hmac-sha256\"",
     )
 }
 
-/// A mistake that does not show the template: somebody may have put the secret itself into it.
+/// A mistake that does not show the template, which may contain a secret by error.
 fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
     Mistake {
         location: template.location.clone(),
@@ -174,13 +175,13 @@ fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
     }
 }
 
-/// Why a signature that stands there could never be right: it would be over itself.
+/// The reason why a signature in this source can never match, as it would sign itself.
 pub(super) fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static str> {
     parts.iter().find_map(|part| match part {
         Part::Body if matches!(source, Source::Body { .. }) => {
-            Some("the template has {body}, and so it")
+            Some("the template has {body}, which contains it")
         }
-        Part::Value(value) if value.is_same(source) => Some("the template has it, too"),
+        Part::Value(value) if value.is_same(source) => Some("the template contains it"),
         _ => None,
     })
 }
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_split_into_literals_and_names() {
+    fn template_is_split_into_literals_and_names() {
         let words = |text| {
             let show = |(is_name, text)| if is_name { format!("<{text}>") } else { text };
             split(text).map(|words| words.into_iter().map(show).collect::<Vec<_>>())
@@ -199,12 +200,12 @@ mod tests {
         assert_eq!(words("{a}{b.c}-{secret}").unwrap(), ["<a>", "<b.c>", "-", "<secret>"]);
         assert_eq!(words("k={a}&{{x}}").unwrap(), ["k=", "<a>", "&{x}"]);
         assert_eq!(words("{a}{{{b}}}").unwrap(), ["<a>", "{", "<b>", "}"]);
-        assert_eq!(words("{a"), Err("has a { that is not closed"));
-        assert_eq!(words("a}"), Err("has a } that closes nothing"));
+        assert_eq!(words("{a"), Err("has a { without a }"));
+        assert_eq!(words("a}"), Err("has a } without a {"));
     }
 
     #[test]
-    fn a_parameter_is_decoded_and_the_last_one_counts() {
+    fn last_query_parameter_is_decoded() {
         let query = Some("a=1&sign=x%2By&b&sign=%41%42");
         assert_eq!(*parameter(query, "sign"), *b"AB");
         assert_eq!(*parameter(query, "a"), *b"1");

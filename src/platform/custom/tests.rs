@@ -1,4 +1,4 @@
-//! Platforms as their config maps them, and requests of bytes made by hand.
+//! Mapped platforms, with handwritten request bytes.
 
 mod json;
 mod profiles;
@@ -17,7 +17,7 @@ use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE,
 use crate::serve::Assembly;
 use crate::strategy::Decision;
 
-/// What every test's platform begins with.
+/// The common head of the test configs.
 const HEAD: &str = r#"
 [[audience]]
 name = "old"
@@ -104,7 +104,7 @@ accepted = "accepted"
 cache = "head.inner.cache"
 "#;
 
-/// A platform that outlives the files it was made of.
+/// A platform, whose files are deleted.
 fn platform(proto: &str, mapping: &str) -> Arc<Platform> {
     Arc::clone(&assembly(proto, mapping).platforms[0])
 }
@@ -118,13 +118,13 @@ fn assembly(proto: &str, mapping: &str) -> Assembly {
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
 
-/// The adapter of its platform, built once more: its clock can be set.
+/// The adapter of its platform, built again, to set its clock.
 fn custom(assembly: &Assembly) -> Custom {
     let ids = StrategyIds::new(assembly.platforms[0].strategy_ids());
     Custom::build(&assembly.config.platforms[0], ids).unwrap()
 }
 
-/// The answer, and what the decider was handed.
+/// The answer, and the decider's calls.
 fn asked(
     platform: &Platform,
     body: &[u8],
@@ -138,12 +138,13 @@ fn asked(
 }
 
 #[test]
-fn what_is_asked_about_is_decided_once_and_echoed_as_often() {
+fn requested_strategies_decide_once_and_are_echoed() {
     let platform = platform(PROTO2, PROTOBUF);
     // asked 1, 9, 1, 2
     let (answer, script) = asked(&platform, b"\x10\x01\x10\x09\x10\x01\x10\x02", &[BID, NO_BID]);
     let verdicts =
-        b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x09\x10\x00\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00";
+        b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x09\x10\x00\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\
+            \x10\x00";
     let expected =
         [&b"\x08\x00"[..], verdicts, b"\x22\x01\x02", b"\x2a\x05\x0a\x03\x08\x90\x1c"].concat();
     assert_eq!(answer.unwrap(), expected);
@@ -152,7 +153,7 @@ fn what_is_asked_about_is_decided_once_and_echoed_as_often() {
 }
 
 #[test]
-fn whoever_asks_about_nothing_hears_of_all() {
+fn request_without_strategies_gets_all_verdicts() {
     let platform = platform(PROTO2, PROTOBUF);
     let (answer, script) = asked(&platform, b"\x0a\x01r", &[NO_BID, NO_BID]);
     let expected = [
@@ -164,41 +165,42 @@ fn whoever_asks_about_nothing_hears_of_all() {
 }
 
 #[test]
-fn an_answer_for_want_of_an_audience_is_not_to_be_kept() {
+fn unavailable_decision_carries_no_cache_time() {
     let platform = platform(PROTO2, PROTOBUF);
     let (answer, _) = asked(&platform, b"\x10\x01", &[NO_BID_UNAVAILABLE, BID]);
     assert_eq!(answer.unwrap(), b"\x08\x01\x12\x04\x08\x01\x10\x00"[..]);
 }
 
 #[test]
-fn a_ping_is_accepted_and_touches_nothing() {
+fn ping_is_answered_without_a_decision() {
     let platform = platform(PROTO2, PROTOBUF);
     let (answer, script) = asked(&platform, b"\x22\x03\x0a\x01i\x0a\x01r\x30\x01", &[]);
     assert_eq!(answer.unwrap(), b"\x08\x00\x1a\x01r"[..]);
     assert!(script.ids.is_empty() && script.asked.is_empty());
     let (answer, script) = asked(&platform, b"\x10\x01\x30\x00", &[BID, BID]);
-    assert!(answer.is_ok() && script.asked == [0], "is_ping false is no ping");
+    assert!(answer.is_ok() && script.asked == [0], "a false ping field is not a ping");
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_with_every_strategys_own_answer() {
+fn unreadable_body_gets_error_code_and_unavailable_answers() {
     let platform = platform(PROTO2, PROTOBUF);
     let (answer, script) = asked(&platform, b"\x0a\x05r", &[BID]);
     assert_eq!(answer, Err(Failure::BadBody));
-    assert!(
-        script.ids.is_empty() && script.asked.is_empty(),
-        "a body that breaks off has asked nothing"
-    );
+    assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
     assert_eq!(platform.adapter.unavailable(&mut script), [&minus_five[..], verdicts].concat());
-    assert_eq!(platform.adapter.refusal(), minus_five[..], "a stranger hears of no strategy");
+    assert_eq!(
+        platform.adapter.refusal(),
+        minus_five[..],
+        "an unauthorized caller sees no strategy"
+    );
     assert_eq!(platform.content_type(), Some("application/x-protobuf"));
 }
 
 #[test]
-fn the_work_for_one_request_has_its_bounds() {
+fn strategies_and_ids_of_a_request_are_limited() {
     let platform = platform(PROTO2, PROTOBUF);
     let most = b"\x10\x01".repeat(reading::MAX_ASKED);
     let (answer, script) = asked(&platform, &most, &[BID, BID]);
@@ -212,12 +214,12 @@ fn the_work_for_one_request_has_its_bounds() {
     assert_eq!(
         script.ids.len(),
         crate::platform::MAX_IDS + 1,
-        "one more than may be says that there are too many"
+        "one more than the limit shows that there are too many"
     );
 }
 
 #[test]
-fn nothing_that_is_printed_shows_an_id() {
+fn debug_output_hides_ids() {
     let value = Value::Bytes(b"868049039501257");
     assert_eq!(
         format!("{value:?} {:?}", Value::Uint(868_049_039_501_257)),
@@ -226,9 +228,10 @@ fn nothing_that_is_printed_shows_an_id() {
 }
 
 #[test]
-fn long_answers_have_long_lengths() {
+fn length_prefix_of_long_answers_grows() {
     let proto = "syntax = \"proto3\"; message Q { string i = 1; repeated string s = 2; } \
-                 message R { H head = 1; } message H { repeated V v = 1; } message V { string s = 1; int32 ok = 2; }";
+                 message R { H head = 1; } message H { repeated V v = 1; } message V { string s = \
+                 1; int32 ok = 2; }";
     let mapping = r#"
 body = "protobuf"
 proto = "p.proto"

@@ -6,18 +6,18 @@ use std::fmt::{self, Write as _};
 
 use arrayvec::ArrayString;
 
-/// Room for any 64-bit number in decimal.
+/// A buffer for any 64-bit number in decimal.
 pub(super) type Digits = ArrayString<20>;
 
 /// A value.
 #[derive(Clone, PartialEq)]
 pub(super) enum Value<'a> {
-    /// None.
+    /// No value.
     Absent,
     Int(i64),
     /// Also a bool, as 1 or 0.
     Uint(u64),
-    /// As it stands in the body.
+    /// A slice of the body.
     Bytes(&'a [u8]),
     /// A JSON string that had escapes.
     Owned(Box<[u8]>),
@@ -28,7 +28,7 @@ impl Value<'_> {
         matches!(self, Self::Absent)
     }
 
-    /// The bytes of a string, the decimal digits of a number, nothing for what is absent.
+    /// The bytes of a string, the decimal digits of a number, or nothing if absent.
     #[inline]
     pub(super) fn text<'v>(&'v self, digits: &'v mut Digits) -> &'v [u8] {
         digits.clear();
@@ -43,7 +43,7 @@ impl Value<'_> {
         digits.as_bytes()
     }
 
-    /// The number, also one written as text.
+    /// The number, also if written as text.
     pub(super) fn integer(&self) -> Option<i128> {
         match self {
             Self::Absent => None,
@@ -54,7 +54,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether a probe's mark says so. A string says it in words.
+    /// Whether it is true: a nonzero number, `"true"` or `"1"`.
     pub(super) fn is_true(&self) -> bool {
         match self {
             Self::Absent => false,
@@ -66,14 +66,14 @@ impl Value<'_> {
     }
 }
 
-/// A 64-bit number in decimal, and nothing else.
+/// A 64-bit number in decimal.
 pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
     let number: i128 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
-/// The same, if that is the number's only spelling: no plus, no leading zeros. Strategy ids are
-/// compared as text, so that another spelling would be another id.
+/// The same without plus or leading zeros. Strategy ids are compared as text, so another spelling
+/// would be another id.
 pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_canonical =

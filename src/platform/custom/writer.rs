@@ -1,8 +1,10 @@
-//! Writes responses, in protobuf or JSON, along a compiled tree.
+//! Writer of responses, in protobuf or JSON, along a compiled tree.
 //!
-//! Numbers are written even when they are 0 or false: to a platform that reads an absent code as a yes, and to a reader with proto2's
-//! eyes, that makes the difference; proto3 reads both alike. A strategy that was asked about as text and goes into a number, and is none,
-//! is ours for certain not: there is no way to echo it, and it is left out. What proto2 requires is written as "" or 0 if nothing is to say.
+//! - Numbers are written even if 0 or false. proto3 reads an absent number as 0, but proto2 does
+//!   not, and a platform may read an absent code as a bid.
+//! - A strategy requested as text that does not fit a number field is unknown and cannot be echoed.
+//!   It is omitted.
+//! - Required proto2 fields without a value are written as "" or 0.
 
 use bytes::BufMut as _;
 use prost::encoding::{encode_key, encode_varint};
@@ -11,11 +13,11 @@ use super::response::{Field, Item, Response};
 use super::schema::Scalar;
 use super::value::{Digits, Value, canonical_integer_of};
 
-/// What a response says.
+/// The values of a response.
 pub(super) struct Answer<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) code: i64,
-    /// Strategies and whether they bid.
+    /// Strategies, and whether each bids.
     pub(super) verdicts: &'s [(Value<'a>, bool)],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],
@@ -54,7 +56,7 @@ impl Response {
             string(name.as_bytes(), out);
             out.push(b':');
             if !self.member(item, answer, verdict, out) {
-                // An object fails only over a strategy in it: the verdict is then about none.
+                // An object fails only if its strategy cannot be written: the verdict is omitted.
                 if matches!(item, Item::Strategy(_) | Item::Message(_)) {
                     return false;
                 }
@@ -120,7 +122,7 @@ impl Response {
     }
 }
 
-/// A JSON list; elements that `write` cannot write are left out.
+/// A JSON list; elements for which `write` fails are omitted.
 fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>) -> bool) {
     out.push(b'[');
     let start = out.len();
@@ -155,8 +157,8 @@ fn message(
     for Field { number, is_required, item, .. } in fields {
         let (number, is_required) = (*number, *is_required);
         match item {
-            // What it requires is no reason to write a message that is not required itself.
-            Item::Message(fields) if !is_required && !says(fields, answer) => {}
+            // An optional message without values is omitted, even if it has required fields.
+            Item::Message(fields) if !is_required && !has_values(fields, answer) => {}
             Item::Message(fields) => {
                 let before = out.len();
                 let start = delimited(number, out, |out| message(fields, answer, verdict, out));
@@ -170,7 +172,7 @@ fn message(
                 let is_written = !answer.request_id.is_absent()
                     && value(number, *scalar, answer.request_id, out);
                 if !is_written && is_required {
-                    nothing(number, *scalar, out);
+                    empty(number, *scalar, out);
                 }
             }
             Item::Code(scalar) => {
@@ -229,7 +231,7 @@ fn message(
                     let greatest = scalar.range().map_or(i128::MAX, |(_, greatest)| greatest);
                     integer(number, *scalar, i128::from(seconds).min(greatest), out);
                 } else if is_required {
-                    nothing(number, *scalar, out);
+                    empty(number, *scalar, out);
                 }
             }
         }
@@ -237,10 +239,10 @@ fn message(
     true
 }
 
-/// Whether anything is to say in a message.
-fn says(fields: &[Field], answer: &Answer<'_, '_>) -> bool {
+/// Whether a message has any value.
+fn has_values(fields: &[Field], answer: &Answer<'_, '_>) -> bool {
     fields.iter().any(|field| match &field.item {
-        Item::Message(fields) => says(fields, answer),
+        Item::Message(fields) => has_values(fields, answer),
         Item::RequestId(_) => !answer.request_id.is_absent(),
         Item::Code(_) | Item::Strategy(_) | Item::IsAccepted(_) => true,
         Item::Verdicts(_) => !answer.verdicts.is_empty(),
@@ -250,14 +252,14 @@ fn says(fields: &[Field], answer: &Answer<'_, '_>) -> bool {
 }
 
 /// Writes an empty string, or 0.
-fn nothing(number: u32, scalar: Scalar, out: &mut Vec<u8>) {
+fn empty(number: u32, scalar: Scalar, out: &mut Vec<u8>) {
     match scalar.is_number() {
         true => integer(number, scalar, 0, out),
         false => value(number, scalar, &Value::Absent, out),
     };
 }
 
-/// Writes a strategy; false if it is a number's field and the strategy is not spelled as one that fits.
+/// Writes a strategy; false if the field is a number and the strategy is not a canonical one.
 fn strategy(number: u32, scalar: Scalar, id: &Value<'_>, out: &mut Vec<u8>) -> bool {
     let mut digits = Digits::new();
     if scalar.is_number() && canonical_integer_of(id.text(&mut digits)).is_none() {
@@ -266,7 +268,7 @@ fn strategy(number: u32, scalar: Scalar, id: &Value<'_>, out: &mut Vec<u8>) -> b
     value(number, scalar, id, out)
 }
 
-/// Writes a field of a length that is known only when it is written, and returns where its content begins; `None` if `write` failed.
+/// Writes a length-delimited field, and returns the offset of its content; `None` if `write` fails.
 fn delimited(
     number: u32,
     out: &mut Vec<u8>,
@@ -274,7 +276,7 @@ fn delimited(
 ) -> Option<usize> {
     encode_key(number, prost::encoding::WireType::LengthDelimited, out);
     let offset = out.len();
-    // A byte is enough for most; a longer length pushes the content along.
+    // One byte is usually enough; a longer length shifts the content.
     out.push(0);
     if !write(out) {
         return None;
@@ -291,7 +293,7 @@ fn delimited(
     Some(offset + 1)
 }
 
-/// Writes a value as a field's type wants it; false if it is a number's field and the value none.
+/// Writes a value in the field's type; false if the field is a number and the value is not.
 fn value(number: u32, scalar: Scalar, value: &Value<'_>, out: &mut Vec<u8>) -> bool {
     if scalar.is_number() {
         return value
@@ -315,11 +317,11 @@ fn integer(number: u32, scalar: Scalar, integer: i128, out: &mut Vec<u8>) -> boo
     true
 }
 
-/// Writes a number that the type holds.
+/// Writes a number within the range of its type.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the type holds the number"
+    reason = "the number is in the range of the type"
 )]
 fn bare_integer(scalar: Scalar, integer: i128, out: &mut Vec<u8>) {
     let signed = integer as i64;

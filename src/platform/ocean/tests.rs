@@ -1,18 +1,21 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
-use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script};
+use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
-/// Android, `did` an IMEI's md5, strategies 10003 and 10004, a device with that md5 and a raw OAID; made with protoc.
-const REQUEST: &str = "0801122038643365626433363534666234366132383332323936363639636631623533364801620e3230323430363136\
-    6162636465666a056c6f63616c7204934e944e78018a01480a2038643365626433363534666234366132383332323936\
-    363639636631623533361a2431666539613937302d656662622d323965302d306264642d663564626266373531616235";
+/// Android, `did` = an IMEI's md5, strategies 10003 and 10004, a device with that md5 and a raw
+/// OAID. Made with protoc.
+const REQUEST: &str = "\
+    0801122038643365626433363534666234366132383332323936363639636631623533364801620e323032343036\
+    31366162636465666a056c6f63616c7204934e944e78018a01480a20386433656264333635346662343661323833\
+    32323936363639636631623533361a2431666539613937302d656662622d323965302d306264642d663564626266\
+    373531616235";
 
 const IMEI_MD5_VALUE: &str = "8d3ebd3654fb46a2832296669cf1b536";
 const UUID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 
-/// 10003 and 10004 stand for the strategies at places 0 and 1.
+/// 10003 and 10004 map to the strategies 0 and 1.
 fn adapter() -> Ocean {
     let cache = CacheTimes { bid: Some(60), no_bid: Some(3600) };
     Ocean::new(StrategyIds::new(vec![(10003, 0), (10004, 1)]), cache)
@@ -24,7 +27,7 @@ fn bytes(hex: &str) -> Bytes {
 
 fn ask(request: &Req, decisions: &[Decision]) -> (Rsp, Script) {
     let mut script = Script::deciding(decisions);
-    let answer = adapter().reply(request.encode_to_vec().into(), &mut script).unwrap();
+    let answer = reply(&adapter(), request.encode_to_vec().into(), &mut script).unwrap();
     (Rsp::decode(answer).unwrap(), script)
 }
 
@@ -37,9 +40,9 @@ fn verdicts(response: &Rsp) -> Vec<(i64, bool)> {
 }
 
 #[test]
-fn the_golden_request_is_read_and_answered_to_the_byte() {
+fn golden_request_gets_golden_answer() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let answer = adapter().reply(bytes(REQUEST), &mut script).unwrap();
+    let answer = reply(&adapter(), bytes(REQUEST), &mut script).unwrap();
     assert_eq!(hex(answer), "320e32303234303631366162636465663a0318934e3a0318944e4a02080150901c");
     let expected = [
         format!("device.imei_md5 imei_md5 {IMEI_MD5_VALUE}"),
@@ -52,15 +55,15 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
 }
 
 #[test]
-fn a_bid_type_of_zero_is_written() {
+fn bid_type_zero_is_written() {
     let mut script = Script::deciding(&[BID, NO_BID]);
-    let answer = adapter().reply(bytes(REQUEST), &mut script).unwrap();
+    let answer = reply(&adapter(), bytes(REQUEST), &mut script).unwrap();
     // 10003 { is_interested, rta_id }, 10004 { rta_id }, bid_type {}, cache 60 s.
     assert_eq!(hex(answer), "320e32303234303631366162636465663a05080118934e3a0318944e4a00503c");
 }
 
 #[test]
-fn each_strategy_asked_about_has_its_verdict() {
+fn each_requested_strategy_has_a_verdict() {
     for (asked, decisions, expected, bid_type, cache) in [
         (&[10003, 10004][..], [BID, NO_BID], &[(10003, true), (10004, false)][..], 0, 60),
         (&[10004, 10003], [BID, NO_BID], &[(10004, false), (10003, true)], 0, 60),
@@ -72,7 +75,7 @@ fn each_strategy_asked_about_has_its_verdict() {
             0,
             60,
         ),
-        // Nothing was decided about the device: nothing is to be remembered.
+        // No decision, so no cache time.
         (&[5], [BID, BID], &[(5, false)], 1, 0),
         (&[10003, 10003], [BID, NO_BID], &[(10003, true), (10003, true)], 0, 60),
         (&[], [NO_BID, BID], &[], 0, 60),
@@ -88,22 +91,22 @@ fn each_strategy_asked_about_has_its_verdict() {
 }
 
 #[test]
-fn only_what_was_asked_about_is_decided_and_that_once() {
+fn requested_strategies_decide_once() {
     assert_eq!(ask(&asking(&[10004, 10004, 7]), &[BID, NO_BID]).1.asked, [1]);
     assert_eq!(ask(&asking(&[]), &[BID, NO_BID]).1.asked, [0, 1]);
 }
 
 #[test]
-fn strategies_may_be_packed_or_not() {
+fn packed_and_unpacked_strategies_are_read() {
     for body in ["7204934e944e", "70934e70944e", "7202934e70944e"] {
         let mut script = Script::deciding(&[BID, NO_BID]);
-        let response = Rsp::decode(adapter().reply(bytes(body), &mut script).unwrap()).unwrap();
+        let response = Rsp::decode(reply(&adapter(), bytes(body), &mut script).unwrap()).unwrap();
         assert_eq!(verdicts(&response), [(10003, true), (10004, false)], "{body}");
     }
 }
 
 #[test]
-fn every_id_is_read_from_its_field() {
+fn ids_are_read_from_their_fields() {
     let text = |text: &'static str| Bytes::from_static(text.as_bytes());
     let device = Device {
         imei_md5: text("a"),
@@ -130,7 +133,7 @@ fn every_id_is_read_from_its_field() {
 }
 
 #[test]
-fn the_main_id_is_what_its_type_says_or_else_its_shape() {
+fn kind_of_did_follows_did_type_or_length() {
     let (android, ios) = (Platform::Android as i32, Platform::Ios as i32);
     for (platform, did_type, did, expected) in [
         (0, 1, IMEI_MD5_VALUE, &["imei_md5"][..]),
@@ -142,7 +145,7 @@ fn the_main_id_is_what_its_type_says_or_else_its_shape() {
         (0, 7, IMEI_MD5_VALUE, &["oaid_md5"]),
         (0, 8, UUID, &["gaid"]),
         (0, 9, IMEI_MD5_VALUE, &["gaid_md5"]),
-        // Not told, or by a type of tomorrow.
+        // Unset or unknown types.
         (0, 0, IMEI_MD5_VALUE, &["md5"]),
         (android, 0, "868049039501257", &["imei"]),
         (0, 0, "a0000049395012", &["imei"]),
@@ -162,19 +165,19 @@ fn the_main_id_is_what_its_type_says_or_else_its_shape() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped_and_the_last_of_two_counts() {
-    // Ages, cities, a list of installed apps, encrypted ids of the device (fields 5 and 10), a group, a fixed64.
+fn unknown_fields_are_skipped_and_last_value_wins() {
+    // Ages, cities, installed apps, encrypted ids (fields 5 and 10), a group, a fixed64.
     let unknown =
         "2001280132026265420361626342016a8a01062a0178520179a30608011001a406b9060102030405060708";
     let body = format!("{unknown}{REQUEST}{unknown}62013162026162");
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let response = Rsp::decode(adapter().reply(bytes(&body), &mut script).unwrap()).unwrap();
+    let response = Rsp::decode(reply(&adapter(), bytes(&body), &mut script).unwrap()).unwrap();
     assert_eq!((script.ids.len(), response.user_infos.len()), (3, 2));
     assert_eq!(response.req_id, "ab");
 }
 
 #[test]
-fn without_a_request_to_go_by_it_is_an_error_with_all_verdicts() {
+fn unavailable_answer_is_an_error_with_all_verdicts() {
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let response = Rsp::decode(adapter().unavailable(&mut script)).unwrap();
     assert_eq!(
@@ -187,7 +190,7 @@ fn without_a_request_to_go_by_it_is_an_error_with_all_verdicts() {
 }
 
 #[test]
-fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
+fn unreadable_body_fails_without_a_decision() {
     for body in [
         &REQUEST[..REQUEST.len() - 2],
         "ff",
@@ -198,7 +201,7 @@ fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
         "0a00",
     ] {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }

@@ -1,25 +1,27 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
-use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script};
+use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
-/// A request with id, Android, the md5 of an IMEI and of an OAID, cached under the latter, in one experiment; made with protoc.
-const REQUEST: &str = "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a20386433656264333635346662343661323833\
-    323239363636396366316235333632203833653931353861346662353463306531656630623233383633396132336165\
-    50034a0408808002";
+/// A request with an id, Android, the md5 of an IMEI and of an OAID (the cache key), and one
+/// experiment. Made with protoc.
+const REQUEST: &str = "\
+    0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132\
+    38333232393636363963663162353336322038336539313538613466623534633065316566306232333836333961\
+    3233616550034a0408808002";
 
-/// `new` is the strategy at place 0, `vip` and `vip-too` stand for the one at place 1.
+/// `new` maps to strategy 0, `vip` and `vip-too` to strategy 1.
 fn adapter() -> Tencent {
     let ids = [("new", 0), ("vip", 1), ("vip-too", 1)];
-    let strategies = ids.map(|(id, place)| (Bytes::from_static(id.as_bytes()), place)).to_vec();
+    let strategies = ids.map(|(id, index)| (Bytes::from_static(id.as_bytes()), index)).to_vec();
     Tencent::new(StrategyIds::new(strategies), CacheTimes { bid: Some(3600), no_bid: Some(86_400) })
 }
 
-/// Without times for the platform's cache, as in the golden answers.
+/// Without cache times, as in the golden answers.
 fn plain(ids: &[(&'static str, usize)]) -> Tencent {
     let strategies =
-        ids.iter().map(|(id, place)| (Bytes::from_static(id.as_bytes()), *place)).collect();
+        ids.iter().map(|(id, index)| (Bytes::from_static(id.as_bytes()), *index)).collect();
     Tencent::new(StrategyIds::new(strategies), CacheTimes::default())
 }
 
@@ -29,7 +31,7 @@ fn bytes(hex: &str) -> Bytes {
 
 fn ask(body: Bytes, decisions: &[Decision]) -> (RtaResponse, Script) {
     let mut script = Script::deciding(decisions);
-    let answer = adapter().reply(body, &mut script).unwrap();
+    let answer = reply(&adapter(), body, &mut script).unwrap();
     (RtaResponse::decode(answer).unwrap(), script)
 }
 
@@ -39,11 +41,11 @@ fn ask_about(device: Device, decisions: &[Decision]) -> (RtaResponse, Script) {
 }
 
 #[test]
-fn the_golden_request_is_read_and_answered_to_the_byte() {
+fn golden_request_gets_golden_answer() {
     let golden = [(BID, "0a164a6f383235775f75456532784c6c4a55414677765351100052036e6577")];
     for (decision, expected) in golden {
         let mut script = Script::deciding(&[decision]);
-        let answer = plain(&[("new", 0)]).reply(bytes(REQUEST), &mut script).unwrap();
+        let answer = reply(&plain(&[("new", 0)]), bytes(REQUEST), &mut script).unwrap();
         assert_eq!(hex(answer), expected);
         let ids = [
             "device.imei_md5sum imei_md5 8d3ebd3654fb46a2832296669cf1b536",
@@ -59,44 +61,44 @@ fn the_golden_request_is_read_and_answered_to_the_byte() {
 }
 
 #[test]
-fn the_minimal_answers_are_to_the_byte() {
+fn minimal_answers_equal_golden_bytes() {
     let adapter = plain(&[("new", 0)]);
     let answer =
-        |decision| hex(adapter.reply(Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
+        |decision| hex(reply(&adapter, Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
     assert_eq!(hex(adapter.refusal()), "1001");
 }
 
 #[test]
-fn a_ping_is_answered_at_once_and_touches_nothing() {
+fn ping_is_answered_without_a_decision() {
     let mut script = Script::deciding(&[]);
-    let answer = adapter().reply(bytes("0a0270311001"), &mut script).unwrap();
+    let answer = reply(&adapter(), bytes("0a0270311001"), &mut script).unwrap();
     assert_eq!(hex(answer), "0a0270311000");
     assert!(script.asked.is_empty() && script.ids.is_empty());
-    let without_id = adapter().reply(bytes("1001"), &mut script).unwrap();
+    let without_id = reply(&adapter(), bytes("1001"), &mut script).unwrap();
     assert_eq!(hex(without_id), "1000");
     let not_a_ping =
-        adapter().reply(bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
+        reply(&adapter(), bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
     assert_eq!(RtaResponse::decode(not_a_ping).unwrap().code, Some(1));
 }
 
 #[test]
-fn a_test_call_is_decided_like_any_other() {
+fn test_call_is_decided_as_usual() {
     let request = RtaRequest { is_test: Some(true), ..RtaRequest::decode(bytes(REQUEST)).unwrap() };
     let (response, script) = ask(request.encode_to_vec().into(), &[NO_BID, NO_BID]);
     assert_eq!((response.code, script.ids.len()), (Some(1), 2));
-    assert_eq!(script.asked, [0, 1], "each strategy once, however many ids stand for it");
+    assert_eq!(script.asked, [0, 1], "each strategy decides once, even with two ids");
 }
 
 #[test]
-fn strategies_that_bid_are_listed_and_the_cache_is_told_how_long() {
+fn bidding_strategies_and_cache_time_are_written() {
     for (decisions, code, ids, cache) in [
         ([BID, BID], 0, &["new", "vip", "vip-too"][..], Some(3600)),
         ([BID, NO_BID], 0, &["new"], Some(3600)),
         ([NO_BID, BID], 0, &["vip", "vip-too"], Some(3600)),
         ([NO_BID, NO_BID], 1, &[], Some(86_400)),
-        // What hangs on a missing audience is not to be remembered.
+        // Answers that depend on a missing audience carry no cache time.
         ([BID, NO_BID_UNAVAILABLE], 0, &["new"], None),
         ([BID_UNAVAILABLE, NO_BID], 0, &["new"], None),
         ([NO_BID_UNAVAILABLE, NO_BID], 1, &[], None),
@@ -112,7 +114,7 @@ fn strategies_that_bid_are_listed_and_the_cache_is_told_how_long() {
 }
 
 #[test]
-fn without_a_request_to_go_by_each_strategy_says_what_it_would() {
+fn unavailable_answer_lists_strategies_that_bid() {
     for (decisions, expected) in [
         ([NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE], "1001"),
         ([BID_UNAVAILABLE, NO_BID_UNAVAILABLE], "100052036e6577"),
@@ -122,7 +124,7 @@ fn without_a_request_to_go_by_each_strategy_says_what_it_would() {
 }
 
 #[test]
-fn every_id_is_read_from_its_field() {
+fn ids_are_read_from_their_fields() {
     let value = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
     let device = Device {
         idfa_md5sum: value("a"),
@@ -164,14 +166,14 @@ fn every_id_is_read_from_its_field() {
         let list = vec![doubtful as i32, 99, -1];
         let (_, script) =
             ask_about(Device { doubtful_ids_list: list, ..device.clone() }, &[NO_BID, NO_BID]);
-        let expected: Vec<_> = dropped.iter().map(|place| all[*place]).collect();
+        let expected: Vec<_> = dropped.iter().map(|index| all[*index]).collect();
         assert_eq!(script.doubtful, expected);
         assert_eq!(script.ids.len(), all.len() - dropped.len());
     }
 }
 
 #[test]
-fn lists_of_numbers_may_be_packed_or_not() {
+fn packed_and_unpacked_lists_are_read() {
     // device { imei_md5sum: "x", doubtful_ids_list: [1, 4] }
     for device in ["1a017848014804", "1a01784a020104", "4a0201041a0178", "48011a01784a0104"] {
         let body = format!("2a{:02x}{device}", device.len() / 2);
@@ -181,41 +183,42 @@ fn lists_of_numbers_may_be_packed_or_not() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped_and_the_last_of_two_counts() {
+fn unknown_fields_are_skipped_and_last_value_wins() {
     let unknown = "f2ff0703616263"; // Field 16382, a string.
     let group = "a30608011001a406"; // Field 100, a group of two numbers.
-    let fixed = "b90601020304050607084dffffffff"; // A fixed64 in field 103; exps, which are not read, as a fixed32.
+    // A fixed64 in field 103; exps, which are not read, as a fixed32.
+    let fixed = "b90601020304050607084dffffffff";
     let body = format!("{unknown}{REQUEST}{group}{fixed}");
     let (response, script) = ask(bytes(&body), &[BID, NO_BID]);
     assert_eq!(script.ids.len(), 2);
     assert_eq!(response.request_id.as_deref(), Some(&b"Jo825w_uEe2xLlJUAFwvSQ"[..]));
 
-    // id "1", device { imei "a", oaid "b" }, id "2", device { imei "c" }: devices are merged, field by field.
+    // id "1", device { imei "a", oaid "b" }, id "2", device { imei "c" }: devices are merged.
     let (response, script) = ask(bytes("0a01312a061a01613201620a01322a031a0163"), &[BID, NO_BID]);
     assert_eq!(response.request_id.as_deref(), Some(&b"2"[..]));
     assert_eq!(script.ids, ["device.imei_md5sum imei_md5 c", "device.oaid_md5sum oaid_md5 b"]);
 
-    // request_type 77, cached_deviceid_type 77, os 77 (which is not read).
+    // request_type 77, cached_deviceid_type 77, os 77 (not read).
     let (response, script) = ask(bytes("4202084d2a04084d504d"), &[BID, NO_BID]);
     assert_eq!(response.code, Some(0));
-    assert!(script.notes.contains(&"cached_deviceid_type: not known".to_owned()));
+    assert!(script.notes.contains(&"cached_deviceid_type: unknown".to_owned()));
 }
 
 #[test]
-fn an_id_of_any_bytes_is_echoed_as_it_came() {
+fn request_id_of_any_bytes_is_echoed() {
     let (response, _) = ask(bytes("0a03ff00fe"), &[BID, NO_BID]);
     assert_eq!(response.request_id.as_deref(), Some(&[0xff, 0, 0xfe][..]));
 }
 
 #[test]
-fn a_body_that_does_not_parse_is_one_failure_and_no_decision() {
+fn unreadable_body_fails_without_a_decision() {
     let cut = &REQUEST[..REQUEST.len() - 2];
-    let deep = "2b".repeat(200); // Groups in groups, none of them ended.
+    let deep = "2b".repeat(200); // Nested groups without end.
     for body in
         [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep]
     {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(adapter().reply(bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }
@@ -235,7 +238,7 @@ fn second_request(ads: &[(Option<u64>, Option<&'static str>)]) -> Bytes {
 }
 
 #[test]
-fn a_second_request_keeps_the_ads_whose_strategy_bids() {
+fn second_request_keeps_ads_of_bidding_strategies() {
     let ads = [
         (Some(7), Some("new")),
         (Some(8), Some("vip")),
@@ -260,10 +263,13 @@ fn a_second_request_keeps_the_ads_whose_strategy_bids() {
 }
 
 #[test]
-fn a_second_request_comes_away_empty_handed_in_the_platforms_words() {
+fn second_request_without_bids_ignores_every_ad() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
-    let answer =
-        adapter().reply(second_request(&[(Some(1), Some("new")), (Some(300), None)]), &mut script);
+    let answer = reply(
+        &adapter(),
+        second_request(&[(Some(1), Some("new")), (Some(300), None)]),
+        &mut script,
+    );
     // request_id "r2", code 0, ad_results { 1, ignore } and { 300, ignore }.
     assert_eq!(hex(answer.unwrap()), "0a0272321000720408012001720508ac022001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);

@@ -57,7 +57,7 @@ fn printed_commands_give_the_printed_answers() {
             &[&["demo", "--devices", "20000", "--dir", &dir][..], &ports].concat(),
             &[],
         );
-        let lines = rtad.stdout_until("Ctrl-C ends it.");
+        let lines = rtad.stdout_until("Stop with Ctrl-C.");
         let after = |comment: &str| {
             let at = lines
                 .iter()
@@ -77,15 +77,15 @@ fn printed_commands_give_the_printed_answers() {
         );
         for (comment, code) in [
             ("# the same from Tencent Ads, protobuf in and out: code 1 rejects the old user", 1),
-            ("# code 0 accepts the new one for the strategy new-users", 0),
+            ("# code 0 accepts the new user for the strategy new-users", 0),
         ] {
             let answer = piped(&lines, comment);
             assert_eq!(answer[..6], [0x0a, 2, b'r', b'1', 0x10, code], "{comment}");
         }
-        let explained = piped(&lines, "# why so: every id, audience and decision");
+        let explained = piped(&lines, "# the reason: every id, audience and decision");
         let explained: Value = serde_json::from_slice(&explained).unwrap();
         assert_eq!(explained["strategies"][0]["reason"], "member");
-        let status = after("# what is being served, and the metrics");
+        let status = after("# status and metrics");
         let snapshot = &status["audiences"][0]["snapshot"];
         assert_eq!(
             (&snapshot["keys"], &snapshot["generation"]),

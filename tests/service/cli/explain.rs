@@ -8,12 +8,12 @@ use testkit::process::{Outcome, run};
 
 use crate::fixture::{OLD_USERS, PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::command;
-use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
+use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
 
-/// A store with the device of both requests as an old user, and its config.
+/// A store where the device of the two requests is an old user, and its config.
 fn served() -> (TestStore, PathBuf) {
     let store = TestStore::empty();
-    store.publish("old_users", &[key("md5", REQUEST_IMEI_MD5)]);
+    store.publish("old_users", &[key("md5", ASKED_IMEI_MD5)]);
     let file = store.config_file("max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}"));
     (store, file)
 }
@@ -29,7 +29,7 @@ fn text(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> String {
     output.stdout
 }
 
-/// The explanation as JSON, with ages removed: they may differ between two runs.
+/// The explanation as JSON, with every age set to nothing: a second may pass between two.
 fn json(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Value {
     without_ages(text(config, platform, &[more, &["--json"]].concat(), body).as_bytes())
 }
@@ -53,17 +53,17 @@ fn usage_error(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Str
     output.stderr
 }
 
-/// Base64, independent of the code under test.
+/// Plain base64, to be different from the code under test.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = |three: &[u8]| {
         let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
             << (8 * (3 - three.len()));
-        let digit = |position: usize| {
-            if position > three.len() {
+        let digit = |place: usize| {
+            if place > three.len() {
                 '='
             } else {
-                char::from(DIGITS[(number >> (18 - 6 * position) & 63) as usize])
+                char::from(DIGITS[(number >> (18 - 6 * place) & 63) as usize])
             }
         };
         (0..4).map(digit).collect::<String>()
@@ -109,21 +109,20 @@ fn hex_base64_and_the_bytes_themselves_are_explained_alike() {
 }
 
 #[test]
-fn text_output_shows_ids_audiences_and_decisions() {
+fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
     let (_store, config) = served();
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     for line in [
-        "Platform tencent, protocol tencent, asked at /rta/tencent",
+        "Platform tencent, protocol tencent, path /rta/tencent",
         "Body     104 bytes, decoded from hex",
         "Access   not checked: the platform's headers were not given",
         "  request_id            Jo825w_uEe2xLlJUAFwvSQ",
         "  cached_deviceid_type  CACHED_OAID_MD5",
         "Ids: 2 found, 2 usable",
         "  device.imei_md5sum  imei_md5  usable  8d3ebd3654fb46a2832296669cf1b536",
-        "    shard 8d3e, in old_users, missing cannot say",
-        "    shard 83e9, not in old_users, missing cannot say",
-        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it \
-         excludes",
+        "    shard 8d3e, in old_users, missing unavailable",
+        "    shard 83e9, not in old_users, missing unavailable",
+        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it excludes",
         "Answer   200, 33 bytes, no content type",
         "  code: 0 (accept)",
         "  out_target_id: \"T1002\"",
@@ -137,15 +136,14 @@ fn text_output_shows_ids_audiences_and_decisions() {
     assert_eq!(
         text.lines().last(),
         Some(
-            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid \
-             for T1002, because \
-             missing cannot say, and its `unavailable` answer is bid."
+            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid for T1002, because \
+             missing is unavailable, and its `unavailable` answer is bid."
         )
     );
 }
 
 #[test]
-fn doubtful_id_is_shown_and_ignored() {
+fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
     let (_store, config) = served();
     // doubtful_ids_list: IMEI_MD5.
     let doubting = TENCENT_REQUEST
@@ -155,7 +153,7 @@ fn doubtful_id_is_shown_and_ignored() {
     let imei = &explained["ids"][0];
     assert_eq!(
         (&imei["result"], &imei["value"], imei.get("audiences")),
-        (&json!("doubtful"), &json!(REQUEST_IMEI_MD5), None)
+        (&json!("doubtful"), &json!(ASKED_IMEI_MD5), None)
     );
     assert_eq!(
         (&explained["strategies"][0]["bid"], &explained["audiences"][0]["answer"]),
@@ -163,11 +161,11 @@ fn doubtful_id_is_shown_and_ignored() {
     );
     let text = text(&config, "tencent", &[], doubting.as_bytes());
     assert!(text.contains("Ids: 2 found, 1 usable\n"), "{text}");
-    assert!(text.contains("    left out: the platform itself holds it for junk\n"), "{text}");
+    assert!(text.contains("    ignored: the platform marks it as doubtful\n"), "{text}");
 }
 
 #[test]
-fn unreadable_body_is_explained() {
+fn a_body_that_cannot_be_read_is_explained_too() {
     let (_store, config) = served();
     let bad = json(&config, "tencent", &[], br#"{"device":"868049039501257"}"#);
     assert_eq!(
@@ -179,7 +177,7 @@ fn unreadable_body_is_explained() {
         reason.contains("not a valid message of this protocol: ") && !reason.contains("868049"),
         "{reason}"
     );
-    // T1002 bids if unavailable.
+    // T1002 bids when it cannot say.
     assert_eq!(bad["answer"]["text"], "code: 0 (accept)\nout_target_id: \"T1002\"");
     let text = text(&config, "ocean", &[], "00".repeat(1025).as_bytes());
     assert!(
@@ -202,7 +200,7 @@ fn unreadable_body_is_explained() {
 }
 
 #[test]
-fn headers_are_checked_and_never_printed() {
+fn the_headers_that_were_sent_are_checked_and_never_shown() {
     let (_store, config) = served();
     for (header, access, answered) in [
         ("X-Rta-Token: hush-hush", "admitted", "10013880a305"),
@@ -221,9 +219,9 @@ fn headers_are_checked_and_never_printed() {
 }
 
 #[test]
-fn only_audiences_of_the_platform_are_loaded() {
+fn only_what_the_platform_asks_is_loaded() {
     let (store, config) = served();
-    // Not used by the platform, so its fault is not noticed.
+    // Nobody asks it, so that it is broken is not even seen.
     std::fs::create_dir(store.path().join("vip")).unwrap();
     std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());
@@ -245,7 +243,7 @@ fn only_audiences_of_the_platform_are_loaded() {
 }
 
 #[test]
-fn config_without_audiences_lists_the_store() {
+fn without_audiences_in_the_config_the_store_names_them() {
     let store = TestStore::empty();
     store.publish("old_users", &[key(OLD_USERS[0].0, OLD_USERS[0].1)]);
     let platform = PLATFORMS.replace("needs-missing", "new-users");
@@ -259,7 +257,7 @@ fn config_without_audiences_lists_the_store() {
 }
 
 #[test]
-fn usage_errors_list_accepted_values() {
+fn mistakes_name_what_is_accepted() {
     let (store, config) = served();
     let error = usage_error(&config, "tencen", &[], b"");
     assert_eq!(error, "error: --platform \"tencen\"; accepted: tencent, ocean\n");

@@ -173,7 +173,7 @@ fn invalid_explain_requests_are_problems() {
     let none = FixtureServer::with_everything("").connect_admin().post("/v1/explain/tencent", "");
     assert_eq!(
         none.problem(404, "unknown_platform"),
-        "accepted: none, as the config has no [[platform]]"
+        "accepted: none: the config has no [[platform]]"
     );
 }
 

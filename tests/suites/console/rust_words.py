@@ -44,7 +44,7 @@ WORDS = {
     "failure": names("src/platform/decider.rs", "Failure"),
     "id": IDS,
     "because": [word for word in IDS if word != "usable"],
-    "access": variants("src/explain.rs", "AccessChecked"),
+    "access": variants("src/explain/report.rs", "AccessChecked"),
     "encoding": names("src/explain/input.rs", "Encoding"),
     "reason": REASONS,
     "route": names("src/telemetry/requests.rs", "Route"),

@@ -50,7 +50,7 @@ class TestShows(Console):
         # Other tests publish more.
         expect(card).to_contain_text(re.compile("30[01],000"))
         canvas = card.locator("canvas")
-        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        expect(card.locator(".beside")).to_contain_text("keys per shard")
         colors = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, 256, 256).data.buffer)).size"
         assert canvas.evaluate(colors) > 8
         canvas.scroll_into_view_if_needed()
@@ -61,7 +61,7 @@ class TestShows(Console):
         assert requests == [f"{self.url}v1/audiences/old_users/shards"]
         vip = self.page.locator("#audience-vip")
         vip.locator("summary").click()
-        expect(vip.locator(".beside")).to_contain_text("shards without any")
+        expect(vip.locator(".beside")).to_contain_text("empty shards")
         block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
         assert vip.locator("canvas").evaluate(block) != canvas.evaluate(block)
         # A warning about reading pixels, which only the test does.
@@ -76,7 +76,7 @@ class TestShows(Console):
         assert len(self.sent) == before
         # Opening a map still fetches it.
         self.page.locator("#audience-vip summary").click()
-        expect(self.page.locator("#audience-vip .beside")).to_contain_text("shards without any")
+        expect(self.page.locator("#audience-vip .beside")).to_contain_text("empty shards")
         assert len(self.sent) == before + 1
         with self.page.expect_request("**/metrics"):
             self.page.click("#pause")
@@ -139,10 +139,10 @@ class TestLookups(Console):
             "bids only for members of vip"
         )
         answer = self.ask("__IMEI__", "imei")
-        expect(answer).to_contain_text("It stands for “no id”")
+        expect(answer).to_contain_text("It is a placeholder for “no id”")
         expect(answer.locator("tr", has_text="new-users")).to_contain_text("there is no usable id")
         answer = self.ask("12 34", "imei")
-        expect(answer).to_contain_text("It has not the shape of this kind.")
+        expect(answer).to_contain_text("It is not valid for this kind.")
         self.page.fill("#pasted", " ")
         self.page.click("form .main")
         expect(self.page.locator("#answer")).to_contain_text("Paste an id")
@@ -157,7 +157,7 @@ class TestLookups(Console):
                 "device.imei_md5sum",
                 "request_id",
                 "code: 1 (reject)",
-                "none are asked for",
+                "not required",
             ):
                 expect(answer).to_contain_text(part)
             status, explained = self.pod.post("/v1/explain/tencent", body)
@@ -167,7 +167,7 @@ class TestLookups(Console):
         expect(answer.locator(".notice.bad")).to_contain_text(
             "not a valid message of this protocol"
         )
-        expect(answer).to_contain_text("nothing was looked up")
+        expect(answer).to_contain_text("no audience was checked")
         # This platform requires a header, which the pasted body lacks.
         self.ask("ff", "platform ocean")
         expect(answer).to_contain_text("not checked: none were given")
@@ -256,17 +256,17 @@ class TestFailing(Console):
         problems, card = page.locator("#problems"), page.locator("#audience-old_users")
         expect(problems).to_contain_text("Nothing needs attention")
         for broken, means, todo in (
-            (self.pod.broken_store(), "A field of a file is wrong", "Upgrade rtad"),
+            (self.pod.broken_store(), "Invalid field in a file", "Upgrade rtad"),
             (
                 self.pod.lost_store(),
-                "The store has nothing of this audience",
+                "is not in the store",
                 "rtad-loader build --audience old_users",
             ),
         ):
             with broken:
                 expect(problems).to_contain_text("old_users is not being updated")
                 expect(problems).to_contain_text(means)
-                expect(problems).to_contain_text("the last good one, goes on being served")
+                expect(problems).to_contain_text("the last good one, is still served")
                 expect(card.locator(".notice")).to_contain_text(todo)
                 expect(card.locator(".notice code").last).to_contain_text("old_users")
                 expect(card.locator("tbody tr").first).to_contain_text(means)
@@ -277,7 +277,7 @@ class TestFailing(Console):
 
     def test_new_generation_and_delta_are_shown(self):
         card = self.page.locator("#audience-old_users")
-        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        expect(card.locator(".beside")).to_contain_text("keys per shard")
         generation = int(card.locator("dd").first.inner_text().split()[0])
         with self.page.expect_response("**/shards"):
             self.pod.publish_again()
@@ -293,7 +293,7 @@ class TestFailing(Console):
     def test_stale_figures_are_marked(self):
         page = self.page
         page.route("**/metrics", lambda route: route.abort())
-        expect(page.locator("#stale")).to_contain_text("No answer from this pod since")
+        expect(page.locator("#stale")).to_contain_text("No response from this pod since")
         assert page.locator("#audience-old_users").is_visible()
         with self.pod.broken_store():
             self.until(
@@ -306,7 +306,7 @@ class TestFailing(Console):
             expect(page.locator("#stale")).to_be_hidden()
             # Later changes do not hide the mark.
             expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
-            expect(page.locator("#announce")).to_contain_text("The pod answers again")
+            expect(page.locator("#announce")).to_contain_text("The pod responds again")
         expect(page.locator("#problems")).to_contain_text("Nothing needs attention")
         self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
 
@@ -340,7 +340,7 @@ class TestFailing(Console):
     def test_page_works_behind_a_proxy_with_a_path(self):
         site = self.serve(proxy_of(self.pod.admin))
         page = self.open(f"http://localhost:{site.server_port}/pods/7/")
-        expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+        expect(page.locator("#audience-old_users .beside")).to_contain_text("keys per shard")
         self.ask(MEMBERS[0], "imei", page)
         expect(page.locator("#answer")).to_contain_text("it is in old_users")
 
@@ -358,7 +358,7 @@ class TestLanguages(Console):
         for where, text in (
             ("#traffic", "请求"),
             ("#cards", "最近的同步"),
-            ("#answer", "该策略排除这些设备"),
+            ("#answer", "该策略排除这些人群"),
             ("#problems", "一切正常"),
         ):
             expect(page.locator(where)).to_contain_text(text)
@@ -387,7 +387,7 @@ class TestEverybody(Console):
         for scheme in ("light", "dark"):
             page = self.open(color_scheme=scheme)
             self.ask(MEMBERS[2], page=page)
-            expect(page.locator("#audience-old_users .beside")).to_contain_text("keys a shard")
+            expect(page.locator("#audience-old_users .beside")).to_contain_text("keys per shard")
             self.is_sound(page, scheme)
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert len(grounds) == 2
@@ -409,7 +409,7 @@ class TestEverybody(Console):
         page.keyboard.press("Enter")
         expect(page.locator("#answer")).to_contain_text("it is in old_users")
         card = page.locator("#audience-old_users")
-        expect(card.locator(".beside")).to_contain_text("keys a shard")
+        expect(card.locator(".beside")).to_contain_text("keys per shard")
         for _ in range(40):
             page.keyboard.press("Tab")
             if page.evaluate("document.activeElement.tagName") == "CANVAS":

@@ -112,7 +112,7 @@ class TestParts(Console):
                 return [answers.length, map.keys[0], map.shown, map.readout.textContent];
             }"""
         )
-        assert result == [3, 3, "three", "Keys of each shard"]
+        assert result == [3, 3, "three", "Keys per shard"]
 
     def test_map_is_refetched_during_a_rolling_swap(self):
         result = self.in_page(

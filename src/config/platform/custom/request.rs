@@ -9,8 +9,8 @@ use crate::config::mistake::{Location, Named};
 use crate::config::reader::{Document, Section, not_empty};
 
 pub(super) const PATH: &str = "a path of field names, such as device.imei";
-pub(super) const RELATIVE_PATH: &str = "a path of field names, from the list on";
-pub(super) const SEPARATOR: &str = "what stands between two strategies, such as a comma";
+pub(super) const RELATIVE_PATH: &str = "a path of field names within a list entry";
+pub(super) const SEPARATOR: &str = "a separator of strategies, such as a comma";
 
 /// `[platform.request]`
 #[derive(Debug, Clone, Default, Serialize)]
@@ -36,7 +36,7 @@ pub struct RequestConfig {
     pub id_list: Option<IdListConfig>,
 }
 
-/// `[platform.request.id_list]`: a list of ids, each beside what it is.
+/// `[platform.request.id_list]`: a list of ids with their types.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct IdListConfig {
@@ -86,7 +86,8 @@ pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<Request
     let accepted = format!("a path or a list of paths for each of {fields}");
     let ids = section.section(d, "ids", &accepted);
     let ids = ids.map_or_else(Vec::new, |table| read_ids(d, table, &accepted));
-    let example = "{ list = \"dids\", value = \"did\", type = \"type\", kinds = { \"imei\" = \"imei_md5\" } }";
+    let example = "{ list = \"dids\", value = \"did\", type = \"type\", kinds = { \"imei\" = \
+        \"imei_md5\" } }";
     let id_list = section.section(d, "id_list", example);
     let had_list = id_list.is_some();
     let id_list = id_list.and_then(|table| read_list(d, table, &fields));

@@ -11,10 +11,10 @@ use crate::config::values::word;
 #[derive(Debug, Clone, Default, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ResponseConfig {
-    /// Where it stands itself.
+    /// Location of the table.
     #[serde(skip)]
     pub location: Location,
-    /// Whether all that is written there could be read: if not, nothing is said of what is missing.
+    /// Whether the table has no mistakes so far; if not, missing keys are not reported.
     #[serde(skip)]
     pub is_whole: bool,
     /// Field of the request id.
@@ -40,7 +40,7 @@ pub struct ResponseConfig {
     pub strategies_as: Option<StrategiesAs>,
 }
 
-/// What strategies are in JSON.
+/// JSON type of strategies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StrategiesAs {

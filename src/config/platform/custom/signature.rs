@@ -1,4 +1,4 @@
-//! `[platform.signature]`: how a custom platform signs its requests.
+//! `[platform.signature]`: signatures of a custom platform's requests.
 
 use std::time::Duration;
 
@@ -37,19 +37,19 @@ pub struct SignatureConfig {
     pub secrets: Vec<SecretConfig>,
 }
 
-/// What becomes of a wrong signature.
+/// Handling of a wrong signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureMode {
-    /// The request is refused.
+    /// The request is rejected.
     Enforce,
-    /// It is counted.
+    /// The failure is counted, and the request is answered.
     Observe,
-    /// It is not looked for.
+    /// Signatures are not checked.
     Off,
 }
 
-/// How the signed text becomes a digest.
+/// Digest of the signed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Algorithm {
     /// MD5 of the text.
@@ -66,7 +66,7 @@ pub enum Algorithm {
     HmacSha256,
 }
 
-/// The case of a digest's hex digits. The other one is wrong.
+/// The case of a digest's hex digits. The other case is a wrong signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HexCase {
     /// `0a1b`
@@ -77,7 +77,7 @@ pub enum HexCase {
     Upper,
 }
 
-/// What a timestamp counts since 1970.
+/// Unit of a Unix timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimestampUnit {
     /// Seconds.
@@ -90,7 +90,7 @@ pub enum TimestampUnit {
 
 const SOURCE: &str = "body:PATH, header:NAME or query:NAME";
 
-/// Reads the keys; `None` if they do not make a signature, and then there was a mistake.
+/// Reads the keys; `None` after a mistake.
 pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<SignatureConfig> {
     let mode = section.read(d, "mode", "enforce, observe or off", word);
     let algorithm = section.read_required(d, "algorithm", "md5, sha1, sha256 or hmac-sha256", word);

@@ -30,7 +30,7 @@ fn read(body: &str) -> (String, Script) {
 }
 
 #[test]
-fn a_request_is_read_and_answered_in_the_configs_order() {
+fn answer_fields_follow_the_order_of_the_config() {
     let (answer, script) = read(
         r#"{"x": [{"id": 1}], "id": "r\"1", "asked": "1, 9,,", "device": {"imei": "i", "caids": ["c", null, "d"]},
             "caid": [{"value": "e"}, {}, {"value": "f"}], "dids": [
@@ -39,7 +39,10 @@ fn a_request_is_read_and_answered_in_the_configs_order() {
     );
     assert_eq!(
         answer,
-        r#"{"id":"r\"1","head":{"code":0,"cache":3600},"results":[{"id":"1","ok":true},{"id":"9","ok":false}],"hits":["1"]}"#
+        concat!(
+            r#"{"id":"r\"1","head":{"code":0,"cache":3600},"#,
+            r#""results":[{"id":"1","ok":true},{"id":"9","ok":false}],"hits":["1"]}"#
+        )
     );
     assert_eq!(script.notes, ["request_id: r\"1", "strategy: 1", "strategy: 9"]);
     let skipped = [
@@ -63,7 +66,7 @@ fn a_request_is_read_and_answered_in_the_configs_order() {
 }
 
 #[test]
-fn strategies_come_as_a_list_or_alone_and_as_numbers_too() {
+fn strategies_may_be_a_list_a_value_or_numbers() {
     for (asked, notes) in [
         (r#"["1", 2]"#, &["strategy: 1", "strategy: 2"][..]),
         (r#"["1,2", "3"]"#, &["strategy: 1", "strategy: 2", "strategy: 3"]),
@@ -79,9 +82,10 @@ fn strategies_come_as_a_list_or_alone_and_as_numbers_too() {
 }
 
 #[test]
-fn the_last_of_two_counts_and_null_is_absent() {
+fn last_value_wins_and_null_is_absent() {
     let (answer, script) = read(
-        r#"{"id": "a", "id": 7, "device": {"imei": "x"}, "device": {"imei": "y", "imei": "z"}, "asked": "2"}"#,
+        r#"{"id": "a", "id": 7, "device": {"imei": "x"}, "device": {"imei": "y", "imei": "z"},
+            "asked": "2"}"#,
     );
     assert!(answer.starts_with(r#"{"id":7,"head":{"code":1,"cache":7200},"#), "{answer}");
     assert_eq!(script.ids, ["device.imei imei z"]);
@@ -92,7 +96,7 @@ fn the_last_of_two_counts_and_null_is_absent() {
 }
 
 #[test]
-fn a_ping_a_failure_and_a_refusal() {
+fn ping_unavailable_and_refusal_have_their_codes() {
     assert_eq!(
         read(r#"{"ping": true, "id": "r"}"#).0,
         r#"{"id":"r","head":{"code":0},"results":[],"hits":[]}"#
@@ -109,7 +113,7 @@ fn a_ping_a_failure_and_a_refusal() {
 }
 
 #[test]
-fn what_is_no_json_or_of_another_type_is_a_bad_body() {
+fn invalid_json_or_type_is_a_bad_body() {
     let platform = platform("", JSON);
     for bad in [
         "",
@@ -135,7 +139,7 @@ fn what_is_no_json_or_of_another_type_is_a_bad_body() {
 }
 
 #[test]
-fn ids_that_say_what_they_are_may_stand_at_the_top() {
+fn id_list_without_list_reads_the_top_level() {
     let mapping = r#"
 body = "json"
 request = { id_list = { value = "did", type = "kind", kinds = { "2" = "oaid" } }, strategies = "s" }
@@ -148,7 +152,7 @@ response = { accepted = "hits", strategies_as = "number", verdicts = { list = "a
 }
 
 #[test]
-fn accepted_strategies_may_go_into_one_string() {
+fn accepted_strategies_are_joined_with_a_separator() {
     let mapping = r#"
 body = "json"
 request = { ids = { imei = "i" }, strategies = "s" }
@@ -165,7 +169,7 @@ response = { accepted = "hits", accepted_separator = ";" }
 }
 
 #[test]
-fn what_is_skipped_may_be_as_deep_as_it_likes() {
+fn skipped_values_may_be_nested_deeply() {
     let deep = format!(
         r#"{{"x": {}1{}, "device": {{"imei": "i"}}}}"#,
         "[".repeat(500_000),
@@ -178,7 +182,7 @@ fn what_is_skipped_may_be_as_deep_as_it_likes() {
 }
 
 #[test]
-fn a_verdict_whose_strategy_cannot_be_written_deep_down_is_left_out_whole() {
+fn verdict_with_unwritable_strategy_is_omitted() {
     let mapping = r#"
 body = "json"
 request = { ids = { imei = "i" }, strategies = "s" }
@@ -189,7 +193,7 @@ response = { strategies_as = "number", verdicts = { list = "all", strategy = "in
 }
 
 #[test]
-fn what_is_skipped_is_kept_up_to_a_bound() {
+fn recorded_skipped_ids_are_limited() {
     let body = format!(r#"{{"dids": [{}{{}}]}}"#, r#"{"did": "a", "type": "t"},"#.repeat(1000));
     let script = read(&body).1;
     assert_eq!(script.skipped.len(), crate::platform::MAX_IDS);

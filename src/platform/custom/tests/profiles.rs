@@ -1,4 +1,4 @@
-//! The very files of `profiles/`, and requests as those platforms are said to send them; and Tencent's own file, mapped.
+//! The files of `profiles/` with sample requests, and Tencent's `.proto` as a custom mapping.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use super::*;
 fn profile(name: &str) -> Assembly {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
     let text = std::fs::read_to_string(&file).unwrap();
-    // A profile comes without a secret.
+    // Profiles have no secret.
     let text = text.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
     let flags = vec![("store.url", "/data".to_owned())];
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
 
 #[test]
-fn every_profile_says_first_that_it_is_unverified() {
+fn every_profile_starts_with_unverified() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
     for file in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -25,7 +25,7 @@ fn every_profile_says_first_that_it_is_unverified() {
 }
 
 #[test]
-fn kuaishou() {
+fn kuaishou_profile_answers_a_signed_request() {
     let custom = custom(&profile("kuaishou.toml"));
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/kuaishou.proto");
     let pool = schema::compile(&proto).unwrap();
@@ -84,7 +84,7 @@ fn kuaishou() {
 }
 
 #[test]
-fn alibaba() {
+fn alibaba_profile_answers_a_request() {
     let platform = Arc::clone(&profile("alibaba.toml").platforms[0]);
     let body = br#"{"reqId": "r1", "rtaIds": "501,502", "os": "android", "dids": [
         {"type": "IMEI", "secure": "MD5", "did": "8D3EBD3654FB46A2832296669CF1B536"},
@@ -106,7 +106,7 @@ fn alibaba() {
 }
 
 #[test]
-fn tencents_own_file_mapped_is_answered_byte_for_byte_as_by_its_adapter() {
+fn mapped_tencent_proto_equals_its_adapter() {
     let mapping = r#"
 body = "protobuf"
 proto = "p.proto"
@@ -132,10 +132,13 @@ cache = "response_cache_time"
     let built_in = HEAD.replace("\"custom\"", "\"tencent\"");
     let assembly = Assembly::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
     let built_in = &assembly.platforms[0];
-    // The golden requests of docs/reference/platforms.md, made by protoc: an Android phone, and a ping.
+    // The golden requests of docs/reference/platforms.md, made by protoc: an Android phone, and a
+    // ping.
     for body in [
-        "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a2038643365626433363534666234366132383332323936363639\
-         636631623533363220383365393135386134666235346330653165663062323338363339613233616550034a0408808002",
+        "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a20386433656264333635346662343661\
+         32383332323936363639\
+         636631623533363220383365393135386134666235346330653165663062323338363339613233616550034a04\
+         08808002",
         "0a0270311001",
     ] {
         let body = const_hex::decode(body).unwrap();

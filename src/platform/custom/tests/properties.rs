@@ -1,5 +1,5 @@
-//! Any request that prost-reflect writes is read as it was meant, any answer is read by it as it was meant, and no bytes at all
-//! bring a walk down.
+//! Properties: requests written by prost-reflect are read back, answers are readable by it, and no
+//! input causes a panic.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,7 @@ verdicts = { list = "verdicts", strategy = "strategy", accepted = "accept" }
     platform("", mapping)
 });
 
-/// What a request says.
+/// The contents of a request.
 #[derive(Debug, Clone)]
 struct Meant {
     id: Option<String>,
@@ -111,7 +111,7 @@ impl Meant {
         ids.extend(self.caid.iter().map(|caid| format!("device.caid caid {caid}")));
         ids.extend(self.number.iter().map(|number| format!("device.number openid {number}")));
         for (kind, value, hashed) in &self.dids {
-            // As in PROTOBUF's kinds: a `hashed` that is there is 1 or 0, and only OAID has one with it.
+            // As in PROTOBUF's kinds: `hashed` is 1 or 0, and only OAID has a kind with it.
             let field = match (kind, hashed) {
                 (Some(0), None) => "imei",
                 (Some(1), None) => "oaid",
@@ -127,7 +127,7 @@ impl Meant {
 
 proptest! {
     #[test]
-    fn what_is_meant_is_read_and_what_is_answered_is_meant(meant in meant(), bids in any::<[bool; 2]>()) {
+    fn requests_and_answers_round_trip(meant in meant(), bids in any::<[bool; 2]>()) {
         let decisions = bids.map(|bids| if bids { BID } else { NO_BID });
         let (answer, mut script) = asked(&PLATFORM, &meant.encoded(), &decisions);
         script.ids.sort();
@@ -145,7 +145,8 @@ proptest! {
             Dynamic::Message(verdict)
         };
         let mut inner = message("t.Rsp.Inner");
-        inner.set_field_by_name("cache", Dynamic::U32(if accepted.is_empty() { 7200 } else { 3600 }));
+        let seconds = if accepted.is_empty() { 7200 } else { 3600 };
+        inner.set_field_by_name("cache", Dynamic::U32(seconds));
         let mut head = message("t.Rsp.Head");
         head.set_field_by_name("inner", Dynamic::Message(inner));
         let mut expected = message("t.Rsp");
@@ -156,7 +157,7 @@ proptest! {
             let accepted = accepted.iter().map(|id| Dynamic::I32(i32::try_from(*id).unwrap()));
             set(&mut expected, "accepted", Some(Dynamic::List(accepted.collect())));
         }
-        // Without a strategy that decides, the device may not be remembered.
+        // Without a decision there is no cache time.
         let decides = asked.iter().any(|id| matches!(id, 1 | 2));
         set(&mut expected, "head", decides.then_some(Dynamic::Message(head)));
         let mut response = message("t.Rsp");
@@ -165,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn a_body_cut_anywhere_is_answered_or_refused(meant in meant()) {
+    fn truncated_body_never_panics(meant in meant()) {
         let body = meant.encoded();
         for end in 0..body.len() {
             let (answer, script) = asked(&PLATFORM, &body[..end], &[BID, BID]);
@@ -174,30 +175,35 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_bring_it_down(body in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_never_panic(body in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = asked(&PLATFORM, &body, &[BID, BID]);
         let _ = asked(&JSON, &body, &[BID, BID]);
     }
 
     #[test]
-    fn no_changed_byte_brings_it_down(meant in meant(), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn changed_byte_never_panics(
+        meant in meant(),
+        index in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
         let mut body = meant.encoded();
         if !body.is_empty() {
-            let place = place.index(body.len());
-            body[place] = byte;
+            let index = index.index(body.len());
+            body[index] = byte;
         }
         let _ = asked(&PLATFORM, &body, &[BID, BID]);
     }
 
     #[test]
-    fn json_says_the_same(meant in meant(), cut in any::<prop::sample::Index>()) {
+    fn json_requests_are_read(meant in meant(), cut in any::<prop::sample::Index>()) {
         let kind = |kind: &Option<i32>| kind.map(|kind| if kind == 0 { "IMEI" } else { "OAID" });
+        let did = |(k, v, _): &(Option<i32>, Option<String>, Option<bool>)| serde_json::json!({"type": kind(k), "value": v});
         let body = serde_json::json!({
             "id": meant.id,
             "asked": meant.asked,
             "device": {"imei": meant.imei, "caid": meant.caid, "x": {"imei": "no"}},
             "list": [{"imei": meant.oaid}, {"oaid": "no"}, {"imei": "yes"}],
-            "dids": meant.dids.iter().map(|(k, v, _)| serde_json::json!({"type": kind(k), "value": v})).collect::<Vec<_>>(),
+            "dids": meant.dids.iter().map(did).collect::<Vec<_>>(),
         });
         let body = body.to_string();
         let (answer, mut script) = asked(&JSON, body.as_bytes(), &[BID, NO_BID]);
@@ -206,7 +212,8 @@ proptest! {
         ids.extend(meant.caid.iter().map(|caid| format!("device.caid caid {caid}")));
         ids.extend(meant.oaid.iter().map(|imei| format!("list.imei imei {imei}")));
         let of_imei = meant.dids.iter().filter(|(kind, ..)| *kind == Some(0));
-        ids.extend(of_imei.filter_map(|(_, value, _)| Some(format!("dids.value imei {}", value.as_ref()?))));
+        ids.extend(of_imei.filter_map(|(_, value, _)| Some(format!("dids.value imei \
+            {}", value.as_ref()?))));
         ids.sort();
         script.ids.sort();
         prop_assert_eq!(script.ids, ids);

@@ -1,4 +1,4 @@
-//! Bytes that a schema's own writer would seldom make, and that every reader must take.
+//! Protobuf: valid bytes that common writers rarely produce.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn ids(body: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn the_last_of_a_single_field_counts_also_in_a_message_that_comes_in_parts() {
+fn last_value_wins_across_merged_messages() {
     let body = b"\x22\x03\x0a\x01x\x22\x06\x12\x01o\x0a\x01y\x0a\x01q\x0a\x01r";
     assert_eq!(ids(body), ["device.imei imei y", "device.oaid oaid o"]);
     let (answer, _) = asked(&platform(PROTO2, PROTOBUF), body, &[BID, BID]);
@@ -17,7 +17,7 @@ fn the_last_of_a_single_field_counts_also_in_a_message_that_comes_in_parts() {
 }
 
 #[test]
-fn every_one_of_a_list_counts() {
+fn every_list_element_is_read() {
     assert_eq!(
         ids(b"\x22\x06\x1a\x01c\x1a\x01d\x22\x03\x1a\x01e"),
         ["device.caid caid c", "device.caid caid d", "device.caid caid e"]
@@ -25,16 +25,19 @@ fn every_one_of_a_list_counts() {
 }
 
 #[test]
-fn an_id_in_a_list_is_what_stands_beside_it_in_any_order() {
-    // {OAID, a, true} {value b, then type OAID} {value c alone: the schema tells an absent type from 0} {IMEI, d} {IMEI, e, true}
-    let body = b"\x2a\x07\x08\x01\x12\x01a\x18\x01\x2a\x05\x12\x01b\x08\x01\x2a\x03\x12\x01c\x2a\x05\x08\x00\x12\x01d\
+fn list_entry_fields_may_come_in_any_order() {
+    // {OAID, a, true} {value b, then type OAID} {value c alone: the schema tells an absent type
+    // from 0} {IMEI, d} {IMEI, e, true}
+    let body = b"\x2a\x07\x08\x01\x12\x01a\x18\x01\x2a\x05\x12\x01b\x08\x01\x2a\x03\x12\x01c\x2a\
+        \x05\x08\x00\x12\x01d\
                  \x2a\x07\x08\x00\x12\x01e\x18\x01";
     assert_eq!(ids(body), ["dids.value oaid_md5 a", "dids.value oaid b", "dids.value imei d"]);
 }
 
 #[test]
-fn an_absent_number_of_proto3_is_a_zero() {
-    let proto = "syntax = \"proto3\"; enum K { IMEI = 0; OAID = 1; } message D { K k = 1; string v = 2; bool h = 3; } \
+fn absent_proto3_number_is_zero() {
+    let proto = "syntax = \"proto3\"; enum K { IMEI = 0; OAID = 1; } message D { K k = 1; string v \
+        = 2; bool h = 3; } \
                  message Q { repeated D d = 1; } message R { bool ok = 1; }";
     let mapping = r#"
 body = "protobuf"
@@ -56,7 +59,7 @@ response = { code = { field = "ok", bid = 1, no_bid = 0 } }
 }
 
 #[test]
-fn lists_of_numbers_come_packed_or_not_whatever_the_schema_says() {
+fn packed_and_unpacked_lists_are_read() {
     for (mapping, bodies) in [
         ("asked", [&b"\x10\x01\x10\x02"[..], b"\x12\x02\x01\x02", b"\x10\x01\x12\x01\x02"]),
         (
@@ -79,9 +82,11 @@ fn lists_of_numbers_come_packed_or_not_whatever_the_schema_says() {
 }
 
 #[test]
-fn what_is_not_mapped_is_skipped_groups_too() {
+fn unmapped_fields_and_groups_are_skipped() {
     // group Old (8) with an imei in it; fields 100 of every wire type; a group in a group.
-    let body = b"\x43\x4a\x01g\x44\xa0\x06\x05\xa1\x0612345678\xa2\x06\x01x\xa5\x061234\xa3\x06\xa3\x06\xa4\x06\xa4\x06\
+    let body =
+        b"\x43\x4a\x01g\x44\xa0\x06\x05\xa1\x0612345678\xa2\x06\x01x\xa5\x061234\xa3\x06\xa3\
+        \x06\xa4\x06\xa4\x06\
                  \x22\x03\x0a\x01i";
     assert_eq!(ids(body), ["device.imei imei i"]);
     for bad in
@@ -96,7 +101,7 @@ fn what_is_not_mapped_is_skipped_groups_too() {
 }
 
 #[test]
-fn a_mapped_field_of_another_type_is_a_bad_body() {
+fn mapped_field_of_another_type_is_a_bad_body() {
     let bad: [&[u8]; 8] = [
         b"\x08\x01",                                     // id as a varint
         b"\x11\0\0\0\0\0\0\0\0",                         // asked as a fixed64
@@ -115,13 +120,13 @@ fn a_mapped_field_of_another_type_is_a_bad_body() {
 }
 
 #[test]
-fn a_stray_byte_in_a_string_refuses_nothing_and_is_echoed() {
+fn invalid_utf8_is_accepted_and_echoed() {
     let (answer, _) = asked(&platform(PROTO2, PROTOBUF), b"\x0a\x02\xff\xfe\x10\x02", &[BID, BID]);
     assert!(answer.unwrap().windows(4).any(|part| part == b"\x1a\x02\xff\xfe"));
 }
 
 #[test]
-fn a_number_may_be_an_id() {
+fn number_can_be_an_id() {
     assert_eq!(
         ids(b"\x22\x0b\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
         ["device.number openid 18446744073709551615"]
@@ -129,7 +134,7 @@ fn a_number_may_be_an_id() {
 }
 
 #[test]
-fn every_type_of_number_is_read_and_written() {
+fn every_number_type_is_read_and_written() {
     let types = [
         ("int32", &b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"[..], "-1"),
         ("int64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "-1"),
@@ -166,10 +171,12 @@ response = { request_id = "id", accepted = "x" }
 }
 
 #[test]
-fn what_proto2_requires_is_in_every_answer() {
+fn required_proto2_fields_are_always_written() {
     let proto = "syntax = \"proto2\"; message Q { optional string id = 1; repeated string s = 2; } \
-                 message R { required string id = 1; required string joined = 2; required H must = 3; optional H may = 4; \
-                 required C code = 5; } message H { required uint32 cache = 1; } message C { required int32 is = 1; \
+                 message R { required string id = 1; required string joined = 2; required H must = \
+                 3; optional H may = 4; \
+                 required C code = 5; } message H { required uint32 cache = 1; } message C { \
+                 required int32 is = 1; \
                  optional uint32 cache = 2; required int64 id = 3; }";
     let mapping = r#"
 body = "protobuf"
@@ -188,7 +195,7 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
     assert_eq!(answer.unwrap(), empty[..]);
     let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(required.adapter.unavailable(&mut script), empty[..]);
-    // An optional message is not written for the sake of what it requires.
+    // An optional message without values is omitted, even with required fields.
     let proto = proto
         .replace("required H must = 3; ", "")
         .replace("required int64 id", "optional int64 id");
@@ -197,8 +204,9 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
 }
 
 #[test]
-fn a_strategy_asked_about_in_another_spelling_is_not_echoed_as_another() {
-    let proto = "syntax = \"proto3\"; message Q { repeated string s = 1; string i = 2; } message V { int64 id = 1; int32 ok = 2; } \
+fn non_canonical_strategy_is_not_echoed() {
+    let proto = "syntax = \"proto3\"; message Q { repeated string s = 1; string i = 2; } message V \
+        { int64 id = 1; int32 ok = 2; } \
                  message R { repeated V v = 1; repeated int32 hits = 2; }";
     let mapping = r#"
 body = "protobuf"

@@ -41,13 +41,15 @@ fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Scrip
 fn sign(algorithm: &str, encoding: &str) -> String {
     format!(
         "algorithm = \"{algorithm}\"\nencoding = \"{encoding}\"\nin = \"body:sign\"\n\
-         template = \"id={{id}}&t={{t}}&n={{body:n}}&h={{header:X-H}}&q={{query:q}}{{{{}}}}{{gone}}{{secret}}\""
+         template = \"id={{id}}&t={{t}}&n={{body:n}}&h={{header:X-H}}&q={{query:q}}{{{{}}}}{{gone}}\
+         {{secret}}\""
     )
 }
 
 fn body(sign: &str) -> String {
     format!(
-        "{{\"id\":\"a\\u0062\",\"t\":1718539200,\"n\":-5,\"imei\":\"868049039501257\",\"sign\":\"{sign}\"}}"
+        "{{\"id\":\"a\\u0062\",\"t\":1718539200,\"n\":-5,\"imei\":\"868049039501257\",\"sign\":\
+         \"{sign}\"}}"
     )
 }
 
@@ -58,7 +60,7 @@ fn failure(signature: &str, sign: &str) -> Option<Failure> {
 }
 
 #[test]
-fn a_digest_of_either_secret_is_right_in_its_own_case_alone() {
+fn digest_of_any_secret_matches_in_configured_case() {
     for (algorithm, old, new) in [
         ("md5", "8b3dc952ddd029590f45f81b3b5a321b", "a607c1a5d68784bcac0c94cf692ba368"),
         (
@@ -86,7 +88,7 @@ fn a_digest_of_either_secret_is_right_in_its_own_case_alone() {
 }
 
 #[test]
-fn an_hmac_is_keyed_with_the_secret() {
+fn hmac_is_keyed_with_the_secret() {
     let hmac = "algorithm = \"hmac-sha256\"\nin = \"header:x-h\"\ntemplate = \"{id}.{t}.\"";
     let body = r#"{"id": "ab", "t": "1718539200"}"#;
     for (digest, expected) in [
@@ -103,8 +105,9 @@ fn an_hmac_is_keyed_with_the_secret() {
 }
 
 #[test]
-fn the_whole_body_may_be_signed_and_the_signature_stand_in_the_query() {
-    let signature = "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate = \"{body}{secret}\"";
+fn body_can_be_signed_with_signature_in_query() {
+    let signature = "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate \
+        = \"{body}{secret}\"";
     let signature = &signature.replace("{secret}", "s3cret{secret}");
     let request = |query| Request { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
     // sha1 of the body, "s3cret" and "old"
@@ -114,7 +117,7 @@ fn the_whole_body_may_be_signed_and_the_signature_stand_in_the_query() {
 }
 
 #[test]
-fn what_is_not_signed_is_handed_to_nobody() {
+fn unsigned_request_passes_no_ids() {
     let body = body("");
     let request = Request { body: &body, header: None, query: None, now: NOW };
     let (answer, script) = ask(&sign("md5", "lower-hex"), &request);
@@ -123,7 +126,7 @@ fn what_is_not_signed_is_handed_to_nobody() {
 }
 
 #[test]
-fn what_is_observed_is_counted_and_answered() {
+fn observed_failure_is_counted_and_answered() {
     let body = body("");
     let request = Request { body: &body, header: None, query: None, now: NOW };
     let observed = format!("{}\nmode = \"observe\"", sign("md5", "lower-hex"));
@@ -138,7 +141,7 @@ fn what_is_observed_is_counted_and_answered() {
 }
 
 #[test]
-fn a_time_too_far_from_now_is_refused_on_either_side() {
+fn timestamp_beyond_max_skew_is_rejected() {
     let timed = |unit: &str| {
         format!(
             "algorithm = \"hmac-sha256\"\ntemplate = \"{{id}}.{{t}}.\"\nin = \"header:x-h\"\n\
@@ -168,8 +171,9 @@ fn a_time_too_far_from_now_is_refused_on_either_side() {
 }
 
 #[test]
-fn a_time_that_is_none_is_refused() {
-    let timed = "algorithm = \"hmac-sha256\"\ntemplate = \"x\"\nin = \"query:s\"\ntimestamp = \"query:t\"\n\
+fn invalid_timestamp_is_rejected() {
+    let timed = "algorithm = \"hmac-sha256\"\ntemplate = \"x\"\nin = \"query:s\"\ntimestamp = \
+        \"query:t\"\n\
                  timestamp_unit = \"s\"\nmax_skew = \"5m\"";
     // hmac-sha256 of "x" with "old"
     let sign = "s=9569674de87a2f40045527082b562963161829cc58934b60fb59f16d1df41a4d";
@@ -188,7 +192,7 @@ fn a_time_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_ping_needs_no_signature() {
+fn ping_needs_no_signature() {
     let mapping = HEAD.replace("request = {", "request = { ping = \"ping\",");
     let platform = platform("", &format!("{mapping}{}", sign("md5", "lower-hex")));
     let (answer, _) = asked(&platform, br#"{"ping": 1}"#, &[]);

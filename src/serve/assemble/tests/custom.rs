@@ -154,15 +154,15 @@ response = { accepted = "hits", strategies_as = "number" }
     assert_eq!(
         mistakes,
         [
-            "8: platform[0].request.ids.imei is \"a\": is a value for one key, and an object for another; accepted: \
-          paths that do not end within each other"
+            "8: platform[0].request.ids.imei is \"a\": is a value for one key and an object for another; accepted: \
+          paths of which none is a prefix of another"
         ]
     );
     let mistakes = read(&text.replace("\"1\"", "\"one\"")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
         [
-            "9: platform[0].response has strategies_as = \"number\", which cannot be strategy \"one\"; accepted: strategy \
+            "9: platform[0].response has strategies_as = \"number\", which does not fit strategy \"one\"; accepted: strategy \
              ids from -9223372036854775808 to 18446744073709551615, without a plus or leading zeros"
         ]
     );
@@ -276,7 +276,7 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
         mistakes,
         [
             "8: platform[0].request maps no id; accepted: ids or id_list",
-            "9: platform[0].response has no way to say no; accepted: code with a no_bid that is not its bid, verdicts, or accepted",
+            "9: platform[0].response cannot express a no-bid; accepted: code with a no_bid other than bid, verdicts, or accepted",
         ]
     );
     let mistakes = read("[[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\nstrategies = { \"1\" = \"new-users\" }\nbody = \"json\"").unwrap_err().mistakes;

@@ -160,10 +160,10 @@ fn secret_from_config_or_file_is_never_shown() {
     assert!(!format!("{assembly:?}").contains("in-config"));
 
     for (header, expected) in [
-        ("{ name = \"X-A\" }", "headers[0] does not say its value once"),
+        ("{ name = \"X-A\" }", "headers[0] needs exactly one of value and value_file"),
         (
             "{ name = \"X-A\", value = \"secret1\", value_file = \"token\" }",
-            "headers[0] does not say its value once",
+            "headers[0] needs exactly one of value and value_file",
         ),
         (
             "{ name = \"X A\", value = \"secret1\" }",

@@ -20,12 +20,12 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "device.imei\"",
             "id.imei\"",
-            "16: platform[0].request.ids.imei is \"id.imei\": Req.id is no message, and so has no fields; accepted: a field that is a message".to_owned(),
+            "16: platform[0].request.ids.imei is \"id.imei\": Req.id is not a message and has no fields; accepted: a field that is a message".to_owned(),
         ),
         (
             "device.imei\"",
             "device..imei\"",
-            "16: platform[0].request.ids.imei is \"device..imei\": is no path; accepted: at most 16 names with dots between, such as device.imei".to_owned(),
+            "16: platform[0].request.ids.imei is \"device..imei\": is not a path; accepted: at most 16 names separated by dots, such as device.imei".to_owned(),
         ),
         (
             "device.imei\"",
@@ -45,32 +45,32 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "request_id = \"id\"",
             "request_id = \"asked\"",
-            "12: platform[0].request.request_id is \"asked\": Req.asked is repeated; accepted: a field that comes once".to_owned(),
+            "12: platform[0].request.request_id is \"asked\": Req.asked is repeated; accepted: a field that is not repeated".to_owned(),
         ),
         (
             "ping = \"ping\"",
             "ping = \"id\"",
-            "15: platform[0].request.ping is \"id\": Req.id is no number; accepted: an integer, an enum or a bool".to_owned(),
+            "15: platform[0].request.ping is \"id\": Req.id is not a number; accepted: an integer, an enum or a bool".to_owned(),
         ),
         (
             "value = \"value\"",
             "value = \"more\"",
-            "19: platform[0].request.id_list.value is \"dids.more\": Did.more is repeated; accepted: a field that comes once".to_owned(),
+            "19: platform[0].request.id_list.value is \"dids.more\": Did.more is repeated; accepted: a field that is not repeated".to_owned(),
         ),
         (
             "list = \"dids\"",
             "list = \"id\"",
-            "18: platform[0].request.id_list.list is \"id\": Req.id is no message, and so has no fields; accepted: a field that is a message".to_owned(),
+            "18: platform[0].request.id_list.list is \"id\": Req.id is not a message and has no fields; accepted: a field that is a message".to_owned(),
         ),
         (
             "{ \"IMEI\"",
             "{ \"IMIE\"",
-            "21: platform[0].request.id_list.kinds is \"IMIE\": \"IMIE\" is no value of the field; accepted: IMEI, OAID".to_owned(),
+            "21: platform[0].request.id_list.kinds is \"IMIE\": \"IMIE\" is not a value of the field; accepted: IMEI, OAID".to_owned(),
         ),
         (
             "{ \"IMEI\"",
             "{ \"IMEI/md5\"",
-            "21: platform[0].request.id_list.kinds is \"IMEI/md5\": there is no secure; accepted: a value of type alone".to_owned(),
+            "21: platform[0].request.id_list.kinds is \"IMEI/md5\": secure is not set; accepted: a value of type alone".to_owned(),
         ),
         (
             "imei = \"device.imei\"",
@@ -80,12 +80,12 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "field = \"code\"",
             "field = \"hits\"",
-            "23: platform[0].response.code.field is \"hits\": Rsp.hits is repeated; accepted: a field that comes once".to_owned(),
+            "23: platform[0].response.code.field is \"hits\": Rsp.hits is repeated; accepted: a field that is not repeated".to_owned(),
         ),
         (
             "field = \"code\"",
             "field = \"joined\"",
-            "23: platform[0].response.code.field is \"joined\": Rsp.joined is no number; accepted: an integer, an enum or a bool".to_owned(),
+            "23: platform[0].response.code.field is \"joined\": Rsp.joined is not a number; accepted: an integer, an enum or a bool".to_owned(),
         ),
         (
             "bid = 0",
@@ -110,7 +110,7 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "accepted = \"hits\"",
             "accepted_separator = \",\"\naccepted = \"hits\"",
-            "26: platform[0].response.accepted is \"hits\": it is no single string; accepted: a string for accepted_separator".to_owned(),
+            "26: platform[0].response.accepted is \"hits\": it is not a single string; accepted: a string for accepted_separator".to_owned(),
         ),
         (
             "cache = \"seconds\"",
@@ -125,7 +125,7 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "{ \"1\" = \"new-users\" }",
             "{ \"1,2\" = \"new-users\" }",
-            "13: platform[0].request.strategies is \"asked\": a strategy id of this platform has strategies_separator in it; accepted: a separator that no id has".to_owned(),
+            "13: platform[0].request.strategies is \"asked\": a strategy id of this platform contains strategies_separator; accepted: a separator that no id contains".to_owned(),
         ),
         (
             "{id}-{header:x-a}",
@@ -135,22 +135,22 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "{id}-{header:x-a}",
             "{asked}{secret}",
-            "30: platform[0].signature.template is \"asked\": Req.asked is repeated; accepted: a field that comes once".to_owned(),
+            "30: platform[0].signature.template is \"asked\": Req.asked is repeated; accepted: a field that is not repeated".to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{header:x a}",
-            "30: platform[0].signature.template is \"header:x a\": is no header's name; accepted: a field's path, body:PATH, header:NAME or query:NAME".to_owned(),
+            "30: platform[0].signature.template is \"header:x a\": is not a header name; accepted: a field's path, body:PATH, header:NAME or query:NAME".to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{id",
-            "30: platform[0].signature.template has a { that is not closed; accepted: {name}, and {{ or }} for a brace itself".to_owned(),
+            "30: platform[0].signature.template has a { without a }; accepted: {name}, and {{ or }} for a brace".to_owned(),
         ),
         (
             "hmac-sha256",
             "sha256",
-            "30: platform[0].signature.template has no {secret}: anybody could sign so; accepted: a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
+            "30: platform[0].signature.template has no {secret}: any sender could sign; accepted: a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
         ),
     ] {
         assert!(MAPPING.contains(line), "{line}");
@@ -173,61 +173,61 @@ fn strategy_id_that_does_not_fit_names_the_field() {
 
 #[test]
 fn unverifiable_signature_is_a_mistake() {
-    let accepted = "accepted: a place that is not signed itself";
+    let accepted = "accepted: a source that the template does not sign";
     let sources = "accepted: a field's path, body:PATH, header:NAME or query:NAME";
     for (source, template, expected) in [
         (
             "body:id",
             "{body}",
             format!(
-                "32: platform[0].signature.in is \"body:id\": the template has {{body}}, and so it; {accepted}"
+                "32: platform[0].signature.in is \"body:id\": the template has {{body}}, which contains it; {accepted}"
             ),
         ),
         (
             "body:id",
             "{id}",
             format!(
-                "32: platform[0].signature.in is \"body:id\": the template has it, too; {accepted}"
+                "32: platform[0].signature.in is \"body:id\": the template contains it; {accepted}"
             ),
         ),
         (
             "header:X-A",
             "{header:x-a}",
             format!(
-                "32: platform[0].signature.in is \"header:X-A\": the template has it, too; {accepted}"
+                "32: platform[0].signature.in is \"header:X-A\": the template contains it; {accepted}"
             ),
         ),
         (
             "query:sign",
             "{query:sign}",
             format!(
-                "32: platform[0].signature.in is \"query:sign\": the template has it, too; {accepted}"
+                "32: platform[0].signature.in is \"query:sign\": the template contains it; {accepted}"
             ),
         ),
         (
             "query:",
             "{id}",
             format!(
-                "32: platform[0].signature.in is \"query:\": is no parameter's name; {sources}"
+                "32: platform[0].signature.in is \"query:\": is not a parameter name; {sources}"
             ),
         ),
         (
             "header:",
             "{id}",
-            format!("32: platform[0].signature.in is \"header:\": is no header's name; {sources}"),
+            format!("32: platform[0].signature.in is \"header:\": is not a header name; {sources}"),
         ),
         (
             "query:sign",
             "{query:}",
             format!(
-                "30: platform[0].signature.template is \"query:\": is no parameter's name; {sources}"
+                "30: platform[0].signature.template is \"query:\": is not a parameter name; {sources}"
             ),
         ),
         (
             "query:sign",
             "{header:}",
             format!(
-                "30: platform[0].signature.template is \"header:\": is no header's name; {sources}"
+                "30: platform[0].signature.template is \"header:\": is not a header name; {sources}"
             ),
         ),
     ] {

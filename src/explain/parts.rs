@@ -1,0 +1,95 @@
+//! Audiences and strategies of an explanation, and the hashed form of an id.
+
+use super::report::{AudienceExplained, SnapshotExplained, StrategyExplained};
+use super::words;
+use crate::catalog::{Audience, Catalog};
+use crate::strategy::{Decision, Membership, Outcome};
+use crate::sync::{SyncHistory, now_unix_seconds};
+use rtad_core::device::{Case, DeviceKey, IdKind};
+
+/// The state of an audience, and its answer for the device.
+pub(super) fn explain_audience(
+    catalog: &Catalog,
+    index: usize,
+    answer: Option<Membership>,
+    history: &SyncHistory,
+) -> AudienceExplained {
+    let audience = &catalog.audiences()[index];
+    let age = audience.age_seconds(now_unix_seconds());
+    let snapshot = audience.snapshot.as_ref().map(|snapshot| {
+        let manifest = snapshot.manifest();
+        SnapshotExplained {
+            generation: manifest.generation(),
+            keys: manifest.keys(),
+            expected_fpr: manifest.expected_fpr(),
+            age_seconds: age.unwrap_or(0),
+        }
+    });
+    AudienceExplained {
+        name: audience.name.to_string(),
+        available: audience.available().is_some(),
+        unavailable_because: unavailable_because(audience, age, history),
+        snapshot,
+        answer,
+        index,
+    }
+}
+
+fn unavailable_because(
+    audience: &Audience,
+    age: Option<u64>,
+    history: &SyncHistory,
+) -> Option<String> {
+    if audience.available().is_some() {
+        return None;
+    }
+    if audience.is_expired(now_unix_seconds()) {
+        return Some("its snapshot has expired".to_owned());
+    }
+    let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
+    if let Some(reason) = overlay.and_then(|overlay| overlay.not_served(now_unix_seconds())) {
+        return Some(format!("it is {reason}"));
+    }
+    if let (Some(age), Some(limit)) = (age, audience.max_age) {
+        let (age, limit) = (words::duration(age), words::duration(limit.as_secs()));
+        return Some(format!("its snapshot is {age} old, and max_age is {limit}"));
+    }
+    let error = history.last(&audience.name).and_then(|last| last.error);
+    Some(error.unwrap_or_else(|| "no snapshot of it has been loaded yet".to_owned()))
+}
+
+/// A strategy's decision and its reason.
+pub(super) fn explain_strategy(
+    catalog: &Catalog,
+    id: String,
+    index: usize,
+    decision: Decision,
+    facts: &words::Facts<'_>,
+) -> StrategyExplained {
+    let strategy = &catalog.strategies()[index];
+    let names = |indexes: &[usize]| -> Vec<String> {
+        indexes.iter().map(|index| catalog.audiences()[*index].name.to_string()).collect()
+    };
+    StrategyExplained {
+        id,
+        strategy: Some(strategy.name.clone()),
+        exclude: names(&strategy.exclude),
+        include: names(&strategy.include),
+        bid: decision.outcome == Outcome::Bid,
+        reason: decision.reason.as_str(),
+        because: facts.because(strategy, decision),
+    }
+}
+
+/// The form that is hashed, if the value differs from it. This function repeats the conversion, so
+/// it returns only a form whose md5 is `key`.
+pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
+    let trimmed = value.trim_ascii();
+    let canonical = match kind.canonical_case() {
+        Case::Lower => trimmed.to_ascii_lowercase(),
+        Case::Upper => trimmed.to_ascii_uppercase(),
+        Case::AsIs | Case::All => trimmed.to_owned(),
+    };
+    let is_hashed = kind != IdKind::Md5 && canonical != value;
+    (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
+}

@@ -1,0 +1,141 @@
+//! The explanation of a request as data: serialized as JSON, or shown as text by `Display`.
+
+use serde::{Serialize, Serializer};
+
+use super::input::Encoding;
+use super::trace::{Found, Note};
+use crate::strategy::Membership;
+
+/// The reason of a strategy id that the config does not map; all other reasons are a decision's.
+pub(super) const NOT_CONFIGURED: &str = "not_configured";
+
+/// The explanation of one request's answer.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    pub(super) platform: String,
+    pub(super) kind: &'static str,
+    pub(super) path: String,
+    pub(super) body: BodyRead,
+    pub(super) access: AccessChecked,
+    pub(super) notes: Vec<Note>,
+    pub(super) ids: Vec<IdExplained>,
+    pub(super) audiences: Vec<AudienceExplained>,
+    pub(super) strategies: Vec<StrategyExplained>,
+    pub(super) failure: Option<FailureExplained>,
+    pub(super) answer: Answer,
+    pub(super) conclusion: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct BodyRead {
+    pub(super) read_as: Encoding,
+    pub(super) size_bytes: usize,
+}
+
+/// Result of the header check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AccessChecked {
+    /// The platform has no headers configured.
+    Open,
+    /// Headers are configured, but the captured request was given without any.
+    NotChecked,
+    Admitted,
+    Refused,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct IdExplained {
+    pub(super) path: String,
+    pub(super) kind: &'static str,
+    /// As received, with replacement characters for invalid UTF-8.
+    pub(super) value: String,
+    pub(super) result: Found,
+    /// Why it is ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) because: Option<String>,
+    /// The hashed form, if the value differs from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) canonical: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) md5: Option<String>,
+    /// Four hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shard: Option<String>,
+    /// Memberships of this id alone, if its key is usable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) audiences: Vec<IdInAudience>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct IdInAudience {
+    pub(super) name: String,
+    #[serde(serialize_with = "as_word")]
+    pub(super) answer: Option<Membership>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct AudienceExplained {
+    pub(super) name: String,
+    pub(super) available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unavailable_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) snapshot: Option<SnapshotExplained>,
+    /// Membership of the whole device; null if it was not checked.
+    #[serde(serialize_with = "as_word")]
+    pub(super) answer: Option<Membership>,
+    /// Index in the catalog.
+    #[serde(skip)]
+    pub(super) index: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SnapshotExplained {
+    pub(super) generation: u64,
+    pub(super) keys: u64,
+    pub(super) expected_fpr: f64,
+    pub(super) age_seconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct StrategyExplained {
+    /// The platform's id of the strategy.
+    pub(super) id: String,
+    /// Null if the id is not configured.
+    pub(super) strategy: Option<String>,
+    pub(super) exclude: Vec<String>,
+    pub(super) include: Vec<String>,
+    pub(super) bid: bool,
+    /// A decision's reason, or [`NOT_CONFIGURED`].
+    pub(super) reason: &'static str,
+    pub(super) because: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct FailureExplained {
+    pub(super) cause: &'static str,
+    pub(super) because: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) content_type: Option<&'static str>,
+    pub(super) size_bytes: usize,
+    pub(super) hex: String,
+    pub(super) text: String,
+}
+
+fn as_word<S: Serializer>(answer: &Option<Membership>, serializer: S) -> Result<S::Ok, S::Error> {
+    answer.map(membership_word).serialize(serializer)
+}
+
+/// The JSON word of a membership.
+pub(super) const fn membership_word(membership: Membership) -> &'static str {
+    match membership {
+        Membership::Member => "member",
+        Membership::NotMember => "not_member",
+        Membership::Unavailable => "unavailable",
+    }
+}

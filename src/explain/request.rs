@@ -1,0 +1,185 @@
+//! Explanation of a captured request.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bytes::Bytes;
+use rtad_core::device::DeviceKey;
+
+use super::input::Encoding;
+use super::parts::{canonical, explain_audience, explain_strategy};
+use super::report::{
+    AccessChecked, Answer, AudienceExplained, BodyRead, Explanation, FailureExplained, IdExplained,
+    IdInAudience, StrategyExplained,
+};
+use super::trace::{Found, Trace, TracedId};
+use super::words;
+use crate::catalog::Catalog;
+use crate::platform::{Admission, Failure, Head, IdReader, Platform};
+use crate::strategy::Membership;
+use crate::sync::SyncHistory;
+
+/// A captured request.
+#[derive(Clone)]
+pub struct Captured<'a> {
+    /// Headers and query string.
+    pub head: Head<'a>,
+    /// Whether the headers are complete; if not, the caller's access is not checked.
+    pub has_headers: bool,
+    /// The body's bytes.
+    pub body: Bytes,
+    /// The encoding in which the body was given.
+    pub encoding: Encoding,
+    /// `server.max_body`.
+    pub max_body: usize,
+}
+
+/// Hides the body: it holds ids.
+impl fmt::Debug for Captured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured").field("encoding", &self.encoding).finish_non_exhaustive()
+    }
+}
+
+/// Explains the answer of `platform` to a captured request. Costs the answer itself and one lookup
+/// per id and audience.
+///
+/// # Panics
+///
+/// If the platform is not one of the catalog's.
+pub fn explain(
+    catalog: &Catalog,
+    platform: &Platform,
+    ids: &IdReader,
+    history: &SyncHistory,
+    captured: Captured<'_>,
+) -> Explanation {
+    let Captured { head, has_headers, body, encoding, max_body } = captured;
+    let size_bytes = body.len();
+    let access = match (platform.access.is_open(), has_headers) {
+        (true, _) => AccessChecked::Open,
+        (false, false) => AccessChecked::NotChecked,
+        (false, true) if platform.access.admits(head.headers) => AccessChecked::Admitted,
+        (false, true) => AccessChecked::Refused,
+    };
+    let admission = if has_headers { Admission::ByHeaders } else { Admission::Granted };
+    let body = if size_bytes > max_body { Err(Failure::TooLarge) } else { Ok(body) };
+    let mut trace = Trace::new(catalog, ids);
+    let answered = platform.respond(admission, &head, body, &mut trace);
+    let failure = answered.failure.or_else(|| trace.too_many_ids.then_some(Failure::TooManyIds));
+    let failure = failure.map(|failure| FailureExplained {
+        cause: failure.as_str(),
+        because: words::failure(failure, trace.unreadable.as_deref(), size_bytes, max_body),
+    });
+
+    let indexes = named_audiences(catalog, platform);
+    let asked = |keys: &[DeviceKey]| {
+        let membership = |index: &usize| catalog.audiences()[*index].membership(keys);
+        indexes.iter().map(membership).collect()
+    };
+    let keys = trace.request_keys.keys();
+    let memberships: Vec<Membership> = asked(keys);
+    let audience = |(index, membership): (&usize, &Membership)| {
+        let was_asked = !keys.is_empty();
+        explain_audience(catalog, *index, was_asked.then_some(*membership), history)
+    };
+    let audiences: Vec<AudienceExplained> =
+        indexes.iter().zip(&memberships).map(audience).collect();
+    let ids: Vec<IdExplained> =
+        trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
+    let strategies = explain_strategies(
+        catalog,
+        platform,
+        &trace,
+        &words::Facts {
+            ids: &ids,
+            audiences: &audiences,
+            failure: failure.as_ref().map(|failure| failure.cause),
+        },
+    );
+    let notes = trace.notes();
+    let answer = Answer {
+        status: 200,
+        content_type: platform.content_type(),
+        size_bytes: answered.bytes.len(),
+        hex: const_hex::encode(&answered.bytes),
+        text: platform.describe_answer(&answered.bytes),
+    };
+    Explanation {
+        platform: platform.name.clone(),
+        kind: platform.kind(),
+        path: platform.path.clone(),
+        body: BodyRead { read_as: encoding, size_bytes },
+        access,
+        conclusion: words::conclusion(failure.as_ref(), &strategies, &notes),
+        notes,
+        ids,
+        audiences,
+        strategies,
+        failure,
+        answer,
+    }
+}
+
+/// Names of the audiences that the platform's strategies use.
+pub fn audiences_of<'a>(catalog: &'a Catalog, platform: &Platform) -> Vec<&'a str> {
+    let name = |index: usize| catalog.audiences()[index].name.as_str();
+    named_audiences(catalog, platform).into_iter().map(name).collect()
+}
+
+/// The indexes of these audiences, in the config's order.
+fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
+    let strategies = platform.strategies().map(|index| &catalog.strategies()[index]);
+    strategies
+        .flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include))
+        .copied()
+        .collect()
+}
+
+fn explain_traced(
+    id: &TracedId,
+    audiences: &[AudienceExplained],
+    asked: impl FnOnce(&[DeviceKey]) -> Vec<Membership>,
+) -> IdExplained {
+    let decides =
+        id.found == Found::Usable && audiences.iter().any(|audience| audience.answer.is_some());
+    let memberships = id.key.filter(|_| decides).map_or_else(Vec::new, |key| asked(&[key]));
+    let in_audience = |(audience, answer): (&AudienceExplained, Membership)| IdInAudience {
+        name: audience.name.clone(),
+        answer: Some(answer),
+    };
+    IdExplained {
+        path: id.path.clone(),
+        kind: id.field.as_str(),
+        value: id.value.clone(),
+        result: id.found,
+        because: words::id(id.found, id.field.kind),
+        canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind, key)),
+        md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
+        shard: id.key.map(|key| format!("{:04x}", key.shard())),
+        audiences: audiences.iter().zip(memberships).map(in_audience).collect(),
+    }
+}
+
+/// The requested strategies, in the request's order; every deciding strategy if it names none.
+fn explain_strategies(
+    catalog: &Catalog,
+    platform: &Platform,
+    trace: &Trace<'_>,
+    facts: &words::Facts<'_>,
+) -> Vec<StrategyExplained> {
+    let decided = |(id, index): (String, usize)| {
+        Some(explain_strategy(catalog, id, index, trace.decisions[index]?, facts))
+    };
+    // After a failure, every configured strategy decides, whatever the request names.
+    if trace.asked.is_empty()
+        || facts.failure.is_some_and(|cause| cause != Failure::TooManyIds.as_str())
+    {
+        return platform.strategy_ids().into_iter().filter_map(decided).collect();
+    }
+    let asked = trace.asked.iter().cloned().filter_map(|(id, index)| match index {
+        Some(index) => decided((id, index)),
+        None => Some(words::not_configured(id)),
+    });
+    asked.collect()
+}
