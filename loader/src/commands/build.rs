@@ -1,8 +1,8 @@
-//! `build`: dumps in, a new generation out.
+//! `build` command: reads id exports and publishes a new generation.
 //!
-//! What is live is noted before the input is read, and the store is written to only when all input was read
-//! and found good enough (`gate.rs`): a build that fails, or that comes second, changes nothing. The bytes of the chunks
-//! depend on the set of keys only.
+//! The live generation is recorded before the input is read. The store is written to only after
+//! all input was read and passed the gate (`gate.rs`). A build that fails, or that loses to
+//! another publisher, changes nothing. The bytes of the chunks depend on the set of keys only.
 
 mod chunks;
 mod compact;
@@ -45,22 +45,23 @@ use report::{BuildSummary, Changes};
 use resume::{Checkpoints, Fingerprint, STATE, Sink, State};
 use stages::Stages;
 
-/// Build an audience from dumps of device ids and publish it.
+/// Build an audience from exports of device ids and publish it.
 ///
-/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are told by content. Rows without a usable id are counted
-/// by reason and left out: `blank` ones say "no id" (empty, zeros, null, an unexpanded macro, or the md5 of
-/// one), `malformed` ones cannot be of their kind. Only malformed ones count towards --max-reject-ratio, as
-/// exports with many empty ids are normal. A line longer than 64 KiB is one malformed row. Duplicates are
-/// harmless.
+/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are detected by content. Rows without a
+/// usable id are counted by reason and skipped. `blank` values mean "no id": empty, zeros, null, an
+/// unexpanded macro, or the md5 of one. `malformed` values do not fit their kind. Only malformed
+/// values count towards --max-reject-ratio, because many empty ids are normal. A line longer than
+/// 64 KiB is one malformed row. Duplicates are harmless.
 ///
-/// Keys are held in memory as long as they fit --memory, and spilled to disk from then on:
-/// 16 bytes per usable id, duplicates included. With --spill-dir an interrupted build can go on.
+/// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
+/// usable id, duplicates included. With --spill-dir an interrupted build can be resumed.
 ///
-/// Devices that were appended or removed before the build begins stay so, whatever the input says, and those
-/// with a tombstone are left out; what is appended while it runs applies to the new generation.
+/// Devices appended or removed before the build starts stay appended or removed, whatever the input
+/// contains. Devices with a tombstone are left out. Deltas appended during the build apply to the
+/// new generation.
 ///
-/// The same set of ids gives byte-identical chunks, whatever the order of the input, its duplicates, the
-/// number of threads or the memory.
+/// The same set of ids gives byte-identical chunks. Input order, duplicates, threads and memory
+/// have no effect.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct BuildArgs {
@@ -68,21 +69,25 @@ pub(super) struct BuildArgs {
     target: Target,
     #[command(flatten)]
     input: InputArgs,
-    /// False-positive rate to size the filters for, a fraction
+    /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512 (one cache line per look-up, any size), classic (an eighth smaller, from 328 million
-    /// keys on at the default rate)
+    /// Kind of filter: block512 (one cache line per lookup, any size), classic (an eighth smaller;
+    /// needs 328
+    /// million keys at the default rate)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Keep rows without a usable id in FILE: input, line, reason, text (its first KiB), separated by tabs;
-    /// readable by its owner only; written in a dry run too
+    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
+    /// tabs; readable
+    /// by its owner only; also written in a dry run
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
-    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
+    /// count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Publish even if there is no usable id at all; over a generation that has keys also needs --max-shrink 1
+    /// Publish even without any usable id; over a generation with keys this also needs --max-shrink
+    /// 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -91,17 +96,20 @@ pub(super) struct BuildArgs {
     gate: GateArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
+    /// longer load it
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     expires: Option<Duration>,
-    /// Read and build all the same, but write nothing to the store
+    /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read no input: put the keys that deltas added into the filters that are live, which become fuller. What deltas removed
-    /// stays a delta. A full build does better in both
+    /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
+    /// stay in a
+    /// delta. A full build avoids both effects
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
     compact: bool,
-    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
+    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
+    /// http://
     #[arg(required_unless_present = "compact", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
@@ -111,7 +119,7 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
         return compact(&args, output);
     }
     let dir = Arc::new(args.memory.spill_dir()?);
-    // Until it is known whether it is of this build.
+    // Until the directory is known to belong to this build.
     dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
     run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.may_go_on() {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
@@ -137,7 +145,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     stages.read(build.state.is_some());
 
     let Prepared { filter, writer, budget, runtime, base, gate, merged, .. } = &build;
-    // Keys in memory are lost with it, and their chunks are of no use to another build.
+    // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
     let plan = Plan {
         audience: &args.target.audience,
@@ -265,14 +273,14 @@ impl Prepared {
     }
 }
 
-/// What the keys and the chunks hang on.
+/// Everything that the keys and the chunks depend on.
 fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let facts = [
         ("--store", args.target.store.clone()),
         ("--audience", args.target.audience.to_string()),
         ("--filter", args.filter.as_str().to_owned()),
         ("--fpr", args.fpr.to_string()),
-        ("what the ids are and how rows are told apart", format!("{:?}", input.layout)),
+        ("input format and id kinds", format!("{:?}", input.layout)),
         ("--case", format!("{:?}", input.case)),
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
@@ -292,7 +300,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     output.report(&compacted, compact::Compacted::write_text)
 }
 
-/// Whether what was read may be published.
+/// Rejects input that must not be published.
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
     check_rejects(counts, args.max_reject_ratio)?;
     if counts.keys == 0 && !args.allow_empty {
@@ -301,7 +309,7 @@ fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether few enough values are malformed.
+/// Rejects input with too many malformed values.
 pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), CommandError> {
     let (malformed, values) = (counts.malformed(), counts.values);
     if malformed as f64 > max_ratio * values as f64 {

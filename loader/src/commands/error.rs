@@ -1,4 +1,4 @@
-//! Errors of commands, and their exit codes.
+//! Errors of the commands, and the exit code of each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub(crate) enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Spill(#[from] SpillError),
-    #[error("progress is kept in {dir}: the same command with --resume continues")]
+    #[error("completed work is kept in {dir}; the same command with --resume continues it")]
     Kept { dir: String, source: Box<Self> },
     #[error(transparent)]
     Usage(#[from] UsageError),
@@ -37,7 +37,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Gate(#[from] GateError),
     #[error(
-        "the chunks make no manifest that could be read; nothing was published; a build without --resume begins anew"
+        "the chunks give an invalid manifest; nothing was published; a build without --resume \
+         starts over"
     )]
     Refused(#[source] rtad_core::snapshot::ManifestError),
     #[error(transparent)]
@@ -59,8 +60,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Verify(#[from] verify::VerifyError),
     #[error(
-        "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
-         nothing was published; keep them with --rejects FILE to look into them"
+        "{malformed} of {values} values are malformed: expected at most --max-reject-ratio \
+         {max_ratio}; nothing was published; keep them with --rejects FILE to examine them"
     )]
     TooManyRejects { malformed: u64, values: u64, max_ratio: f64 },
     #[error(
@@ -68,20 +69,20 @@ pub(crate) enum CommandError {
          --allow-empty publishes an audience without devices"
     )]
     Empty { rows: u64 },
-    #[error("nothing is published for audience {audience}")]
+    #[error("audience {audience}: no generation is published")]
     NotPublished { audience: AudienceName },
-    #[error("audience {audience} has no generation older than {live} to go back to")]
+    #[error("audience {audience}: no generation is older than the live one, {live}")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error(
-        "a later generation's manifest cannot be read, and so not which deltas it has taken up; nothing was changed; \
-         --lose-deltas goes back without those"
+        "the manifest of a later generation is unreadable, so its merged deltas are unknown; \
+nothing was changed; --lose-deltas rolls back without them"
     )]
     LaterManifest(#[source] StoreError),
-    #[error("could not read stdin; what was read before is published")]
+    #[error("could not read stdin; all earlier rows are published")]
     Follow(#[source] io::Error),
     #[error(
-        "generation {generation} of {audience} has expired: no pod would load it; \
-         build a new one, or go back to one that has not"
+        "audience {audience}: generation {generation} has expired, so no pod would load it; \
+build a new one, or roll back to one that has not expired"
     )]
     Expired { audience: AudienceName, generation: u64 },
     #[error("--plot {path}: could not write it")]
@@ -90,7 +91,7 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("no memory to remember more ids; --bloom remembers in as much as it is given")]
+    #[error("out of memory for more ids; --bloom uses a fixed amount of memory")]
     Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
@@ -103,55 +104,56 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error(
-        "stopped before everything that was asked was answered; what has no answer is not acknowledged"
-    )]
+    #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
 }
 
-/// A contradictory command line.
+/// An invalid command line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UsageError {
     #[error("--format {format} needs --column NAME[=KIND]")]
     NoColumn { format: &'static str },
-    #[error("--follow reads stdin alone: name no INPUT, or `-`")]
+    #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     FollowInputs,
-    #[error("--column is for --format csv, ndjson and parquet")]
+    #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
     #[error(transparent)]
     Memory(TooLittle),
-    #[error("--memory: the system has less than that")]
+    #[error("--memory: more than the system has")]
     NoMemory { source: io::Error },
     #[error(
-        "spill directory {dir}: holds what is left of an interrupted build; --resume goes on with it; \
-         to begin anew, remove its files"
+        "spill directory {dir}: holds the files of an interrupted build; continue it with \
+         --resume, or remove the files to start over"
     )]
     Interrupted { dir: String },
-    #[error("spill directory {dir}: is of another build: {what}; to begin anew, remove its files")]
+    #[error(
+        "spill directory {dir}: belongs to another build: {what}; remove its files to start \
+        over"
+    )]
     OtherBuild { dir: String, what: String },
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
-        "--filter classic keeps an fpr of {fpr} from {min_keys} keys on and there are {keys}; \
-         take --filter block512, which keeps it at any size"
+        "--filter classic: for an fpr of {fpr} expected at least {min_keys} keys, found {keys}; \
+use --filter block512, which keeps the fpr at any size"
     )]
     TooFewKeys { fpr: f64, keys: u64, min_keys: u64 },
-    #[error("generation {generation} of {audience} is live already")]
+    #[error("audience {audience}: generation {generation} is already live")]
     LiveAlready { audience: AudienceName, generation: u64 },
     #[error(
-        "--public-key without --sign-key: this would publish what those who trust that key alone refuse; \
-         leave one out or give both"
+        "--public-key without --sign-key: pods that require that key would reject the unsigned \
+publication; omit --public-key or give both"
     )]
     Unsigned,
     #[error(transparent)]
     Token(serve::TokenError),
-    #[error("--no-token with --listen {listen}, which is no loopback address; give a --token-file")]
+    #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
 }
 
 impl CommandError {
-    /// Whether the same build may succeed later, or with more space.
+    /// Whether the same build may succeed later, or with more disk space.
     pub(super) fn may_go_on(&self) -> bool {
         match self {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
@@ -200,7 +202,6 @@ impl CommandError {
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,
-            // The input, or the result of it.
             Self::Input(_)
             | Self::Frames(_)
             | Self::Job(_)

@@ -1,16 +1,20 @@
-//! A build that is spread over many machines: the commands that an engine runs, and what they hand each other.
+//! Distributed build: the commands that an engine such as Spark runs, and the data between them.
 //!
 //! ```text
 //! begin ──▶ job, and the keys that deltas changed
-//!   ids ──▶ keys ──▶ frames ══ dealt out by bucket ══▶ distinct ──▶ frames, and how many keys there are
-//!                    frames ══ dealt out by chunk ═══▶ chunk ─────▶ the store, and a line for
-//!                                                                   publish ──▶ manifest, CURRENT
+//!   ids ──▶ keys ──▶ frames ══ shuffled by bucket ══▶ distinct ──▶ frames, and a key count
+//!                    frames ══ shuffled by chunk ═══▶ chunk ─────▶ the store, and a line for
+//!                                                                  publish ──▶ manifest, CURRENT
 //! ```
 //!
-//! Which engine does it, and how often it tries a step, is its own affair: `keys` and `distinct` depend on nothing but their
-//! input, `chunk` writes under a name that is its content's digest, and only `publish`, which one process runs once, decides what is
-//! live. Each line that a step reports is that of one input; of a step that was tried twice one line counts. `publish` refuses what
-//! does not add up.
+//! Any engine may run the steps, and may retry them:
+//!
+//! - `keys` and `distinct` depend on their input only.
+//! - `chunk` writes under the digest of its content.
+//! - `publish` alone, run once by one process, changes the live generation. It rejects reports
+//!   that do not add up.
+//!
+//! Each step reports one line per input. Of a retried step only one line may be used.
 
 mod begin;
 mod chunk;
@@ -38,10 +42,10 @@ pub(super) use publish::{PublishArgs, run as publish};
 
 const FORMAT: &str = "rtad-job";
 const VERSION: u32 = 1;
-/// A `CURRENT` has 4 KiB at most.
+/// Largest accepted job; a `CURRENT` in it has at most 4 KiB.
 const MAX_JOB_BYTES: u64 = 64 << 10;
 
-/// What all steps of one build must agree on: what is built, and what was live when it began.
+/// Parameters shared by all steps of one build, and the state of the store when it began.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Job {
@@ -50,13 +54,13 @@ pub(super) struct Job {
     audience: AudienceName,
     filter: FilterFields,
     target_fpr: f64,
-    /// `None` if nothing was live.
+    /// `None` without a live generation.
     current: Option<Current>,
-    /// What `begin` wrote to `--changes`, and every part must have been given its share of.
+    /// Keys that `begin` wrote to `--changes`; all parts together must have read them.
     changes: ChangedKeys,
 }
 
-/// How many keys deltas and tombstones changed.
+/// Number of keys that deltas and tombstones changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangedKeys {
@@ -89,17 +93,17 @@ impl Job {
         }
     }
 
-    /// For the command line: the job itself, or a file that holds it.
+    /// Parses a command-line value: the job itself, or the path of a file with it.
     fn parse(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('{') {
             return Self::from_json(text);
         }
         let read = std::fs::metadata(text).and_then(|meta| match meta.len() {
             0..=MAX_JOB_BYTES => std::fs::read_to_string(text),
-            _ => Err(io::Error::other("is too large for a job")),
+            _ => Err(io::Error::other("the file is too large for a job")),
         });
         Self::from_json(
-            &read.map_err(|error| format!("neither a job nor a file with one: {error}"))?,
+            &read.map_err(|error| format!("accepted: a job or a file with one: {error}"))?,
         )
     }
 
@@ -107,12 +111,12 @@ impl Job {
         let job: Self =
             serde_json::from_str(text).map_err(|error| format!("not a job: {error}"))?;
         if job.format != FORMAT {
-            return Err(format!("not a job: format is {:?}, expected {FORMAT:?}", job.format));
+            return Err(format!("not a job: format: expected {FORMAT:?}, found {:?}", job.format));
         }
         if job.version != VERSION {
             let found = job.version;
             return Err(format!(
-                "version is {found}, this rtad-loader knows {VERSION}: use one for all steps"
+                "version: expected {VERSION}, found {found}; use the same rtad-loader for all steps"
             ));
         }
         FilterSpec::new(job.filter.kind, job.filter.hashes, job.filter.millibits_per_key)
@@ -125,10 +129,10 @@ impl Job {
 
     fn filter(&self) -> FilterSpec {
         let FilterFields { kind, hashes, millibits_per_key } = self.filter;
-        FilterSpec::new(kind, hashes, millibits_per_key).expect("looked at when it was read")
+        FilterSpec::new(kind, hashes, millibits_per_key).expect("checked by `from_json`")
     }
 
-    /// Tells jobs apart: what one has made is of no use to another.
+    /// Identity of the job. Chunks of one job cannot be used in another.
     fn id(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("plain fields"))
     }
@@ -137,7 +141,7 @@ impl Job {
         Base::new(self.audience.clone(), self.current.clone())
     }
 
-    /// Whether filters of this kind keep their rate with so many keys.
+    /// Rejects a number of keys at which filters of this kind exceed their rate.
     fn check_size(&self, keys: u64) -> Result<(), UsageError> {
         let fpr = self.target_fpr;
         let min_keys = FilterSpec::min_keys(self.filter.kind, fpr);
@@ -148,70 +152,80 @@ impl Job {
     }
 }
 
-/// Steps that do not fit together.
+/// Inconsistent input or reports of the steps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum JobError {
     #[error("stdin: could not read it")]
     Stdin(#[source] io::Error),
-    #[error("stdin: has {bytes} bytes, and a key has 16; was whoever wrote it stopped?")]
+    #[error(
+        "stdin: expected 16-byte keys, found {bytes} bytes; check whether the writer was \
+        stopped"
+    )]
     PartOfAKey { bytes: u64 },
     #[error(
-        "stdin: has keys of chunk {one} and of chunk {other}, which are cut every {shards_per_chunk} shards; give each its own"
+        "stdin: expected keys of one chunk, found keys of chunks {one} and {other}, at \
+{shards_per_chunk} shards per chunk"
     )]
     TwoChunks { one: u32, other: u32, shards_per_chunk: u32 },
     #[error(
-        "stdin: has frames that deltas changed, or of one bucket after a higher one; give what `rtad-loader distinct` writes"
+        "stdin: expected the sorted frames of `rtad-loader distinct`, found frames of --changes or \
+buckets out of order"
     )]
     NotDistinct,
-    #[error("stdin: has {found} distinct keys, and --keys says that there are {keys} in all")]
+    #[error("stdin: expected at most --keys {keys} distinct keys, found {found}")]
     TooManyKeys { found: u64, keys: u64 },
     #[error("{input}: could not read it")]
     Lines { input: String, source: io::Error },
-    #[error("{input}, line {line}: is not what `rtad-loader keys`, `distinct` or `chunk` writes")]
+    #[error("{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk`")]
     Line { input: String, line: u64, source: serde_json::Error },
     #[error(
-        "chunk {chunk} is of another job; each job's chunks are of use to that job alone; nothing was published"
+        "chunk {chunk} belongs to another job; build it again for this job; nothing was published"
     )]
     OtherJob { chunk: u32 },
     #[error(
-        "chunk {chunk} was cut for {found} keys, another for {expected}; give all steps one --keys; nothing was published"
+        "chunk {chunk}: expected --keys {expected} as for other chunks, found {found}; \
+use the same --keys in all steps; nothing was published"
     )]
     CutOtherwise { chunk: u32, found: u64, expected: u64 },
     #[error(
-        "shards {first} to {last} are no chunk of {shards_per_chunk} shards; nothing was published"
+        "shards {first} to {last}: expected a chunk of {shards_per_chunk} shards; nothing was \
+         published"
     )]
     Uncut { first: u32, last: u32, shards_per_chunk: u32 },
     #[error(
-        "chunk {chunk} came twice and differs: were its keys the same at every try? nothing was published"
+        "chunk {chunk} was reported twice with different content; check that its keys are the same \
+         in every attempt; nothing was published"
     )]
     Differs { chunk: u32 },
     #[error(
-        "no line of `rtad-loader distinct` says that it made buckets {first} to {last} distinct: is that part still at work? \
-         nothing was published"
+        "buckets {first} to {last}: no report of `rtad-loader distinct` covers them; check that \
+         the part has finished; nothing was published"
     )]
     PartMissing { first: u32, last: u32 },
     #[error(
-        "bucket {bucket} is in two lines of `rtad-loader distinct`; give each part's line once; nothing was published"
+        "bucket {bucket} is in two reports of `rtad-loader distinct`; give the report of each part \
+         once; nothing was published"
     )]
     PartTwice { bucket: u32 },
     #[error(
-        "a line of `rtad-loader distinct` has {buckets} buckets from {first} on, and there are {BUCKETS} in all; nothing was published"
+        "a report of `rtad-loader distinct` has {buckets} buckets from {first}: expected a range \
+         within {BUCKETS} buckets; nothing was published"
     )]
     NoPart { first: u32, buckets: u32 },
     #[error(
-        "`rtad-loader distinct` was given {found} keys that deltas {what}, and `begin` wrote {expected}: give every part the \
-         frames of --changes as well; nothing was published"
+        "`rtad-loader distinct` read {found} keys that deltas {what}: expected {expected}, as \
+         written by `begin`; give every part the frames of --changes; nothing was published"
     )]
     ChangesNotGiven { what: &'static str, found: u64, expected: u64 },
-    #[error("the chunks make no manifest that could be read; nothing was published")]
+    #[error("the chunks give an invalid manifest; nothing was published")]
     Refused(#[source] ManifestError),
-    #[error("the chunks have {found} keys, and there are {expected} in all: {}; nothing was published",
-        if found < expected { "some chunk is missing" } else { "some key is in two" })]
+    #[error("the chunks have {found} keys: expected {expected}; {}; nothing was published",
+if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
     NotWhole { found: u64, expected: u64 },
     #[error(
-        "{missing} of {chunks} chunks are not in the store, {first} among them: run their steps again, and gc with a --min-age \
-         that is longer than a job takes; nothing was published"
+        "{missing} of {chunks} chunks are missing from the store, {first} among them; run their \
+         steps again, and run gc with a --min-age longer than a job; nothing was published"
     )]
     NotThere { missing: usize, chunks: usize, first: Digest },
 }
@@ -221,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_what_it_was_when_it_is_read_again() {
+    fn job_round_trips_through_json() {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let current = Current::new(7, 3, b"a manifest", None);
         let base = Base::new("a".parse().unwrap(), Some(current));
@@ -235,7 +249,11 @@ mod tests {
         let other = Job::new(&Base::new("a".parse().unwrap(), None), &filter, 0.0001, changes);
         assert_ne!(other.id(), job.id());
         for (from, to, reason) in [
-            ("\"version\":1,\"audience\"", "\"version\":2,\"audience\"", "use one for all steps"),
+            (
+                "\"version\":1,\"audience\"",
+                "\"version\":2,\"audience\"",
+                "use the same rtad-loader",
+            ),
             ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),
             ("\"sequence\":7", "\"sequence\":0", "sequence"),
             ("\"hashes\":10", "\"hashes\":99", "99 hashes"),
@@ -246,6 +264,6 @@ mod tests {
             let refused = Job::parse(&text.replace(from, to)).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
-        assert!(Job::parse("/no/such/file").unwrap_err().starts_with("neither a job nor a file"));
+        assert!(Job::parse("/no/such/file").unwrap_err().starts_with("accepted: a job or a file"));
     }
 }

@@ -1,4 +1,4 @@
-//! `list`: generations, and the live one.
+//! `list` command: generations of the audiences in a store.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,11 +18,10 @@ use super::trust_args::TrustArgs;
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix
-    /// or az://container/prefix
+    /// gs://bucket/prefix or az://container/prefix
     #[arg(long, value_name = "URL")]
     store: String,
-    /// Only this audience
+    /// List only this audience
     #[arg(long, value_name = "NAME")]
     audience: Option<AudienceName>,
     #[command(flatten)]
@@ -39,7 +38,7 @@ struct Audience {
     audience: AudienceName,
     live_generation: Option<u64>,
     rolled_back_from: Option<u64>,
-    /// Deltas and state of the live generation.
+    /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
 }
@@ -48,7 +47,7 @@ struct Audience {
 struct Generation {
     generation: u64,
     live: bool,
-    /// Reason why its other fields are unknown.
+    /// Error cause, if the manifest is unreadable.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<&'static str>,
     #[serde(flatten)]
@@ -96,7 +95,7 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
     let mut generations = Vec::new();
     for generation in store.generations(&audience).await? {
         let live = live_generation == Some(generation);
-        // A broken manifest is listed, and does not hide the others.
+        // An unreadable manifest is reported and does not hide the others.
         let (fault, facts) = match store.manifest_of(&audience, generation).await {
             Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
             Err(error) => (Some(error.cause()), None),
@@ -126,10 +125,6 @@ impl Facts {
             expected_fpr: manifest.expected_fpr(),
         }
     }
-}
-
-impl Facts {
-    /// Its expiry in words.
     fn expiry(&self) -> String {
         match self.expires_unix_seconds {
             None => String::new(),
@@ -171,7 +166,7 @@ impl ListReport {
                 }
             }
             if let Some(over) = over.as_ref().filter(|over| !over.is_empty()) {
-                writeln!(out, "       over it {}", over.in_words())?;
+                writeln!(out, "       deltas  {}", over.text())?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Signature flags: trusted public keys for reading, the secret key for writing.
+//! Flags for signatures: public keys for reading a store, a secret key for writing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::sign::Signer;
 /// `--public-key`, repeatable.
 #[derive(Debug, Args)]
 pub(super) struct TrustArgs {
-    /// Accept only files signed by this minisign key, or by a key of this file, as pods with that
-    /// key do;
-    /// repeatable, any one is enough
+    /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
+    /// this key in its
+    /// config does; repeatable, one valid signature is enough
     #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
     public_keys: Vec<Keys>,
 }
@@ -39,22 +39,22 @@ impl TrustArgs {
     }
 }
 
-/// Parses a key; any other text is a path.
+/// Parses a key, or reads a file of keys.
 fn keys(text: &str) -> Result<Keys, String> {
     if let Ok(key) = text.parse() {
         return Ok(Keys(vec![key]));
     }
     let file = std::fs::read_to_string(text)
-        .map_err(|error| format!("neither a key nor a file: {error}"))?;
+        .map_err(|error| format!("accepted: a key or a file of keys: {error}"))?;
     PublicKey::all_of(&file).map(Keys).map_err(|error| error.to_string())
 }
 
 /// `--sign-key`.
 #[derive(Debug, Args)]
 pub(super) struct SignArgs {
-    /// Sign published files with this minisign secret key; its password, if any, comes from the
-    /// environment
-    /// variable RTAD_SIGN_PASSWORD
+    /// Sign the publication with this minisign secret key; the password of a protected key is read
+    /// from the
+    /// environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
 }
@@ -65,14 +65,15 @@ impl SignArgs {
         self.writer(target.open()?, &target.trust)
     }
 
-    /// The same for commands that rarely sign.
+    /// Opens the store for writing; allows `--public-key` without `--sign-key`, for commands that
+    /// rarely sign.
     pub(super) fn open_or_plain(&self, target: &Target) -> Result<StoreWriter, CommandError> {
         let store = target.open()?;
         let signer = self.optional_signer(&store)?;
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// Write side of a store, with the signer if there is one.
+    /// Write access to `store`, with the signer if there is one.
     pub(super) fn writer(
         &self,
         store: Store,
@@ -82,8 +83,9 @@ impl SignArgs {
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// The signer, checked against the store's public keys, so that a wrong key is an error before
-    /// hours of reading.
+    /// The signer, if there is one, checked against the store's public keys now rather than after
+    /// an
+    /// hour of reading.
     pub(super) fn signer(
         &self,
         store: &Store,

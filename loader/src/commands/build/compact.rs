@@ -1,8 +1,8 @@
-//! `build --compact`: the deltas that were appended go into the filters that are live, without an export.
+//! `build --compact`: adds the keys of deltas to the live filters, without an export.
 //!
-//! Filters hold no keys, so they cannot be built anew: what was added is set in them, and they become fuller; what was removed
-//! cannot be taken out, and stays a delta that goes with the generation. A full build does better in both, and is due when the
-//! gate says so.
+//! Filters hold no keys and cannot be rebuilt. Added keys are inserted, so filters become fuller.
+//! Removed keys cannot be deleted and stay in a residual delta of the new generation. A full
+//! build avoids both; it is due when the gate rejects a compaction.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -27,19 +27,19 @@ use crate::progress::Progress;
 #[derive(Debug, Serialize)]
 pub(super) struct Compacted {
     audience: String,
-    /// None of a dry run, or if there was nothing to do.
+    /// `None` in a dry run, or without deltas.
     generation: Option<u64>,
     dry_run: bool,
-    /// Keys added by deltas, and those of them that filters were not sized for.
+    /// Keys added by deltas, and how many of them exceed the size of the filters.
     added: u64,
     inserted: u64,
-    /// Keys removed by deltas, which stay a delta.
+    /// Keys removed by deltas; they stay in a delta.
     removed: u64,
     expected_fpr: f64,
     chunks_written: u64,
 }
 
-/// What was made of the chunks.
+/// The chunks with the added keys.
 struct Grown {
     chunks: ManifestBuilder,
     inserted: u64,
@@ -66,7 +66,7 @@ pub(super) async fn run(
     if end.is_some() {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
-    // Not `CURRENT`'s: a generation that has taken these changes up must be known to have them.
+    // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
@@ -74,7 +74,7 @@ pub(super) async fn run(
     };
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
-    // Who was erased is not set in a filter again.
+    // Erased devices must not return to a filter.
     let is_erased =
         |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added =
@@ -86,7 +86,7 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    // What it is made of grows no younger by it.
+    // Compaction does not extend the lifetime of the data.
     let expires =
         expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
     let manifest = match expires {
@@ -121,7 +121,8 @@ pub(super) async fn run(
     Ok(compacted)
 }
 
-/// Grows every chunk by its part of the keys, one after the other: a chunk is in memory three times.
+/// Adds to every chunk its part of the keys, one chunk at a time. Takes three times the memory
+/// of a chunk.
 async fn grow(
     store: &Store,
     old: &Manifest,
@@ -157,7 +158,8 @@ async fn grow(
     Ok(grown)
 }
 
-/// The keys that go into a chunk: from its first shard to the next chunk's; into the first also those before it.
+/// The keys of a chunk: from its first shard to that of the next chunk. The first chunk also
+/// takes the keys before it.
 fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a [DeviceKey] {
     let before = |shard: u32| keys.partition_point(|key| u32::from(key.shard()) < shard);
     let start = if index == 0 { 0 } else { before(entries[index].first_shard) };
@@ -192,11 +194,11 @@ impl Compacted {
         }
         writeln!(
             out,
-            "  added       {} ({} more than filters were sized for)",
+            "  added       {} ({} beyond the size of the filters)",
             HumanCount(*added),
             HumanCount(*inserted)
         )?;
-        writeln!(out, "  removed     {} stay a delta", HumanCount(*removed))?;
+        writeln!(out, "  removed     {} stay in a delta", HumanCount(*removed))?;
         writeln!(out, "  written     {} chunks", self.chunks_written)?;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill")
     }

@@ -1,8 +1,8 @@
-//! What must hold before a build goes live, so that an empty or halved export does not by accident.
+//! Publish gate: limits that stop an empty or truncated export from going live.
 //!
-//! Three limits: how far the audience may shrink against the live generation, the false-positive rate by the filters' fill, and
-//! the fill of the fullest shard. The first is known before chunks are built, the others when they are; whatever is refused,
-//! nothing is made live. A limit that is lifted is lifted by its own flag, for one run.
+//! Three limits: shrinkage against the live generation, the false-positive rate by fill, and the
+//! fill of the fullest shard. The first is checked before chunks are built, the others after. A
+//! rejected build makes nothing live. Each limit has a flag that overrides it for one run.
 
 use std::io;
 
@@ -16,25 +16,29 @@ use rtad_store::{Store, StoreError};
 
 use super::parse_ratio;
 
-/// Above what a filter that was sized for its keys comes to: small shards vary by that much.
+/// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
 
-/// The limits, as they are set.
+/// The limits, as given on the command line.
 #[derive(Debug, Args)]
 pub(in super::super) struct GateArgs {
-    /// Publish nothing if more than this fraction of the live generation's keys would be gone; 1 compares nothing
+    /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
+    /// 1 disables the
+    /// comparison
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
-    /// Publish nothing if the expected false-positive rate is higher than this [default: twice --fpr]
+    /// Publish nothing if the expected false-positive rate is higher than this [default: twice
+    /// --fpr]
     #[arg(long, value_name = "P", value_parser = parse_ratio)]
     max_fpr: Option<f64>,
-    /// Publish nothing if a shard has a higher fraction of its bits set [default: 0.1 above what filters of this kind and rate
-    /// come to; 0.49 for block512 at the default rate]
+    /// Publish nothing if any shard has a higher fraction of bits set [default: 0.1 above the fill
+    /// of filters of
+    /// this kind and rate; 0.49 for block512 at the default rate]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
 }
 
-/// The limits in effect, and what is live.
+/// The limits in effect, and the size of the live generation.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(in super::super) struct Gate {
     live_generation: Option<u64>,
@@ -44,28 +48,28 @@ pub(in super::super) struct Gate {
     max_fill: f64,
 }
 
-/// A build that is not to go live.
+/// A build that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum GateError {
     #[error(
-        "{keys} keys, and generation {generation}, which is live, has {live_keys}: --max-shrink {max_shrink} \
-         allows no fewer than {least}; nothing was published; --max-shrink {needed} lets it through"
+        "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \
+{generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
     )]
     Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
     #[error(
-        "the filters' false-positive rate is {found:e}, --max-fpr is {max:e}; nothing was published; \
-         a higher --max-fpr lets it through"
+        "false-positive rate: expected at most --max-fpr {max:e}, found {found:e}; \
+nothing was published; a higher --max-fpr allows it"
     )]
     Fpr { found: f64, max: f64 },
     #[error(
-        "the fullest shard has {found:.4} of its bits set, --max-fill is {max}; nothing was published; \
-         a higher --max-fill lets it through"
+        "fill of the fullest shard: expected at most --max-fill {max}, found {found:.4}; \
+nothing was published; a higher --max-fill allows it"
     )]
     Fill { found: f64, max: f64 },
     #[error(
-        "generation {generation}, which is live, cannot be compared with; nothing was published; \
-         --max-shrink 1 compares nothing"
+        "live generation {generation} is unreadable, so the sizes cannot be compared; \
+nothing was published; --max-shrink 1 skips the comparison"
     )]
     Blind {
         generation: u64,
@@ -75,7 +79,7 @@ pub(crate) enum GateError {
 }
 
 impl Gate {
-    /// Looks at what is live. A first publish has nothing to shrink from.
+    /// Reads the live generation. A first publish is not compared.
     pub(in super::super) async fn open(
         args: &GateArgs,
         filter: &FilterSpec,
@@ -100,7 +104,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Without limits, for tests of other things.
+    /// No limits, for other tests.
     #[cfg(test)]
     pub(super) const fn open_to_all() -> Self {
         Self {
@@ -112,7 +116,7 @@ impl Gate {
         }
     }
 
-    /// What was let through, for people.
+    /// Writes the limits that a build passed.
     pub(in super::super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
@@ -123,11 +127,11 @@ impl Gate {
 
     fn least_keys(&self, live_keys: u64) -> u64 {
         let least = live_keys as f64 * (1.0 - self.max_shrink);
-        // A fraction that cannot be written down exactly costs no key.
+        // Rounding of the fraction must not cost a key.
         (least * (1.0 - 1e-12)).ceil() as u64
     }
 
-    /// What can be said once the keys are counted.
+    /// Checks the number of distinct keys.
     pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());
@@ -136,7 +140,7 @@ impl Gate {
         if keys >= least {
             return Ok(());
         }
-        // Rounded up, so that taken at its word it does let it through.
+        // Rounded up, so that the suggested limit passes.
         let lost = u128::from(live_keys - keys) * 1000;
         let needed = lost.div_ceil(u128::from(live_keys)) as f64 / 1000.0;
         Err(GateError::Shrunk {
@@ -149,7 +153,7 @@ impl Gate {
         })
     }
 
-    /// What can be said once the chunks are built.
+    /// Checks all limits on the built chunks.
     pub(in super::super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
@@ -163,8 +167,9 @@ impl Gate {
     }
 }
 
-/// The fill that a filter of n keys and m bits comes to is 1 − exp(−k·n/m). The bits per key are those of the spec for `classic`;
-/// a `block512` shard of eight blocks and more is rounded to the nearest, so at worst 8.5 blocks' keys lie in 8.
+/// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). For `classic`, m/n is the
+/// spec's bits per key. A `block512` shard of eight or more blocks is rounded to the nearest
+/// block, so at worst the keys of 8.5 blocks share 8.
 fn default_max_fill(filter: &FilterSpec) -> f64 {
     let crowding = match filter.kind() {
         FilterKind::Block512 => 8.5 / 8.0,
@@ -172,7 +177,6 @@ fn default_max_fill(filter: &FilterSpec) -> f64 {
     };
     let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;
     let fill = 1.0 - (-f64::from(filter.hashes()) * crowding / bits_per_key).exp();
-    // For people to read.
     ((fill + FILL_MARGIN).min(1.0) * 100.0).ceil() / 100.0
 }
 
@@ -223,7 +227,7 @@ mod tests {
                     [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
                 {
                     let manifest = built(filter, &keys(count, narrow));
-                    // Where the loader would not refuse it before, as `classic` does not keep its rate in small shards.
+                    // The loader rejects small `classic` audiences earlier: they exceed their rate.
                     let checked = gate.check(&manifest);
                     let fill = manifest.fill_ratio().max;
                     assert!(
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_limit_and_its_refusal_names_what_lets_it_through() {
+    fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let manifest = built(filter, &keys(5000, 255));
         let gate = gate(&filter, 0.0001);

@@ -1,7 +1,7 @@
-//! Which chunks are in the store already, so that a build that was interrupted does not build them again.
+//! Chunk journal: the groups of chunks that an interrupted build already stored.
 //!
-//! One line per group of shards, written when all its chunks are durable in the store; a line that was cut off by a crash is not
-//! there. They hold for one way to cut chunks, and for the deltas that were taken up: with others they are of no use.
+//! One line per group of shards, written once all its chunks are durable in the store. A line cut
+//! off by a crash is ignored. The journal is valid for one chunk layout and one set of deltas.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,15 +15,15 @@ use super::super::error::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{Distinct, SpillDir, SpillError};
 
-/// The first line: what the others depend on besides the keys.
+/// First line: the chunk layout and deltas that the other lines are valid for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     shards_per_chunk: u32,
-    /// Of what was live, deltas included.
+    /// Sequence of `CURRENT` when the build began.
     sequence: u64,
 }
 
-/// All chunks of some neighbouring shards.
+/// All chunks of a group of neighboring shards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Group {
     pub(super) group: usize,
@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub(super) chunks: Vec<ChunkRecord>,
 }
 
-/// Where such a journal is kept.
+/// Spill directory and sequence of a journal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalLocation<'a> {
     dir: &'a SpillDir,
@@ -43,8 +43,8 @@ impl<'a> JournalLocation<'a> {
         Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
     }
 
-    /// What is there for chunks that are cut like this, as far as the store `holds` it still; anything else that is there is
-    /// removed.
+    /// Opens the journal for this chunk layout. Returns the groups that the store still `holds`;
+    /// all other lines are removed.
     pub(super) fn open(
         &self,
         shards_per_chunk: u32,
@@ -57,7 +57,7 @@ impl<'a> JournalLocation<'a> {
         let is_ours = lines.next().is_some_and(|line| {
             serde_json::from_slice(line).is_ok_and(|found: Head| found == head)
         });
-        // Each once: what was lost and built again stands there twice.
+        // A group that was lost and rebuilt has two lines; the later one counts.
         let mut groups = BTreeMap::new();
         if is_ours {
             let read = lines.map_while(|line| serde_json::from_slice::<Group>(line).ok());
@@ -75,7 +75,7 @@ impl<'a> JournalLocation<'a> {
     }
 }
 
-/// A journal that is being written.
+/// A journal open for writing.
 pub(super) struct Journal<'a> {
     dir: &'a SpillDir,
     file: std::fs::File,

@@ -1,4 +1,4 @@
-//! How much memory a build may take, and where the rest of its keys goes.
+//! Flags for the memory limit and the spill directory of a build.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,30 +10,38 @@ use super::super::input_args::InputArgs;
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 
-/// Beyond any machine.
+/// Largest accepted limit, beyond any machine.
 const MOST: u64 = 16 << 40;
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
-    /// Memory that the build may take in all, such as 256MiB or 4GiB: at least 64MiB, and 16MiB for each thread beyond two
+    /// Memory limit of the build, such as 256MiB or 4GiB: at least 64MiB, plus 16MiB for each
+    /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
-    /// Spill keys to files in DIR, which is made if need be, and not to files without a name in the system's temporary directory.
-    /// If the build is interrupted, they stay there, and --resume goes on
+    /// Spill keys to files in DIR, which is created if needed, instead of unnamed files in the
+    /// system's temporary
+    /// directory. The files survive an interruption, and --resume continues from them
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
-    /// Go on with the build that was interrupted in --spill-dir; begin anew if there is none
+    /// Continue the interrupted build in --spill-dir; start over if there is none
     #[arg(long, requires = "spill_dir")]
     pub(super) resume: bool,
-    /// With --spill-dir: write down this often how far reading has come
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, requires = "spill_dir")]
+    /// With --spill-dir: interval between checkpoints of the reading progress
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = humantime::parse_duration,
+        requires = "spill_dir"
+    )]
     pub(super) checkpoint: Duration,
 }
 
 impl MemoryArgs {
-    /// How it is divided among the threads: as many as were asked for, else as many as there are cores and memory.
+    /// Divides the memory among the threads: as many as given, else as cores and memory allow.
     pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, CommandError> {
-        let threads = match input.asked_threads() {
+        let threads = match input.explicit_threads() {
             Some(threads) => threads,
             None => Budget::threads_for(self.memory, input.threads()),
         };

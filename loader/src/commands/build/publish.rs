@@ -1,8 +1,9 @@
-//! From keys to a generation: chunks are put into the store as they are built, a few at a time; then the manifest.
+//! Publish step of `build`: stores chunks as they are built, then commits the manifest.
 //!
-//! Where chunks are cut depends on the exact number of distinct keys. Of keys in memory that is known before; of keys on disk
-//! only when all were sorted once, and then their chunks are built as well: so it is guessed, and if the guess was wrong, all is
-//! built again. Chunks that were put in vain are named by nothing, and gc removes them.
+//! Chunk boundaries depend on the exact number of distinct keys. For keys in memory that number
+//! is known in advance. For keys on disk it is known only after all were sorted, which also
+//! builds their chunks. The number is therefore estimated, and a wrong estimate rebuilds all
+//! chunks. No manifest names the chunks of a wrong estimate, so `gc` removes them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,15 +29,15 @@ use crate::keys::{
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 
-/// Chunks that are written at a time: each a request under way to a store that is far.
+/// Concurrent chunk uploads, to hide the latency of a remote store.
 const PARALLEL_PUTS: usize = 4;
-/// A dry run makes no generation; its manifest is never written.
+/// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
 
-/// How many shards share a chunk, by the number of keys.
+/// Shards per chunk for a number of keys.
 pub(super) type Cut = fn(&FilterSpec, u64) -> u32;
 
-/// What is to be built.
+/// Parameters of a build.
 pub(super) struct Plan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
@@ -45,46 +46,46 @@ pub(super) struct Plan<'a> {
     pub(super) counts: Counts,
     pub(super) fold: &'a MergedDeltas,
     pub(super) gate: Gate,
-    /// For how long it may be served.
+    /// Lifetime of the generation.
     pub(super) expires: Option<Duration>,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) cut: Cut,
-    /// Where it is written down which chunks are in the store.
+    /// Journal of stored chunks, if the build can be resumed.
     pub(super) journal: Option<JournalLocation<'a>>,
 }
 
-/// Where it goes.
+/// Destination of the chunks.
 pub(super) enum ChunkSink<'s> {
     Store(Box<Publication<'s>>),
     /// A dry run.
     Nowhere,
 }
 
-/// What was built.
+/// Result of a build.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) manifest: Manifest,
-    /// Chunks that the store did not hold already.
+    /// Chunks new to the store.
     pub(super) chunks_written: u64,
     pub(super) distinct: Distinct,
 }
 
-/// Chunks that were built and put where they belong.
+/// All chunks of a build, stored.
 struct Built {
     manifest: ManifestBuilder,
     chunks_written: u64,
     distinct: Distinct,
 }
 
-/// What was put.
+/// A stored item of the pipeline.
 enum Put {
     Chunk(usize, ChunkRecord, bool),
     End(usize, usize, Distinct),
 }
 
 impl ChunkSink<'_> {
-    /// Whether all chunks of a group are there.
+    /// Whether the store holds all chunks of a group.
     async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
         let Self::Store(publication) = self else { return Ok(false) };
         for chunk in &group.chunks {
@@ -111,7 +112,7 @@ impl ChunkSink<'_> {
 }
 
 impl Plan<'_> {
-    /// Builds keys that are in memory, where they take `held_bytes`.
+    /// Builds from keys in memory, which take `held_bytes`.
     pub(super) fn build_sorted<'s>(
         &self,
         keys: &Sorted<'_>,
@@ -127,13 +128,13 @@ impl Plan<'_> {
         self.finish(Built { distinct, ..built }, sink)
     }
 
-    /// Builds keys that are on disk.
+    /// Builds from keys on disk.
     pub(super) fn build_spilled<'s>(
         &self,
         keys: &Spilled<'_>,
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<Done, CommandError> {
-        // There are no more than these, duplicates included.
+        // An upper bound: duplicates are included.
         self.gate.check_keys(keys.keys())?;
         let sink = sink()?;
         let unwanted = self.unwanted();
@@ -159,7 +160,7 @@ impl Plan<'_> {
         self.fold.removed()
     }
 
-    /// What the largest chunk of these keys, given by partition, takes at most.
+    /// Upper bound of the largest chunk's size, from the number of keys per partition.
     pub(super) fn largest_chunk(&self, partitions: &[u64]) -> u64 {
         let cut = (self.cut)(&self.filter, partitions.iter().sum()) as usize;
         let runs = partitions.chunks((cut / SHARDS_PER_PARTITION).max(1));
@@ -167,7 +168,7 @@ impl Plan<'_> {
         most * u64::from(self.filter.millibits_per_key()) / 8000
     }
 
-    /// What can be said of so many distinct keys.
+    /// Checks the number of distinct keys.
     fn check(&self, keys: u64) -> Result<(), CommandError> {
         let (kind, fpr) = (self.filter.kind(), self.target_fpr);
         let min_keys = FilterSpec::min_keys(kind, fpr);
@@ -177,7 +178,7 @@ impl Plan<'_> {
         Ok(self.gate.check_keys(keys)?)
     }
 
-    /// Builds all chunks and puts them on the sink.
+    /// Builds all chunks and stores them.
     fn make(
         &self,
         keys: &dyn ShardKeys,
@@ -206,7 +207,7 @@ impl Plan<'_> {
         Ok(puts.end(self))
     }
 
-    /// Makes it live, if the gate lets what was built through.
+    /// Commits the manifest if it passes the gate.
     fn finish(&self, built: Built, sink: ChunkSink<'_>) -> Result<Done, CommandError> {
         let Built { manifest, chunks_written, distinct } = built;
         let generation = match &sink {
@@ -214,7 +215,8 @@ impl Plan<'_> {
             ChunkSink::Nowhere => NO_GENERATION,
         };
         let manifest = self.manifest(manifest, generation, distinct.found);
-        // Looked at as readers will look at it: chunks came from many threads, and some from an interrupted build.
+        // Parse the manifest as readers do: chunks come from many threads and from interrupted
+        // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(CommandError::Refused)?;
         self.gate.check(&manifest)?;
@@ -229,7 +231,7 @@ impl Plan<'_> {
         let build = BuildReport {
             tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
-            // Of a stream that was half read before an interruption, keys may be left that it no longer gave.
+            // An interrupted stream may have left keys that the resumed stream no longer contains.
             duplicates: (self.counts.keys + self.fold.added().len() as u64).saturating_sub(found),
             rejected: self.counts.rejected.iter().sum(),
         };
@@ -245,7 +247,7 @@ impl Plan<'_> {
     }
 }
 
-/// What the largest chunk's filters take at most, if so many shards share one.
+/// Upper bound of the largest chunk's filter size, for a number of shards per chunk.
 pub(super) fn largest_chunk(
     filter: &FilterSpec,
     shards_per_chunk: u32,
@@ -256,7 +258,7 @@ pub(super) fn largest_chunk(
     shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
 }
 
-/// What was put, by group.
+/// Stored chunks, by group.
 struct Puts<'a> {
     journal: Option<Journal<'a>>,
     open: HashMap<usize, OpenGroup>,
@@ -264,16 +266,16 @@ struct Puts<'a> {
     chunks_written: u64,
 }
 
-/// A group of which not all was put.
+/// A group with chunks still to be stored.
 #[derive(Default)]
 struct OpenGroup {
     chunks: Vec<ChunkRecord>,
-    /// How many there are, of how many keys.
+    /// Number of chunks and keys, once known.
     end: Option<(usize, Distinct)>,
 }
 
 impl<'a> Puts<'a> {
-    /// With what an interrupted build had put.
+    /// Starts with the groups that an interrupted build stored.
     fn begin(
         plan: &Plan<'a>,
         sink: &ChunkSink<'_>,
@@ -282,7 +284,7 @@ impl<'a> Puts<'a> {
         let mut puts =
             Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
         if let (Some(journal), ChunkSink::Store(_)) = (&plan.journal, sink) {
-            // A gc may have been there since.
+            // A gc may have removed chunks since.
             let holds = |group: &Group| plan.runtime.block_on(sink.holds(group));
             let (journal, groups) = journal.open(shards_per_chunk, holds)?;
             (puts.journal, puts.done) = (Some(journal), groups);

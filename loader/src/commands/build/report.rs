@@ -1,4 +1,4 @@
-//! What `build` says it did.
+//! Report of `build`.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ use crate::input::{Counts, Reason};
 #[derive(Debug, Serialize)]
 pub(super) struct BuildSummary {
     audience: String,
-    /// None of a dry run.
+    /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
     signed: bool,
@@ -45,16 +45,16 @@ pub(super) struct BuildSummary {
     stages: Stages,
 }
 
-/// What deltas and tombstones changed of the input.
+/// Changes to the input by deltas and tombstones.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Changes {
-    /// Keys that were appended, those of the input included.
+    /// Appended keys, including those in the input.
     pub(super) added: u64,
-    /// Keys of the input that were left out.
+    /// Keys of the input that were removed.
     pub(super) removed: u64,
 }
 
-/// Values that are broken, by reason.
+/// Unusable values by reason, without the blank ones.
 #[derive(Debug, Serialize)]
 struct Rejected {
     total: u64,
@@ -133,13 +133,9 @@ impl BuildSummary {
             "  malformed   {malformed}, too long {too_long}, column missing {missing_column}"
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(
-            out,
-            "  written     {} chunks, the others were there already",
-            self.chunks_written
-        )?;
+        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
         let Self { target_fpr, expected_fpr, .. } = self;
-        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} asked for")?;
+        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
         }
@@ -154,7 +150,8 @@ impl BuildSummary {
         } = self.stages;
         writeln!(
             out,
-            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks {chunk_seconds:.1} s",
+            "time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks \
+             {chunk_seconds:.1} s",
             self.total_seconds
         )?;
         let peak =

@@ -1,7 +1,8 @@
-//! SIGINT and SIGTERM while keys are kept in a directory.
+//! SIGINT and SIGTERM during a build with a spill directory.
 //!
-//! What is there is good at any moment, as after `kill -9`: so there is nothing to wait for. It is said what is left and how to go
-//! on, and the process ends as it would have without this. Without such a directory nothing is left behind in any case.
+//! The checkpointed state is valid at any moment, even after `kill -9`, so a signal ends the
+//! process at once. A message names the directory and how to resume. Builds without a spill
+//! directory leave no files and need no handler.
 
 use std::sync::Arc;
 
@@ -14,29 +15,29 @@ use crate::exit;
 use crate::keys::SpillDir;
 use crate::progress::Progress;
 
-/// What a shell adds to a signal's number to make it an exit code.
+/// Offset of a signal number in a shell's exit code.
 const BY_SIGNAL: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
     #[error(
-        "interrupted; what was done is kept in {dir}, and the same command with --resume goes on with it"
+        "interrupted; completed work is kept in {dir}; the same command with --resume continues it"
     )]
     Kept { dir: String },
-    #[error("interrupted; nothing was kept, as no input was read to its end yet")]
+    #[error("interrupted; nothing was kept, because no input was read completely")]
     Nothing,
 }
 
 /// Ends the process at the first of these signals.
 pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), CommandError> {
-    // Not held by this thread: who is done with it removes what is in it.
+    // A weak reference: the last owner of the directory removes its files.
     let (runtime, dir, bar) = (runtime()?, Arc::downgrade(dir), progress.handle());
     let mut signals = {
         let _context = runtime.enter();
         let install = |kind| signal(kind).map_err(CommandError::Runtime);
         (install(SignalKind::interrupt())?, install(SignalKind::terminate())?)
     };
-    // Not joined: it ends with the process.
+    // Not joined: the thread ends with the process.
     std::thread::spawn(move || {
         let kind = runtime.block_on(async {
             tokio::select! {
@@ -55,7 +56,7 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
                 dir.clear();
                 exit::write_error(&Interrupted::Nothing);
             }
-            // It is over already.
+            // The build has already ended.
             None => {}
         }
         std::process::exit(BY_SIGNAL + kind.as_raw_value());

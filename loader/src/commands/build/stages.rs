@@ -1,4 +1,4 @@
-//! Where a build's time and memory went.
+//! Time and memory of each build stage.
 
 use std::time::Instant;
 
@@ -6,23 +6,24 @@ use serde::Serialize;
 
 use crate::keys::Budget;
 
-/// In the order that they come.
+/// Stages in order of execution.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Stages {
-    /// Rows to keys, what is written to disk on the way included.
+    /// Reading rows into keys, including writes to disk.
     pub(super) read_seconds: f64,
-    /// Keys that are in memory: sorted. Those on disk are sorted as their chunks are built; here the last of them are written.
+    /// Sorting keys in memory, or writing the last keys to disk. Keys on disk are sorted while
+    /// their chunks are built.
     pub(super) sort_seconds: f64,
-    /// Chunks: built, and put into the store; then the manifest.
+    /// Building and storing chunks, then the manifest.
     pub(super) chunk_seconds: f64,
     pub(super) threads: usize,
     pub(super) memory_bytes: u64,
-    /// The process's most, as far as the system says.
+    /// Peak memory of the process; `None` if the system does not report it.
     pub(super) peak_memory_bytes: Option<u64>,
-    /// Whether this went on with an interrupted build; times and memory are of this part alone.
+    /// Whether this run resumed an interrupted build; times and memory cover this run only.
     #[serde(rename = "resumed")]
     pub(super) is_resumed: bool,
-    /// Keys on disk; 0 if all fitted memory.
+    /// Keys on disk; 0 if all fit into memory.
     pub(super) spilled_bytes: u64,
     #[serde(skip)]
     last: Instant,
@@ -43,19 +44,19 @@ impl Stages {
         }
     }
 
-    /// Everything was read.
+    /// Ends the reading stage.
     pub(super) fn read(&mut self, is_resumed: bool) {
         self.is_resumed = is_resumed;
         self.read_seconds = self.lap();
     }
 
-    /// Keys are ready to be built; so many bytes of them are on disk.
+    /// Ends the sorting stage; `spilled_bytes` of keys are on disk.
     pub(super) fn sorted(&mut self, spilled_bytes: u64) {
         self.sort_seconds = self.lap();
         self.spilled_bytes = spilled_bytes;
     }
 
-    /// Everything is done.
+    /// Ends the last stage.
     pub(super) fn end(mut self) -> Self {
         self.chunk_seconds = self.lap();
         self.peak_memory_bytes = peak_memory_bytes();
@@ -72,7 +73,7 @@ impl Stages {
     }
 }
 
-/// The most that was ever resident.
+/// Peak resident memory.
 fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! `begin`: notes what a distributed build is over, and reads what it takes up besides its input.
+//! `begin` command: records the live generation and reads the deltas for a distributed build.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,23 +16,24 @@ use rtad_store::write::StoreWriter;
 use crate::frames::{self, Content};
 use crate::merged_deltas::MergedDeltas;
 
-/// Begin a build that is spread over many machines: write the job that its other steps take, as JSON on stdout.
+/// Begin a distributed build: write the job for its other steps, as JSON on stdout.
 ///
-/// The job says what is live now. Devices that were appended or removed before stay so: their keys go to --changes, as frames
-/// that `rtad-loader distinct` is to be given with those of the input; the job says how many there are. What is appended from now on applies to the
-/// new generation. `rtad-loader publish` ends with exit code 6 if somebody else has published since.
+/// The job records the live generation. Devices appended or removed before stay appended or
+/// removed: their keys go to --changes, as frames for `rtad-loader distinct` beside those of the
+/// input. Later appends apply to the new generation. `rtad-loader publish` exits with code 6 if
+/// another process published in between.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct BeginArgs {
     #[command(flatten)]
     target: Target,
-    /// False-positive rate to size the filters for, a fraction
+    /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
     /// Kind of filter: block512, classic
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Where to write the keys that deltas and tombstones changed; readable by its owner only
+    /// File for the keys that deltas and tombstones changed; readable by its owner only
     #[arg(long, value_name = "FILE")]
     changes: PathBuf,
 }
@@ -42,7 +43,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, fold) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        // Now, as `build` does it: a merge and a gc may remove these files while the job runs.
+        // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
         let fold = MergedDeltas::read(writer.store(), &base).await?;
         Ok::<_, CommandError>((base, fold))
     })?;

@@ -1,6 +1,6 @@
-//! `chunk`: device keys in, a chunk in the store.
+//! `chunk` command: builds a chunk from device keys and stores it.
 //!
-//! May be tried any number of times, and several times at once: the same keys are the same bytes under the same name.
+//! Retries and concurrent runs are safe: equal keys give equal bytes under the same name.
 
 use std::io::{self, Write};
 
@@ -18,32 +18,35 @@ use super::lines::{ChunkLine, Line};
 use super::{Job, JobError};
 use crate::frames::{self, Content};
 
-/// Read at a time: whole keys.
+/// Bytes per read: a whole number of keys.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Build one chunk and put it into the store under its digest; a step of a build that is spread over many machines.
+/// Build one chunk and store it under its digest: a step of a distributed build.
 ///
-/// Reads the chunk's device keys on stdin: 16 bytes each, back to back, in any order, also more than once. Prints one line of JSON for
-/// `rtad-loader publish`; nothing if there are no keys. Where chunks are cut depends on --keys and the filters alone; --cut says where. Holds
-/// 16 bytes for each key that it is given, and the chunk (some 16 MiB) twice: 150 MB if no key is given twice.
+/// Reads the device keys of the chunk from stdin: 16 bytes each, back to back, in any order,
+/// duplicates allowed. Writes one line of JSON for `rtad-loader publish`, or nothing without keys.
+/// Chunk boundaries depend on --keys and the filters only; --cut prints them. Takes 16 bytes per
+/// key, and the chunk (about 16 MiB) twice: 150 MB without duplicates.
 ///
-/// Does no harm if it is tried again, or run several times at once. What it puts is of no consequence before `rtad-loader publish`.
+/// Retries and concurrent runs are safe. Stored chunks take effect only with `rtad-loader publish`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct ChunkArgs {
-    /// Where snapshots are published, as of `rtad-loader build`
+    /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL", required_unless_present = "cut")]
     store: Option<String>,
-    /// What `rtad-loader begin` has printed: itself, or a file that holds it
+    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
     #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
     job: Job,
-    /// Distinct keys of the whole audience: the sum of `keys` over what `rtad-loader distinct` has reported
+    /// Distinct keys of the audience: the sum of `keys` over all reports of `rtad-loader distinct`
     #[arg(long, value_name = "TOTAL")]
     keys: u64,
-    /// Read what `rtad-loader distinct` has written, of any number of chunks, and build each; a line for each
+    /// Read frames of `rtad-loader distinct` for any number of chunks; build each and write a line
+    /// for each
     #[arg(long)]
     frames: bool,
-    /// Read nothing; print how many neighbouring shards share a chunk, and how many chunks there are at most
+    /// Read nothing; print the number of neighboring shards per chunk and the maximum number of
+    /// chunks
     #[arg(long, conflicts_with = "frames")]
     cut: bool,
 }
@@ -76,7 +79,7 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     if args.frames { builder.all() } else { builder.one() }
 }
 
-/// What keys become chunks with.
+/// Builds and stores chunks.
 struct Builder<'a> {
     store: StoreWriter,
     runtime: tokio::runtime::Runtime,
@@ -86,7 +89,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The chunk whose keys all of stdin is.
+    /// Builds the chunk of all keys on stdin.
     fn one(&self) -> Result<(), CommandError> {
         let (mut stdin, mut piece) = (io::stdin().lock(), vec![0; PIECE_BYTES]);
         let mut keys = Vec::new();
@@ -114,7 +117,7 @@ impl Builder<'_> {
         self.build(&keys)
     }
 
-    /// Chunk after chunk, as the frames of all buckets come in order.
+    /// Builds chunk after chunk from frames in bucket order.
     fn all(&self) -> Result<(), CommandError> {
         let (mut keys, mut built) = (Vec::<DeviceKey>::new(), Ok(()));
         frames::read("stdin", io::stdin().lock(), |_, content, found| {
@@ -141,7 +144,7 @@ impl Builder<'_> {
         u32::from(key.shard()) / self.shards_per_chunk
     }
 
-    /// Builds, puts and reports the chunk of these keys, which are sorted and distinct.
+    /// Builds, stores and reports the chunk of these keys, which are sorted and distinct.
     fn build(&self, keys: &[DeviceKey]) -> Result<(), CommandError> {
         let (found, all) = (keys.len() as u64, self.args.keys);
         if found > all {

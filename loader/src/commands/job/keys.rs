@@ -1,4 +1,4 @@
-//! `keys`: ids in, device keys out, by the very code that `build` reads with.
+//! `keys` command: converts ids to device keys with the readers of `build`.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -16,23 +16,25 @@ use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};
 
-/// Keys that a thread gathers before they are sorted and written: 32 MiB.
+/// Keys per thread between sorted writes: 32 MiB.
 const BATCH_KEYS: usize = 2 << 20;
 
-/// Turn device ids into device keys, on stdout: 16 bytes each, back to back; a step of a build that is spread over many machines.
+/// Convert device ids to device keys on stdout, 16 bytes each, back to back: a step of a
+/// distributed build.
 ///
-/// Counts of what was read, of keys and of what was rejected for which reason go to stderr as one line of JSON, or to --report.
-/// Memory does not depend on the input: with --frames some 40 MB and 33 MB per thread.
+/// The counts of rows, keys and rejected values by reason go to stderr as one line of JSON, or to
+/// --report. Memory is independent of the input: with --frames about 40 MB, plus 33 MB per thread.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct KeysArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Write frames: a header of 8 bytes (u16 bucket, u16 0, u32 count, little-endian) and keys that begin with the bucket's 12 bits,
-    /// sorted, each once per frame; for `rtad-loader distinct`
+    /// Write frames for `rtad-loader distinct`: a header of 8 bytes (u16 bucket, u16 0, u32 count,
+    /// little-endian),
+    /// then the sorted, distinct keys that start with the 12 bits of the bucket
     #[arg(long)]
     frames: bool,
-    /// Where to report to, instead of stderr
+    /// Write the report to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Paths, globs, or `-` for stdin
@@ -58,18 +60,18 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     lines::report(&Line::Keys(KeysLine::of(&counts)), args.report.as_deref())
 }
 
-/// Stdout, for all threads.
+/// Stdout, shared by all threads.
 struct Out {
     file: BufWriter<io::Stdout>,
-    /// Kept for the end: parsers have nobody to tell.
+    /// First error, kept because parsers cannot return one.
     failed: Option<io::Error>,
 }
 
-/// One parser's keys, until they are written.
+/// Keys of one parser, until written.
 struct Sink<'a> {
     out: &'a Mutex<Out>,
     keys: Vec<DeviceKey>,
-    /// 0 to write them as they are.
+    /// Keys per sorted write; 0 writes keys unsorted and without frames.
     batch: usize,
 }
 

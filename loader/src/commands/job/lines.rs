@@ -1,4 +1,4 @@
-//! What the steps report, as lines of JSON, for the next steps and for `publish`.
+//! Reports of the steps, as lines of JSON, for `publish`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::super::error::CommandError;
 use super::JobError;
 use crate::input::{Counts, Reason};
 
-/// One report of one step.
+/// The report of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub(super) enum Line {
@@ -22,42 +22,42 @@ pub(super) enum Line {
     Chunk(ChunkLine),
 }
 
-/// What `keys` has read.
+/// Report of `keys`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeysLine {
     pub(super) rows: u64,
     pub(super) values: u64,
-    /// Those that came up before included.
+    /// Keys, duplicates included.
     pub(super) keys: u64,
-    /// By reason.
+    /// Rejected values by reason.
     pub(super) rejected: BTreeMap<String, u64>,
 }
 
-/// What `distinct` has left of a part.
+/// Report of `distinct` for one part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctLine {
-    /// The part: these buckets and no others.
+    /// First bucket of the part.
     pub(super) first_bucket: u32,
     pub(super) buckets: u32,
-    /// Distinct keys, with those that were added, without those that were removed.
+    /// Distinct keys after all changes.
     pub(super) keys: u64,
-    /// Before anything was removed.
+    /// Distinct keys before removals.
     pub(super) found: u64,
-    /// Keys that deltas added, those of the input included.
+    /// Keys added by deltas, including those in the input.
     pub(super) added: u64,
-    /// Keys that deltas and tombstones removed, whether they were there or not.
+    /// Keys removed by deltas and tombstones, present in the input or not.
     pub(super) removed: u64,
 }
 
-/// What `chunk` has built.
+/// Report of `chunk`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChunkLine {
     pub(super) job: Digest,
-    /// For how many keys in all it was cut.
+    /// Keys of the whole audience, which determine the chunk layout.
     pub(super) keys: u64,
     pub(super) entry: ChunkEntry,
     pub(super) stats: FillStats,
-    /// Whether the store did not hold it already.
+    /// Whether the chunk was new to the store.
     pub(super) written: bool,
 }
 
@@ -72,7 +72,7 @@ impl KeysLine {
         }
     }
 
-    /// Values that are broken, as distinct from those that say "no id".
+    /// Unusable values, without the blank ones.
     pub(super) fn malformed(&self) -> u64 {
         let is_broken = |(reason, _): &(&String, &u64)| reason.as_str() != Reason::Blank.as_str();
         self.rejected.iter().filter(is_broken).map(|(_, count)| count).sum()
@@ -88,7 +88,7 @@ impl KeysLine {
     }
 }
 
-/// Reports a step whose data went to stdout: to a file, or else to stderr.
+/// Writes a report to `file`, or to stderr: stdout carries the data of the step.
 pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandError> {
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! `publish`: the chunks of a job become a generation, if they are all there and good enough.
+//! `publish` command: commits the chunks of a job as a generation, after checking all reports.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,68 +21,70 @@ use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
 use super::{ChangedKeys, Job, JobError};
 use crate::frames::BUCKETS;
 
-/// A dry run makes no generation; its manifest is never written.
+/// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
 
-/// Publish the chunks of a build that was spread over many machines: the last step, run once.
+/// Publish the chunks of a distributed build: the last step, run once.
 ///
-/// Takes the lines that `rtad-loader keys`, `distinct` and `chunk` have reported, in any order; a chunk's line may come several
-/// times. Nothing is published unless every part was made distinct and had what deltas changed, and the chunks are of this job, cut
-/// alike, overlap nowhere, have all keys between them and are in the store. Of `keys` and `distinct` each step's line must come once;
-/// without those of `keys` nothing is known of malformed values.
+/// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order. Publishes
+/// only if every part was deduplicated with the keys of --changes, and the chunks belong to this
+/// job, share one layout, do not overlap, hold all keys and exist in the store. Lines of a chunk
+/// may repeat; each line of `keys` and `distinct` must occur once. Without the lines of `keys`,
+/// malformed values are not checked.
 ///
-/// Exit codes and limits are those of `rtad-loader build`.
+/// Exit codes and limits are the same as for `rtad-loader build`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct PublishArgs {
-    /// Where snapshots are published, as of `rtad-loader build`
+    /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL")]
     store: String,
-    /// What `rtad-loader begin` has printed: itself, or a file that holds it
+    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
     #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
     job: Job,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Publish nothing if more than this fraction of the values is malformed; blank ones do not count
+    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
+    /// count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
     max_reject_ratio: f64,
-    /// Publish even if there is no chunk at all; over a generation that has keys also needs --max-shrink 1
+    /// Publish even without any chunk; over a generation with keys this also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
-    /// Pods are to stop serving this generation after so long, such as 72h; one that is older than that is also not loaded
+    /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
+    /// longer load it
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     expires: Option<Duration>,
-    /// Look at everything all the same, but write nothing to the store
+    /// Run all checks, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Files of lines, or `-` for stdin
+    /// Files of report lines, or `-` for stdin
     #[arg(required = true, value_name = "LINES")]
     lines: Vec<PathBuf>,
 }
 
-/// All that the steps have reported.
+/// All reports of the steps.
 #[derive(Debug, Default)]
 struct Reported {
     read: KeysLine,
-    /// Of all parts; these are by their first bucket.
     distinct: Distinct,
-    /// By the number of its run of shards.
+    /// By chunk index.
     chunks: BTreeMap<u32, ChunkLine>,
 }
 
-/// What the parts have reported.
+/// Combined reports of all parts.
 #[derive(Debug, Default)]
 struct Distinct {
-    /// How many buckets each has, by its first.
+    /// Number of buckets by first bucket.
     parts: BTreeMap<u32, u32>,
     keys: u64,
-    /// Before anything was removed.
+    /// Distinct keys before removals.
     found: u64,
-    /// What they were given of `--changes`.
+    /// Keys read from `--changes`.
     changes: ChangedKeys,
 }
 
@@ -91,7 +93,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let store = args.trust.applied_to(Store::open(&args.store)?);
     let signer = args.sign.signer(&store, &args.trust)?;
     let is_signed = signer.is_some();
-    // A dry run also works over a store that is read-only.
+    // A dry run also works on a read-only store.
     let writer = match args.dry_run {
         true => None,
         false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
@@ -100,7 +102,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     reported.check(args)?;
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
-        // First, as what follows compares with what was live.
+        // First, because the gate compares with the live generation.
         let publication = match &writer {
             Some(writer) => Some(writer.publish(base.clone()).await?),
             None => None,
@@ -108,7 +110,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
         let manifest = reported.manifest(args, generation);
-        // What a line says is looked at as readers will look at it.
+        // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::Refused)?;
         gate.check(&manifest)?;
@@ -185,7 +187,7 @@ impl Reported {
         }
     }
 
-    /// Whether it is all there, and may be published.
+    /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
         let (malformed, values) = (self.read.malformed(), self.read.values);
         if malformed as f64 > args.max_reject_ratio * values as f64 {
@@ -231,7 +233,7 @@ impl Reported {
         }
     }
 
-    /// Keys that came up again.
+    /// Repeated keys.
     fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }
@@ -253,7 +255,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Whether each bucket is in one part, and the parts were given all that deltas changed.
+    /// Checks that every bucket is in one part, and that the parts read all of `--changes`.
     fn check(&self, changes: ChangedKeys) -> Result<(), JobError> {
         let mut next = 0;
         for (first, buckets) in
@@ -283,7 +285,7 @@ impl Distinct {
 #[derive(Debug, Serialize)]
 struct Summary {
     audience: String,
-    /// None of a dry run.
+    /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
     signed: bool,
@@ -353,11 +355,7 @@ impl Summary {
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(
-            out,
-            "  written     {} chunks, the others were there already",
-            self.chunks_written
-        )?;
+        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
         self.gate.write_text(out)
     }

@@ -1,5 +1,5 @@
-//! Changes of a whole audience: created, disabled, enabled, expired, deleted. They share the queue
-//! of its writes.
+//! Changes of a whole audience: create, disable, enable, expire, delete. They share the queue of
+//! its writes.
 
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
@@ -10,11 +10,11 @@ use super::commands::AudienceChange;
 use super::error::ApiError;
 use super::session::Session;
 
-/// Tries of a change while others write the same audience.
+/// Attempts of a change while others write the same audience.
 const MAX_TRIES: u32 = 20;
 
 impl Session {
-    /// Makes a change; returns the sequence of its `CURRENT`.
+    /// Makes a change; returns the sequence of the `CURRENT` with it.
     pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
@@ -57,7 +57,7 @@ impl Session {
         match self.publish_empty(filter, fpr).await {
             Ok(Some(sequence)) => Ok(sequence),
             Ok(None) => Err(ApiError::Exists),
-            // Concurrently created, or being built.
+            // Another process created it, or a build is running.
             Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await
             {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Returns the sequence; `None` if it exists.
+    /// Returns the sequence; `None` if the audience exists.
     async fn publish_empty(
         &mut self,
         filter: FilterSpec,
@@ -99,7 +99,7 @@ impl Session {
 
     async fn delete(&mut self) -> Result<u64, ApiError> {
         let deleted = self.store.delete(&self.audience).await;
-        // Also after an error: a deleted audience may still have files.
+        // Also after an error: the audience may be deleted but still have files.
         self.ledger = None;
         match deleted {
             Ok(deletion) => Ok(deletion.sequence),
