@@ -8,7 +8,6 @@ mod writer;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,11 +18,11 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Appended;
 
-use super::build::{check_rejects, parse_ratio};
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use super::trust_args::SignArgs;
+use super::reject_args::RejectArgs;
+use super::sign_args::SignArgs;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use writer::{Operation, Writer};
 
@@ -68,15 +67,8 @@ struct Common {
     sign: SignArgs,
     #[command(flatten)]
     input: InputArgs,
-    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
-    /// tabs; readable
-    /// by its owner only
-    #[arg(long, value_name = "FILE")]
-    rejects: Option<PathBuf>,
-    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
-    /// count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
+    #[command(flatten)]
+    rejects: RejectArgs,
     /// Read the input, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -126,17 +118,13 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     if args.follow {
         return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
     }
-    let rejects = args
-        .rejects
-        .as_deref()
-        .map(|path| Rejects::create(path, &input.sources, false))
-        .transpose()?;
+    let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), Rejects::finish)?;
-    check_rejects(&counts, args.max_reject_ratio)?;
+    args.rejects.limit.check(counts.malformed(), counts.values)?;
     progress.phase("publishing");
     let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
     let appended = match args.dry_run {

@@ -6,7 +6,6 @@
 
 mod chunks;
 mod compact;
-mod gate;
 mod journal;
 mod memory_args;
 mod publish;
@@ -17,9 +16,7 @@ mod signals;
 mod stages;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -30,14 +27,15 @@ use tokio::runtime::Runtime;
 
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
+use super::expiry_args::ExpiryArgs;
+use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
-use super::trust_args::SignArgs;
+use super::reject_args::RejectArgs;
+use super::sign_args::SignArgs;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
-pub(crate) use gate::GateError;
-pub(super) use gate::{Gate, GateArgs};
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{ChunkSink, Plan};
@@ -77,15 +75,8 @@ pub(super) struct BuildArgs {
     /// million keys at the default rate)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
-    /// tabs; readable
-    /// by its owner only; also written in a dry run
-    #[arg(long, value_name = "FILE")]
-    rejects: Option<PathBuf>,
-    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
-    /// count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
+    #[command(flatten)]
+    rejects: RejectArgs,
     /// Publish even without any usable id; over a generation with keys this also needs --max-shrink
     /// 1
     #[arg(long)]
@@ -96,10 +87,8 @@ pub(super) struct BuildArgs {
     gate: GateArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
-    /// longer load it
-    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
-    expires: Option<Duration>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -155,7 +144,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         counts,
         fold: merged,
         gate: *gate,
-        expires: args.expires,
+        expiry: args.expiry,
         runtime,
         progress: &progress,
         cut: shards_per_chunk as _,
@@ -217,9 +206,7 @@ impl Prepared {
         let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
         room::check(&input, dir, &budget, spilled)?;
-        let rejects = args.rejects.as_deref();
-        let rejects = rejects.map(|path| Rejects::create(path, &input.sources, state.is_some()));
-        let rejects = rejects.transpose()?;
+        let rejects = args.rejects.create(&input, state.is_some())?;
         Ok(Self {
             filter,
             writer,
@@ -294,7 +281,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     let compacted = runtime.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        compact::run(&writer, base, &args.gate, args.expires, args.dry_run, &progress).await
+        compact::run(&writer, base, &args.gate, args.expiry, args.dry_run, &progress).await
     })?;
     drop(progress);
     output.report(&compacted, compact::Compacted::write_text)
@@ -302,31 +289,9 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
 
 /// Rejects input that must not be published.
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
-    check_rejects(counts, args.max_reject_ratio)?;
+    args.rejects.limit.check(counts.malformed(), counts.values)?;
     if counts.keys == 0 && !args.allow_empty {
         return Err(CommandError::Empty { rows: counts.rows });
     }
     Ok(())
-}
-
-/// Rejects input with too many malformed values.
-pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), CommandError> {
-    let (malformed, values) = (counts.malformed(), counts.values);
-    if malformed as f64 > max_ratio * values as f64 {
-        return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
-    }
-    Ok(())
-}
-
-pub(super) fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
-    const LIFETIMES: std::ops::RangeInclusive<Duration> =
-        Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
-    let lifetime =
-        humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
-    lifetime.ok_or("accepted: a duration from 1s to 3650d, such as 72h")
-}
-
-pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
-    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-    ratio.ok_or("accepted: a fraction from 0 to 1")
 }

@@ -2,25 +2,25 @@
 //!
 //! One thread keeps the order. The memory of seen ids holds device keys (`seen.rs`).
 
+mod first_seen;
 mod lines;
 mod report;
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 
-use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::context::Output;
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
-use crate::input::{self, Counts, KeySink, Layout};
+use crate::input::{self, Layout};
 use crate::seen::{Bloom, Seen, Tables};
+use first_seen::FirstSeen;
 use lines::LineKeys;
 use report::DedupReport;
 
@@ -82,12 +82,7 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     let started = Instant::now();
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut first = First {
-        seen,
-        out: (!args.count).then(|| BufWriter::with_capacity(1 << 20, io::stdout())),
-        first_seen: 0,
-        failed: None,
-    };
+    let mut first = FirstSeen::new(seen, !args.count);
     let counts = match (&input.layout, args.text) {
         (Layout::Lines { .. }, _) => {
             LineKeys::of(&input, args.text).read(&input.sources, &mut first, &progress)?
@@ -117,77 +112,8 @@ impl DedupArgs {
     }
 }
 
-/// Writes the first occurrence of each id.
-#[derive(Debug)]
-struct First {
-    seen: Seen,
-    /// `None` with `--count`.
-    out: Option<BufWriter<io::Stdout>>,
-    first_seen: u64,
-    /// First error, kept because a parser cannot return one.
-    failed: Option<CommandError>,
-}
-
-impl First {
-    /// Whether the key is new.
-    fn is_new(&mut self, key: &DeviceKey) -> bool {
-        match self.seen.is_new(key) {
-            Ok(is_new) => is_new,
-            Err(error) => {
-                self.failed.get_or_insert(CommandError::Memory(error));
-                false
-            }
-        }
-    }
-
-    /// Counts and writes a new id.
-    fn pass(&mut self, text: &[u8]) {
-        self.first_seen += 1;
-        let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
-        let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
-        self.failed = written.err().map(CommandError::Output);
-    }
-
-    fn finish(&mut self) -> Result<(), CommandError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::Output)
-    }
-}
-
-impl KeySink for First {
-    fn take(&mut self, keys: &[DeviceKey]) {
-        for key in keys {
-            if self.is_new(key) {
-                self.pass(&hex(key));
-            }
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.failed.is_some()
-    }
-}
-
-/// The key as an id of kind md5.
-fn hex(key: &DeviceKey) -> [u8; 32] {
-    let mut digits = [0; 32];
-    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
-        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
-    }
-    digits
-}
-
 /// Bits per key, in thousandths.
 fn parse_bits(text: &str) -> Result<u32, &'static str> {
     let bits = text.parse::<f64>().ok().filter(|bits| (1.0..=1000.0).contains(bits));
     bits.map(|bits| (bits * 1000.0).round() as u32).ok_or("accepted: a number from 1 to 1000")
-}
-
-/// Counts one row.
-fn count(counts: &mut Counts, keys: usize) {
-    counts.rows += 1;
-    counts.values += 1;
-    counts.keys += keys as u64;
 }

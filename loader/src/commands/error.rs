@@ -2,14 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use rtad_core::filter::SizingError;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 
-use super::build::GateError;
-use super::job::JobError;
-use super::{serve, verify};
+use super::gate::GateError;
+use super::job::error::JobError;
+use super::serve::tokens::TokenError;
+use super::verify::error::VerifyError;
 use crate::exit::ExitStatus;
 use crate::frames::FrameError;
 use crate::input::{InputError, RejectError};
@@ -45,20 +47,15 @@ pub(crate) enum CommandError {
     Frames(#[from] FrameError),
     #[error(transparent)]
     Job(#[from] JobError),
-    #[error("--changes {path}: could not write it")]
-    Changes {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("--report {path}: could not write it")]
-    Report {
+    #[error("{flag} {path}: could not write it")]
+    WriteFile {
+        flag: &'static str,
         path: String,
         #[source]
         source: io::Error,
     },
     #[error(transparent)]
-    Verify(#[from] verify::VerifyError),
+    Verify(#[from] VerifyError),
     #[error(
         "{malformed} of {values} values are malformed: expected at most --max-reject-ratio \
          {max_ratio}; nothing was published; keep them with --rejects FILE to examine them"
@@ -85,12 +82,6 @@ nothing was changed; --lose-deltas rolls back without them"
 build a new one, or roll back to one that has not expired"
     )]
     Expired { audience: AudienceName, generation: u64 },
-    #[error("--plot {path}: could not write it")]
-    Plot {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
     #[error("out of memory for more ids; --bloom uses a fixed amount of memory")]
     Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
@@ -147,12 +138,17 @@ publication; omit --public-key or give both"
     )]
     Unsigned,
     #[error(transparent)]
-    Token(serve::TokenError),
+    Token(TokenError),
     #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
 }
 
 impl CommandError {
+    /// The error of writing the file of a flag.
+    pub(super) fn write_file(flag: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::WriteFile { flag, path: path.display().to_string(), source }
+    }
+
     /// Whether the same build may succeed later, or with more disk space.
     pub(super) fn may_go_on(&self) -> bool {
         match self {
@@ -186,11 +182,9 @@ impl CommandError {
             Self::Rejects(_)
             | Self::Spill(_)
             | Self::Output(_)
-            | Self::Changes { .. }
-            | Self::Report { .. }
+            | Self::WriteFile { .. }
             | Self::Memory(_)
             | Self::Refused(_)
-            | Self::Plot { .. }
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain

@@ -92,8 +92,8 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         Ok::<_, CommandError>((manifest, survey))
     })?;
     if let Some(path) = &args.plot {
-        let failed = |source| CommandError::Plot { path: path.display().to_string(), source };
-        map.write(&manifest, path).map_err(failed)?;
+        let written = map.write(&manifest, path);
+        written.map_err(|source| CommandError::write_file("--plot", path, source))?;
     }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)

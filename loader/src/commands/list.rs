@@ -7,10 +7,10 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
-use rtad_core::snapshot::{AudienceName, Manifest};
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest};
 use rtad_store::{Store, StoreError};
 
-use super::context::{DeltaReport, Output, now_unix_seconds, runtime};
+use super::context::{Output, now_unix_seconds, runtime};
 use super::error::CommandError;
 use super::trust_args::TrustArgs;
 
@@ -67,6 +67,59 @@ struct Facts {
     filter: &'static str,
     target_fpr: f64,
     expected_fpr: f64,
+}
+
+/// Deltas and state of the live generation.
+#[derive(Debug, Serialize)]
+struct DeltaReport {
+    sequence: u64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    deltas: usize,
+    added: u64,
+    removed: u64,
+    tombstones: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended_unix_seconds: Option<u64>,
+}
+
+impl DeltaReport {
+    fn of(current: &Current) -> Self {
+        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+        Self {
+            sequence: current.sequence,
+            state: current.state.as_str(),
+            expires_unix_seconds: current.expires_unix_seconds,
+            deltas: current.deltas.len(),
+            added: sum(|entry| entry.added),
+            removed: sum(|entry| entry.removed),
+            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
+            appended_unix_seconds: current.appended_unix_seconds,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.deltas == 0
+            && self.tombstones == 0
+            && self.state == "live"
+            && self.expires_unix_seconds.is_none()
+    }
+
+    /// The end of a report line.
+    fn text(&self) -> String {
+        let Self { deltas, added, removed, tombstones, state, .. } = self;
+        let expiry = self
+            .expires_unix_seconds
+            .map(|end| format!(", expires at {end} (seconds since 1970 UTC)"));
+        format!(
+            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
+            HumanCount(*added),
+            HumanCount(*removed),
+            HumanCount(*tombstones),
+            expiry.unwrap_or_default()
+        )
+    }
 }
 
 pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {

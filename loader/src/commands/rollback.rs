@@ -7,7 +7,7 @@ use rtad_store::StoreError;
 
 use super::context::{Output, Target, now_unix_seconds, runtime};
 use super::error::{CommandError, UsageError};
-use super::trust_args::SignArgs;
+use super::sign_args::SignArgs;
 
 /// Make an older generation live again; by default the one before the live generation.
 #[derive(Debug, Args)]

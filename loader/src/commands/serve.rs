@@ -30,7 +30,7 @@ mod members;
 mod routes;
 mod session;
 mod telemetry;
-mod tokens;
+pub(super) mod tokens;
 mod writer;
 mod writers;
 
@@ -57,10 +57,10 @@ use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
 use super::error::{CommandError, UsageError};
-use super::trust_args::{SignArgs, TrustArgs};
+use super::sign_args::SignArgs;
+use super::trust_args::TrustArgs;
 use app::App;
 use telemetry::Telemetry;
-pub(crate) use tokens::TokenError;
 use tokens::Tokens;
 use writer::Pace;
 use writers::Writers;

@@ -3,6 +3,7 @@
 //! Three checks: every file is intact (digests, fields, totals, fill); every expected id is a
 //! member; the measured false-positive rate does not exceed the expected one.
 
+pub(super) mod error;
 mod fill;
 mod probe;
 
@@ -24,6 +25,7 @@ use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
+use error::VerifyError;
 pub(super) use fill::FillSurvey;
 use probe::MeasuredFpr;
 pub(super) use probe::{random_key, wilson};
@@ -57,30 +59,6 @@ pub(super) struct VerifyArgs {
     /// [default: enough for 10,000 false positives, at most 200 million]
     #[arg(long, value_name = "N")]
     probes: Option<u64>,
-}
-
-/// A generation that failed verification.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum VerifyError {
-    #[error("verification failed")]
-    File(#[source] StoreError),
-    #[error(
-        "verification failed: {field}: expected {stated} by the manifest, found {found} in the \
-         chunks; rebuild with `rtad-loader build`"
-    )]
-    Statistics { field: &'static str, found: f64, stated: f64 },
-    #[error(
-        "verification failed: {missing} of {checked} ids are not members; \
-check that the build had these inputs and the same flags"
-    )]
-    FalseNegatives { missing: u64, checked: u64 },
-    #[error(
-        "verification failed: measured fpr {} ({} to {}, 95 %) \
-         is more than 10 % above the expected {expected}",
-        measured.measured_fpr, measured.low, measured.high
-    )]
-    Fpr { measured: MeasuredFpr, expected: f64 },
 }
 
 #[derive(Debug, Serialize)]

@@ -364,8 +364,7 @@ fn special_and_unreadable_files() {
     for format in ["lines", "csv --column id", "ndjson --column id", "parquet --column id"] {
         build(&format!("--format {format} {{}}/folder"))
             .fails(3, "folder: is a directory; name its files, as in");
-        build(&format!("--format {format} {{}}/nothing"))
-            .fails(3, "nothing: no such file");
+        build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: no such file");
     }
     // Opens but cannot be read, even by root.
     build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");

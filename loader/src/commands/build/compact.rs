@@ -4,11 +4,9 @@
 //! Removed keys cannot be deleted and stay in a residual delta of the new generation. A full
 //! build avoids both; it is due when the gate rejects a compaction.
 
-use std::io::{self, Write};
-use std::time::Duration;
-
 use indicatif::HumanCount;
 use serde::Serialize;
+use std::io::{self, Write};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
@@ -20,7 +18,8 @@ use rtad_store::{Store, StoreError};
 
 use super::super::context::now_unix_seconds;
 use super::super::error::CommandError;
-use super::gate::{Gate, GateArgs};
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 
 /// The JSON object of `build --compact --json`.
@@ -50,7 +49,7 @@ pub(super) async fn run(
     writer: &StoreWriter,
     base: Base,
     gate: &GateArgs,
-    expires: Option<Duration>,
+    expiry: ExpiryArgs,
     dry_run: bool,
     progress: &Progress,
 ) -> Result<Compacted, CommandError> {
@@ -61,9 +60,9 @@ pub(super) async fn run(
     let old = store.manifest(&audience, &current).await?;
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
-    let end =
-        old.expires_unix_seconds().filter(|end| expires.is_none() && *end <= now_unix_seconds());
-    if end.is_some() {
+    // Compaction does not extend the lifetime of the data.
+    let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
+if expires().is_some_and(|end| end <= now_unix_seconds()) {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
     // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
@@ -86,10 +85,7 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    // Compaction does not extend the lifetime of the data.
-    let expires =
-        expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
-    let manifest = match expires {
+    let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
     };

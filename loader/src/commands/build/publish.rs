@@ -5,10 +5,8 @@
 //! builds their chunks. The number is therefore estimated, and a wrong estimate rebuilds all
 //! chunks. No manifest names the chunks of a wrong estimate, so `gc` removes them.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::HashMap;
 use tokio::runtime::Runtime;
 
 use rtad_core::device::SHARDS;
@@ -16,10 +14,11 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
 use rtad_store::write::Publication;
 
-use super::super::context::now_unix_seconds;
-use super::super::error::{CommandError, UsageError};
+use super::super::error::CommandError;
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, check_min_keys};
+use super::super::new_manifest::new_manifest;
 use super::chunks::{Made, Making, Room};
-use super::gate::Gate;
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
@@ -46,8 +45,7 @@ pub(super) struct Plan<'a> {
     pub(super) counts: Counts,
     pub(super) fold: &'a MergedDeltas,
     pub(super) gate: Gate,
-    /// Lifetime of the generation.
-    pub(super) expires: Option<Duration>,
+    pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) cut: Cut,
@@ -170,11 +168,7 @@ impl Plan<'_> {
 
     /// Checks the number of distinct keys.
     fn check(&self, keys: u64) -> Result<(), CommandError> {
-        let (kind, fpr) = (self.filter.kind(), self.target_fpr);
-        let min_keys = FilterSpec::min_keys(kind, fpr);
-        if keys > 0 && keys < min_keys {
-            return Err(UsageError::TooFewKeys { fpr, keys, min_keys }.into());
-        }
+        check_min_keys(self.filter.kind(), self.target_fpr, keys)?;
         Ok(self.gate.check_keys(keys)?)
     }
 
@@ -227,23 +221,15 @@ impl Plan<'_> {
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
-        let now = now_unix_seconds();
         let build = BuildReport {
-            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
             // An interrupted stream may have left keys that the resumed stream no longer contains.
             duplicates: (self.counts.keys + self.fold.added().len() as u64).saturating_sub(found),
             rejected: self.counts.rejected.iter().sum(),
+            ..BuildReport::default()
         };
-        let manifest = chunks.finish(self.audience.clone(), generation, now, build);
-        let manifest = match &self.fold.folded {
-            Some(folded) => manifest.with_folded(folded.clone()),
-            None => manifest,
-        };
-        match self.expires {
-            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
-            None => manifest,
-        }
+        let folded = self.fold.folded.clone();
+        new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
     }
 }
 

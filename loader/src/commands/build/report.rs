@@ -8,7 +8,7 @@ use serde::Serialize;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
-use super::gate::Gate;
+use super::super::gate::Gate;
 use super::publish::Done;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};

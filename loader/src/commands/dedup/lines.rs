@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
-use super::{CommandError, First, count};
+use super::super::error::CommandError;
+use super::first_seen::FirstSeen;
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
 use crate::progress::Progress;
 
@@ -34,7 +35,7 @@ impl<'a> LineKeys<'a> {
     pub(super) fn read(
         &self,
         sources: &[Source],
-        first: &mut First,
+        first: &mut FirstSeen,
         progress: &Progress,
     ) -> Result<Counts, CommandError> {
         let mut counts = Counts::default();
@@ -48,7 +49,7 @@ impl<'a> LineKeys<'a> {
     fn read_one(
         &self,
         reader: &mut BufReader<Opened>,
-        first: &mut First,
+        first: &mut FirstSeen,
         counts: &mut Counts,
         progress: &Progress,
     ) -> Result<(), CommandError> {
@@ -71,7 +72,9 @@ impl<'a> LineKeys<'a> {
                 }
                 Err(reason) => counts.rejected[reason as usize] += 1,
             }
-            count(counts, keys.len());
+            counts.rows += 1;
+            counts.values += 1;
+            counts.keys += keys.len() as u64;
             if counts.rows.is_multiple_of(ROWS_PER_UPDATE) {
                 progress.add(ROWS_PER_UPDATE);
                 if let Some(error) = first.failed.take() {

@@ -62,8 +62,8 @@ impl DedupReport {
             text
         };
         if let Some(file) = file {
-            let failed = |source| CommandError::Report { path: file.display().to_string(), source };
-            std::fs::write(file, json()).map_err(failed)?;
+            let written = std::fs::write(file, json());
+            written.map_err(|source| CommandError::write_file("--report", file, source))?;
         }
         if on_stdout {
             return output.data(self, Self::write_text);

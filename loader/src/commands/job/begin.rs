@@ -10,7 +10,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::context::{Output, Target, runtime};
 use super::super::error::{CommandError, UsageError};
-use super::{ChangedKeys, Job};
+use super::spec::{ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
 use crate::frames::{self, Content};
@@ -47,11 +47,8 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
         let fold = MergedDeltas::read(writer.store(), &base).await?;
         Ok::<_, CommandError>((base, fold))
     })?;
-    let written = write_changes(args, &fold);
-    written.map_err(|source| CommandError::Changes {
-        path: args.changes.display().to_string(),
-        source,
-    })?;
+    write_changes(args, &fold)
+        .map_err(|source| CommandError::write_file("--changes", &args.changes, source))?;
     let removed = fold.removed().map_or(0, |removed| removed.len() as u64);
     let changes = ChangedKeys { added: fold.added().len() as u64, removed };
     let job = Job::new(&base, &filter, args.fpr, changes);

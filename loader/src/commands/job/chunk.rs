@@ -14,8 +14,10 @@ use rtad_store::write::StoreWriter;
 
 use super::super::context::{Output, runtime};
 use super::super::error::CommandError;
+use super::distinct::sort_distinct;
+use super::error::JobError;
 use super::lines::{ChunkLine, Line};
-use super::{Job, JobError};
+use super::spec::Job;
 use crate::frames::{self, Content};
 
 /// Bytes per read: a whole number of keys.
@@ -106,8 +108,7 @@ impl Builder<'_> {
                 break;
             }
         }
-        keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
-        keys.dedup();
+        sort_distinct(&mut keys);
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(()) };
         let (one, other) = (self.chunk_of(first), self.chunk_of(last));
         if one != other {

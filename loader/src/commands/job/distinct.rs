@@ -78,8 +78,8 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         }
     })?;
     progress.phase("sorting keys");
-    sort(&mut added);
-    sort(&mut removed);
+    sort_distinct(&mut added);
+    sort_distinct(&mut removed);
     let mut line = DistinctLine {
         first_bucket: args.part.first,
         buckets: args.part.buckets,
@@ -88,7 +88,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         ..DistinctLine::default()
     };
     keys.append(&mut added);
-    sort(&mut keys);
+    sort_distinct(&mut keys);
     line.found = keys.len() as u64;
     if !removed.is_empty() {
         keys.retain(|key| removed.binary_search(key).is_err());
@@ -105,7 +105,8 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     lines::report(&Line::Distinct(line), args.report.as_deref())
 }
 
-fn sort(keys: &mut Vec<DeviceKey>) {
+/// Sorts keys and removes duplicates.
+pub(super) fn sort_distinct(keys: &mut Vec<DeviceKey>) {
     // Comparing keys as integers is faster and keeps the byte order.
     keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
     keys.dedup();

@@ -12,6 +12,7 @@ use rtad_core::device::DeviceKey;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
+use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};
@@ -98,8 +99,7 @@ impl KeySink for Sink<'_> {
 impl Sink<'_> {
     fn flush(&mut self) {
         let mut keys = std::mem::take(&mut self.keys);
-        keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
-        keys.dedup();
+        sort_distinct(&mut keys);
         self.write(&keys);
         keys.clear();
         self.keys = keys;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
 
 use super::super::error::CommandError;
-use super::JobError;
+use super::error::JobError;
 use crate::input::{Counts, Reason};
 
 /// The report of one step.
@@ -95,8 +95,7 @@ pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandErro
     let Some(file) = file else {
         return io::stderr().lock().write_all(&text).map_err(CommandError::Output);
     };
-    let failed = |source| CommandError::Report { path: file.display().to_string(), source };
-    std::fs::write(file, text).map_err(failed)
+    std::fs::write(file, text).map_err(|source| CommandError::write_file("--report", file, source))
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are passed over.

@@ -1,24 +1,28 @@
 //! `publish` command: commits the chunks of a job as a generation, after checking all reports.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use rtad_core::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
+use rtad_core::snapshot::{Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
-use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
-use super::super::context::{Output, now_unix_seconds, runtime};
+use super::super::context::{Output, runtime};
 use super::super::error::CommandError;
-use super::super::trust_args::{SignArgs, TrustArgs};
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, GateArgs};
+use super::super::new_manifest::new_manifest;
+use super::super::reject_args::RejectLimit;
+use super::super::sign_args::SignArgs;
+use super::super::trust_args::TrustArgs;
+use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
-use super::{ChangedKeys, Job, JobError};
+use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
 
 /// Generation in the manifest of a dry run, which is never written.
@@ -46,19 +50,15 @@ pub(in super::super) struct PublishArgs {
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
-    /// count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
+    #[command(flatten)]
+    reject_limit: RejectLimit,
     /// Publish even without any chunk; over a generation with keys this also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
-    /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
-    /// longer load it
-    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
-    expires: Option<Duration>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
     /// Run all checks, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -153,7 +153,7 @@ impl Reported {
         &mut self,
         args: &PublishArgs,
         line: ChunkLine,
-        job: rtad_core::snapshot::Digest,
+        job: Digest,
         expected: u64,
     ) -> Result<(), JobError> {
         let shards_per_chunk = shards_per_chunk(&args.job.filter(), line.keys);
@@ -189,11 +189,7 @@ impl Reported {
 
     /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
-        let (malformed, values) = (self.read.malformed(), self.read.values);
-        if malformed as f64 > args.max_reject_ratio * values as f64 {
-            let max_ratio = args.max_reject_ratio;
-            return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
-        }
+        args.reject_limit.check(self.read.malformed(), self.read.values)?;
         self.distinct.check(args.job.changes)?;
         let found = self.chunks.values().map(|line| line.entry.keys).sum();
         let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
@@ -216,21 +212,13 @@ impl Reported {
             manifest.add_record(ChunkRecord { entry: line.entry.clone(), stats: line.stats });
         }
         let build = BuildReport {
-            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.read.rows,
             duplicates: self.duplicates(),
             rejected: self.read.rejected.values().sum(),
+            ..BuildReport::default()
         };
-        let now = now_unix_seconds();
-        let manifest = manifest.finish(job.audience.clone(), generation, now, build);
-        let manifest = match job.base().folded() {
-            Some(folded) => manifest.with_folded(folded),
-            None => manifest,
-        };
-        match args.expires {
-            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
-            None => manifest,
-        }
+        let folded = job.base().folded();
+        new_manifest(manifest, &job.audience, generation, build, folded, args.expiry)
     }
 
     /// Repeated keys.

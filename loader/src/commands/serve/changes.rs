@@ -5,7 +5,8 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
 use rtad_store::StoreError;
 
-use super::super::context::now_unix_seconds;
+use super::super::expiry_args::ExpiryArgs;
+use super::super::new_manifest::new_manifest;
 use super::commands::AudienceChange;
 use super::error::ApiError;
 use super::session::Session;
@@ -80,16 +81,14 @@ impl Session {
         }
         let folded = base.folded();
         let publication = self.store.publish(base).await?;
-        let now = now_unix_seconds();
-        let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
-        let report = BuildReport { tool, ..BuildReport::default() };
-        let manifest = ManifestBuilder::new(filter, fpr);
-        let manifest =
-            manifest.finish(self.audience.clone(), publication.generation(), now, report);
-        let manifest = match folded {
-            Some(folded) => manifest.with_folded(folded),
-            None => manifest,
-        };
+        let manifest = new_manifest(
+            ManifestBuilder::new(filter, fpr),
+            &self.audience,
+            publication.generation(),
+            BuildReport::default(),
+            folded,
+            ExpiryArgs::default(),
+        );
         publication.commit(&manifest).await?;
         let ledger = self.store.ledger(&self.audience).await?;
         let sequence = ledger.current().sequence;

@@ -21,7 +21,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
         counts: Counts { keys: keys.len() as u64, ..Counts::default() },
         fold: &MergedDeltas::default(),
         gate: Gate::open_to_all(),
-        expires: None,
+        expiry: ExpiryArgs::default(),
         runtime: &runtime,
         progress: &Progress::new(false),
         cut,

@@ -14,14 +14,15 @@ use rtad_core::snapshot::Manifest;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
-use super::parse_ratio;
+use super::error::UsageError;
+use super::value_parsers::parse_ratio;
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
 
 /// The limits, as given on the command line.
 #[derive(Debug, Args)]
-pub(in super::super) struct GateArgs {
+pub(super) struct GateArgs {
     /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
     /// 1 disables the
     /// comparison
@@ -40,7 +41,7 @@ pub(in super::super) struct GateArgs {
 
 /// The limits in effect, and the size of the live generation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(in super::super) struct Gate {
+pub(super) struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
     max_shrink: f64,
@@ -80,7 +81,7 @@ nothing was published; --max-shrink 1 skips the comparison"
 
 impl Gate {
     /// Reads the live generation. A first publish is not compared.
-    pub(in super::super) async fn open(
+    pub(super) async fn open(
         args: &GateArgs,
         filter: &FilterSpec,
         fpr: f64,
@@ -117,7 +118,7 @@ impl Gate {
     }
 
     /// Writes the limits that a build passed.
-    pub(in super::super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
             write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
@@ -154,7 +155,7 @@ impl Gate {
     }
 
     /// Checks all limits on the built chunks.
-    pub(in super::super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
+    pub(super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });
@@ -164,6 +165,15 @@ impl Gate {
             return Err(GateError::Fill { found, max });
         }
         self.check_keys(built.keys())
+    }
+}
+
+/// Rejects a number of keys at which filters of this kind exceed their rate.
+pub(super) fn check_min_keys(kind: FilterKind, fpr: f64, keys: u64) -> Result<(), UsageError> {
+    let min_keys = FilterSpec::min_keys(kind, fpr);
+    match keys > 0 && keys < min_keys {
+        true => Err(UsageError::TooFewKeys { fpr, keys, min_keys }),
+        false => Ok(()),
     }
 }
 
