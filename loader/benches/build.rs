@@ -1,10 +1,12 @@
-//! How far a build is from the least that any could do: read the bytes, make one key of each line, write each key once.
+//! Overhead of a build over the minimum: read the bytes, make one key per line, write each key
+//! once.
 //!
-//! The floor does that and no more, on one core, over lines whose length it knows: no rejects, no duplicates, no filters. Both
-//! are processes of their own that read the same file, alternating; CPU time is the kernel's account of them, in 10 ms.
+//! The floor program does only that, on one core, for lines of known length: no rejects, duplicates
+//! or filters. Floor and build are separate processes that read the same file in turn. CPU time is
+//! the kernel's accounting, in units of 10 ms.
 //!
 //! ```text
-//! cargo bench -p rtad-loader --bench build                     # 50 million ids of either kind; 4 GB of disk
+//! cargo bench -p rtad-loader --bench build                     # 50 million ids; 4 GB
 //! cargo bench -p rtad-loader --bench build -- --ids 500000000  # 40 GB
 //! ```
 
@@ -20,14 +22,14 @@ use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::synth::Synth;
 
 const ROUNDS: usize = 3;
-/// Lines read at a time.
+/// Lines per read.
 const LINES: usize = 16_384;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let Some(place) = arguments.iter().position(|argument| argument == "--floor") {
-        let [input, output, kind] = &arguments[place + 1..place + 4] else {
-            unreachable!("four, by the slice")
+    if let Some(flag) = arguments.iter().position(|argument| argument == "--floor") {
+        let [input, output, kind] = &arguments[flag + 1..flag + 4] else {
+            unreachable!("a slice of three")
         };
         return floor(Path::new(input), Path::new(output), kind == "md5");
     }
@@ -45,7 +47,7 @@ fn main() {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
             floors
                 .push(Cost::of(command.arg("--floor").args([&input, &output]).arg(kind.as_str())));
-            std::fs::remove_file(&output).expect("what the floor wrote");
+            std::fs::remove_file(&output).expect("the floor's output");
             let mut command = Command::new(env!("CARGO_BIN_EXE_rtad-loader"));
             command.args([
                 "build",
@@ -57,7 +59,7 @@ fn main() {
                 "--store",
             ]);
             builds.push(Cost::of(command.arg(&output).arg("--memory").arg("256MiB").arg(&input)));
-            std::fs::remove_dir_all(&output).expect("what was built");
+            std::fs::remove_dir_all(&output).expect("the build's output");
         }
         let (floor, build) = (Cost::median(floors), Cost::median(builds));
         floor.print(&format!("{}: the floor, one core", kind.as_str()), ids, &floor);
@@ -81,7 +83,7 @@ fn write_ids(path: &Path, kind: IdKind, ids: u64) {
     file.flush().expect("room for ids");
 }
 
-/// An md5 that is given is decoded; the md5 of any other id is computed.
+/// Decodes md5 ids; computes the md5 of any other id.
 fn floor(input: &Path, output: &Path, is_md5: bool) {
     let length = if is_md5 { 33 } else { 37 };
     let mut input = File::open(input).expect("ids");
@@ -107,7 +109,7 @@ fn floor(input: &Path, output: &Path, is_md5: bool) {
     output.sync_all().expect("a disk");
 }
 
-/// What a process took, in seconds.
+/// Time of a process, in seconds.
 #[derive(Clone, Copy)]
 struct Cost {
     wall: f64,
@@ -132,10 +134,10 @@ impl Cost {
         costs[costs.len() / 2]
     }
 
-    fn print(&self, what: &str, ids: u64, floor: &Self) {
+    fn print(&self, name: &str, ids: u64, floor: &Self) {
         let per_id = |seconds: f64| seconds * 1e9 / ids as f64;
         println!(
-            "| {what} | {:.0} | {:.0}: {:.0} + {:.0} | {:.2} |",
+            "| {name} | {:.0} | {:.0}: {:.0} + {:.0} | {:.2} |",
             per_id(self.wall),
             per_id(self.cpu()),
             per_id(self.user),
@@ -145,7 +147,8 @@ impl Cost {
     }
 }
 
-/// CPU seconds, user and system, of all children that have ended: fields 16 and 17 of `/proc/self/stat`, in hundredths.
+/// User and system CPU seconds of all finished children: fields 16 and 17 of `/proc/self/stat`, in
+/// units of 10 ms.
 fn children() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after_name = &stat[stat.rfind(')').expect("a name") + 2..];

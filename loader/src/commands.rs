@@ -6,20 +6,25 @@ mod context;
 mod dedup;
 mod diff;
 mod error;
+mod expiry_args;
+mod gate;
 mod gc;
 mod input_args;
 mod inspect;
 mod job;
 mod list;
+mod new_manifest;
 mod plan;
 mod query;
 #[cfg(test)]
 mod reference;
+mod reject_args;
 mod rollback;
 mod serve;
 mod sign_args;
 mod synth;
 mod trust_args;
+mod value_parsers;
 mod verify;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -29,7 +34,7 @@ use rtad_http::manual::Manual;
 use context::Output;
 pub(crate) use error::CommandError;
 
-/// Turns device-id dumps into rtad snapshots and publishes them.
+/// Build rtad snapshots from device-id exports and publish them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -39,8 +44,8 @@ pub(crate) struct Cli {
     output: Output,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad input over the threshold · \
-    4 verification failed · 5 store or network · 6 somebody else published meanwhile";
+const EXIT_CODES: &str = "Exit codes: 0 ok · 1 unexpected · 2 usage · 3 bad input over the \
+threshold · 4 verification failed · 5 store or network · 6 another process published";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -1,7 +1,7 @@
-//! Exit codes, and the error line on stderr.
+//! Exit codes and the error line on stderr.
 //!
-//! The codes are part of the interface: scripts branch on them. [`write_error`] writes the only
-//! error line: all causes, joined by `: `. No message contains a device id.
+//! Scripts branch on the codes; they are defined here only. [`write_error`] prints an error and its
+//! causes, joined by `: `. Error messages hold no device ids, so there is no redaction here.
 
 use std::error::Error;
 use std::io::Write;
@@ -14,17 +14,17 @@ use rtad_http::error_chain::error_chain;
 pub(crate) enum ExitStatus {
     /// Done.
     Ok = 0,
-    /// An unexpected failure, such as a full disk under the rejects file.
+    /// An unforeseen error, such as a full disk under the rejects file.
     Unexpected = 1,
-    /// An invalid command line.
+    /// The command line is invalid.
     Usage = 2,
-    /// An unreadable input, or too many malformed rows.
+    /// The input is unreadable, or too much of it is malformed.
     BadInput = 3,
-    /// A snapshot that contradicts its own statements.
+    /// The snapshot failed verification.
     VerificationFailed = 4,
-    /// An unavailable store, or a missing object.
+    /// The store failed, or does not hold the requested object.
     Store = 5,
-    /// Another publish meanwhile.
+    /// Another process published at the same time.
     Conflict = 6,
 }
 
@@ -37,7 +37,7 @@ impl Termination for ExitStatus {
 /// Writes `error: …` to stderr: the error and its causes in one line.
 pub(crate) fn write_error(error: &dyn Error) {
     let message = error_chain(error).replace(['\n', '\r'], " ");
-    // A closed stderr leaves no channel for errors.
+    // A failure cannot be reported anywhere.
     let _ = writeln!(std::io::stderr().lock(), "error: {message}");
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_frozen() {
+    fn exit_codes_are_stable() {
         use ExitStatus::*;
         let numbers =
             [Ok, Unexpected, Usage, BadInput, VerificationFailed, Store, Conflict].map(|s| s as u8);

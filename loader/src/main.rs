@@ -1,7 +1,7 @@
-//! `rtad-loader`: builds rtad snapshots from dumps of device ids, publishes and inspects them.
+//! `rtad-loader`: builds rtad snapshots from device-id exports, publishes and inspects them.
 //!
-//! Data goes to stdout, progress and errors to stderr; `exit.rs` has the exit codes. No device id,
-//! hashed or not, is written to either by errors or progress.
+//! Each command has one file in `commands/`. Data goes to stdout, progress and errors to stderr.
+//! `exit.rs` defines the exit codes. Neither stream ever carries a device id, hashed or not.
 
 mod commands;
 mod exit;

@@ -1,22 +1,22 @@
-//! Merged deltas: changes from before the build, applied over its input, and the tombstones.
+//! Merged deltas: the appended changes and tombstones that a build applies to its input.
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{BuiltDelta, Folded, Overlay, SortedKeys};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
-/// Changes over an input. They take precedence, as an export is older than its build.
+/// Changes to an input. They take precedence, because an export is older than its build.
 #[derive(Debug, Default)]
 pub(crate) struct MergedDeltas {
-    /// For the manifest; `None` before the first publish.
+    /// Recorded in the manifest; `None` before the first publish.
     pub(crate) folded: Option<Folded>,
-    /// Members besides the input's.
     added: Vec<DeviceKey>,
     removed: Option<SortedKeys>,
 }
 
 impl MergedDeltas {
-    /// Reads the deltas of the base. Held until the build ends: 32 bytes per key.
+    /// Reads the deltas of the generation that was live when the build began. Takes 32 bytes of
+    /// memory per changed key until the build ends.
     pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
         let Some(current) = base.current() else { return Ok(Self::default()) };
         let overlay = store.overlay(base.audience(), current, &Overlay::default()).await?;
@@ -28,12 +28,12 @@ impl MergedDeltas {
         Ok(Self { folded: base.folded(), added, removed })
     }
 
-    /// Members besides the input's, in order.
+    /// Members in addition to the input, sorted.
     pub(crate) fn added(&self) -> &[DeviceKey] {
         &self.added
     }
 
-    /// Keys that are not members, whether or not the input has them.
+    /// Keys to leave out of the input.
     pub(crate) const fn removed(&self) -> Option<&SortedKeys> {
         self.removed.as_ref()
     }

@@ -1,7 +1,6 @@
-//! Progress line on stderr for a terminal, removed when the work is done.
+//! Progress line on stderr, removed when the work ends.
 //!
-//! Hidden when stderr is not a terminal, and by `--quiet` and `--no-progress`. Shows counts only,
-//! never a row.
+//! Drawn on a terminal only, and not with `--quiet` or `--no-progress`. Shows counts, never rows.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -9,22 +8,22 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// A spinner with a phase and a counter; a no-op when progress is off. Shared by all threads.
+/// A spinner with a phase and a counter, or nothing when progress is off. Shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Draws if `wanted` and stderr is a terminal.
-    pub(crate) fn new(wanted: bool) -> Self {
-        if !wanted || !std::io::stderr().is_terminal() {
+    /// Draws if `is_enabled` and stderr is a terminal.
+    pub(crate) fn new(is_enabled: bool) -> Self {
+        if !is_enabled || !std::io::stderr().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
         let total = |state: &ProgressState, out: &mut dyn Write| {
             let _ = state.len().map_or(Ok(()), |total| write!(out, " of {}", HumanCount(total)));
         };
-        // The library's own rate prints four decimals.
+        // The library's own rate format has four decimals.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         };
@@ -38,7 +37,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// Restarts the counter under another name.
+    /// Restarts the counter under a new phase name.
     pub(crate) fn phase(&self, name: &'static str) {
         self.bar.reset();
         self.bar.unset_length();
@@ -50,12 +49,12 @@ impl Progress {
         self.bar.set_length(total);
     }
 
-    /// The line, for a thread that removes it.
+    /// The line, for another thread to remove.
     pub(crate) fn handle(&self) -> ProgressBar {
         self.bar.clone()
     }
 
-    /// Removes the line before a report or an error.
+    /// Removes the line before a report or an error is printed.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -66,7 +65,6 @@ impl Progress {
     }
 }
 
-/// Removes the line at any end of the work.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();

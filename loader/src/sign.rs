@@ -1,7 +1,7 @@
-//! Secret key for signing manifests.
+//! Secret minisign key that signs manifests.
 //!
-//! Read from a file of `minisign -G`. Its password comes from the environment, not from the command
-//! line, which every process can read. Neither appears in a message or `Debug`.
+//! Read from a file that `minisign -G` wrote. The password of a protected key comes from the
+//! environment, because every process can read a command line. No message or `Debug` shows either.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -15,17 +15,17 @@ use rtad_store::write::Sign;
 
 /// Environment variable with the password of a protected key.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";
-/// Largest key file; a usual one has 262 bytes.
+/// Largest key file that is read; a key file has 262 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
-/// Beginning of a protected key: its algorithm and `Sc`, for scrypt, in base64.
+/// First characters of a protected key: its algorithm and `Sc`, for scrypt, in base64.
 const PROTECTED: &str = "RWRTY";
-/// Beginning of a key without a password: its algorithm, no derivation, BLAKE2b.
+/// First bytes of a key without a password: its algorithm, no derivation, BLAKE2b.
 const UNPROTECTED: &[u8] = b"Ed\0\0B2";
 /// Size of a decoded key, and of the checksum at its end.
 const KEY_BYTES: usize = 158;
 const CHECKSUM_BYTES: usize = 32;
 
-/// An unusable key.
+/// An unusable secret key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum SignError {
@@ -36,19 +36,18 @@ pub(crate) enum SignError {
         source: std::io::Error,
     },
     #[error(
-        "--sign-key {path} is not a secret key of minisign; make one with `minisign -G`, or without a password \
-         with `minisign -G -W`"
+        "--sign-key {path}: not a minisign secret key; create one with `minisign -G`, or with \
+`minisign -G -W` for a key without a password"
     )]
     NotAKey { path: String },
     #[error(
-        "--sign-key {path} is protected by a password: put it into the environment, as {PASSWORD}"
+        "--sign-key {path}: the key is protected by a password; set the environment variable \
+         {PASSWORD}"
     )]
     NoPassword { path: String },
-    #[error("{PASSWORD} is not the password of --sign-key {path}")]
+    #[error("--sign-key {path}: {PASSWORD} is not its password")]
     WrongPassword { path: String },
-    #[error(
-        "--sign-key {path} cannot be unlocked: its password needs more memory or time than is allowed"
-    )]
+    #[error("--sign-key {path}: unlocking the key needs more memory or time than allowed")]
     TooExpensive { path: String },
 }
 
@@ -56,8 +55,8 @@ pub(crate) enum SignError {
 pub(crate) struct Signer(SecretKey);
 
 impl Signer {
-    /// Reads the key. A protected key takes a second and the memory in its parameters: 1 GiB by
-    /// default.
+    /// Reads and unlocks the key. A protected key takes about a second and the memory its
+    /// parameters name: 1 GiB by minisign's default.
     pub(crate) fn read(path: &Path) -> Result<Arc<Self>, SignError> {
         let shown = path.display().to_string();
         let mut text = String::new();
@@ -87,8 +86,9 @@ impl Signer {
     }
 }
 
-/// Reads a key without a password. The reference implementation leaves its checksum empty, which
-/// the library refuses; instead, a test signature is verified by the key's public half.
+/// Decodes a key without a password. The reference implementation leaves the checksum of such a
+/// key empty, which the library rejects. The key then counts as valid if its own public half
+/// verifies its signature.
 fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
     if let Ok(key) = key.clone().into_unencrypted_secret_key() {
         return Some(key);

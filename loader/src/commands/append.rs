@@ -1,14 +1,13 @@
-//! `append` and `remove`: exact changes over the live generation, without a build.
+//! `append` and `remove` commands: exact changes to the live generation, without a build.
 //!
-//! Concurrent appends and builds are never overwritten: after a conflict, the command reads
-//! `CURRENT` again and appends to it.
+//! A change is visible within seconds. Concurrent appends and builds are never overwritten: after
+//! a conflict the writer rereads `CURRENT` and retries.
 
 mod follow;
 mod writer;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,44 +18,43 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Appended;
 
-use super::build::{check_rejects, parse_ratio};
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
+use super::reject_args::RejectArgs;
 use super::sign_args::SignArgs;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use writer::{Operation, Writer};
 
-/// Add devices, as a delta over the live generation.
+/// Add devices to the live generation, as a delta.
 ///
-/// Pods have them at their next poll, and download little more than 16 bytes per device. Deltas are
-/// exact: they add no false positives. The next build includes them. Devices with a tombstone stay
-/// out.
+/// Pods apply the delta at their next poll of the store and fetch little more than 16 bytes per
+/// device. Deltas are exact: they add no false positives. The next build merges them. Devices with
+/// a tombstone stay out.
 ///
-/// With --follow, ids are read from stdin until its end, one per line, and published at intervals:
-/// pipe a stream's client into it. SIGTERM publishes the ids read so far and ends.
+/// With --follow, ids are read from stdin until it ends, one per line, and published at intervals;
+/// pipe the client of any stream into it. SIGTERM publishes the ids read so far and exits.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct AppendArgs {
     #[command(flatten)]
     common: Common,
-    /// Remove the devices' tombstones too
+    /// Also remove the devices' tombstones
     #[arg(long)]
     lift_tombstone: bool,
 }
 
-/// Remove devices, as a delta over the live generation.
+/// Remove devices from the live generation, as a delta.
 ///
-/// The next build leaves them out whatever its input contains; the one after follows its input.
-/// With
-/// --tombstone they stay out of appends, builds and rollbacks until `append --lift-tombstone`. The
-/// store keeps the md5 of such a device.
+/// The next build also leaves them out, whatever its input contains; the build after it follows its
+/// input. With --tombstone they stay out of every append, build and rollback until `append
+/// --lift-tombstone`. The store keeps the md5 of such a device.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct RemoveArgs {
     #[command(flatten)]
     common: Common,
-    /// Keep them out of all later builds too
+    /// Keep the devices out of all later builds
     #[arg(long)]
     tombstone: bool,
 }
@@ -69,26 +67,28 @@ struct Common {
     sign: SignArgs,
     #[command(flatten)]
     input: InputArgs,
-    /// Write rows without a usable id to FILE: input, line, reason, text (its first KiB), separated
-    /// by tabs; readable by its owner only
-    #[arg(long, value_name = "FILE")]
-    rejects: Option<PathBuf>,
-    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
+    #[command(flatten)]
+    rejects: RejectArgs,
     /// Read the input, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read stdin until its end, and publish by --every and --max-ids
+    /// Read stdin continuously and publish by --every and --max-ids
     #[arg(long, conflicts_with_all = ["rejects", "dry_run", "format"])]
     follow: bool,
-    /// With --follow: longest time between publishes
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "follow")]
+    /// With --follow: publish at least this often
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5s",
+        value_parser = humantime::parse_duration,
+        requires = "follow"
+    )]
     every: Duration,
-    /// With --follow: publish at once after N ids
+    /// With --follow: publish at once after this many ids
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
     max_ids: usize,
-    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
+    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
+    /// http://
     #[arg(required_unless_present = "follow", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
@@ -118,17 +118,13 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     if args.follow {
         return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
     }
-    let rejects = args
-        .rejects
-        .as_deref()
-        .map(|path| Rejects::create(path, &input.sources, false))
-        .transpose()?;
+    let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), Rejects::finish)?;
-    check_rejects(&counts, args.max_reject_ratio)?;
+    args.rejects.limit.check(counts.malformed(), counts.values)?;
     progress.phase("publishing");
     let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
     let appended = match args.dry_run {
@@ -162,14 +158,14 @@ struct Report<'a> {
     appended: Option<Facts>,
 }
 
-/// State of the store after the append.
+/// State of the store after the change.
 #[derive(Debug, Serialize)]
 struct Facts {
     generation: u64,
     sequence: u64,
     added: u64,
     removed: u64,
-    /// Skipped because of a tombstone.
+    /// Keys left out because of a tombstone.
     entombed: u64,
     tombstones: u64,
     deltas: u64,

@@ -1,12 +1,11 @@
-//! `build`: a new generation from dumps of ids.
+//! `build` command: reads id exports and publishes a new generation.
 //!
-//! The base is read before the input, and the store is written only after all input has passed its
-//! checks (`gate.rs`): a build that fails or loses a race changes nothing. The chunks' bytes depend
-//! on the set of keys only.
+//! The live generation is recorded before the input is read. The store is written to only after
+//! all input was read and passed the gate (`gate.rs`). A build that fails, or that loses to
+//! another publisher, changes nothing. The bytes of the chunks depend on the set of keys only.
 
 mod chunks;
 mod compact;
-mod gate;
 mod journal;
 mod memory_args;
 mod publish;
@@ -17,9 +16,7 @@ mod signals;
 mod stages;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -30,14 +27,15 @@ use tokio::runtime::Runtime;
 
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
+use super::expiry_args::ExpiryArgs;
+use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
+use super::reject_args::RejectArgs;
 use super::sign_args::SignArgs;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
-pub(crate) use gate::GateError;
-pub(super) use gate::{Gate, GateArgs};
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{ChunkSink, Plan};
@@ -45,25 +43,23 @@ use report::{BuildSummary, Changes};
 use resume::{Checkpoints, Fingerprint, STATE, Sink, State};
 use stages::Stages;
 
-/// Build an audience from dumps of device ids and publish it.
+/// Build an audience from exports of device ids and publish it.
 ///
-/// Reads files, globs, stdin (`-`) and URLs; gzip and zstd are detected by content. Rows without a
-/// usable id are counted by reason and skipped: `blank` ones mean "no id" (empty, zeros, null, an
-/// unexpanded macro, or the md5 of one), `malformed` ones are not valid for their kind. Only
-/// malformed
-/// ones count towards --max-reject-ratio, as exports with many empty ids are normal. A line longer
-/// than
+/// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are detected by content. Rows without a
+/// usable id are counted by reason and skipped. `blank` values mean "no id": empty, zeros, null, an
+/// unexpanded macro, or the md5 of one. `malformed` values do not fit their kind. Only malformed
+/// values count towards --max-reject-ratio, because many empty ids are normal. A line longer than
 /// 64 KiB is one malformed row. Duplicates are harmless.
 ///
-/// Keys are held in memory up to --memory, and spilled to disk beyond: 16 bytes per usable id,
-/// duplicates
-/// included. With --spill-dir an interrupted build can continue.
+/// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
+/// usable id, duplicates included. With --spill-dir an interrupted build can be resumed.
 ///
-/// Appends and removals from before the build take precedence over the input; devices with a
-/// tombstone
-/// are left out. Later appends apply to the new generation.
+/// Devices appended or removed before the build starts stay appended or removed, whatever the input
+/// contains. Devices with a tombstone are left out. Deltas appended during the build apply to the
+/// new generation.
 ///
-/// Equal sets of ids give byte-identical chunks for any order, duplicates, threads and memory.
+/// The same set of ids gives byte-identical chunks. Input order, duplicates, threads and memory
+/// have no effect.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct BuildArgs {
@@ -71,21 +67,18 @@ pub(super) struct BuildArgs {
     target: Target,
     #[command(flatten)]
     input: InputArgs,
-    /// False-positive rate of the filters, a fraction
+    /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512 (one cache line per lookup, any size), classic (an eighth smaller,
-    /// from 328 million keys on at the default rate)
+    /// Kind of filter: block512 (one cache line per lookup, any size), classic (an eighth smaller;
+    /// needs 328
+    /// million keys at the default rate)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// Write rows without a usable id to FILE: input, line, reason, text (its first KiB), separated
-    /// by tabs; readable by its owner only; also in a dry run
-    #[arg(long, value_name = "FILE")]
-    rejects: Option<PathBuf>,
-    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
-    /// Publish even without any usable id; over a generation with keys also needs --max-shrink 1
+    #[command(flatten)]
+    rejects: RejectArgs,
+    /// Publish even without any usable id; over a generation with keys this also needs --max-shrink
+    /// 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -94,18 +87,18 @@ pub(super) struct BuildArgs {
     gate: GateArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Expiry: pods stop serving this generation after this time, such as 72h, and do not load it
-    /// later
-    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
-    expires: Option<Duration>,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Read no input: add the keys of deltas to the live filters, which become fuller. Removals
-    /// stay a delta. A full build does better in both
+    /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
+    /// stay in a
+    /// delta. A full build avoids both effects
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
     compact: bool,
-    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://, http://
+    /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
+    /// http://
     #[arg(required_unless_present = "compact", value_name = "INPUT")]
     inputs: Vec<OsString>,
 }
@@ -141,7 +134,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     stages.read(build.state.is_some());
 
     let Prepared { filter, writer, budget, runtime, base, gate, merged, .. } = &build;
-    // Keys in memory are lost with it, and their chunks are of no use to another build.
+    // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
     let plan = Plan {
         audience: &args.target.audience,
@@ -151,7 +144,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         counts,
         fold: merged,
         gate: *gate,
-        expires: args.expires,
+        expiry: args.expiry,
         runtime,
         progress: &progress,
         cut: shards_per_chunk as _,
@@ -213,9 +206,7 @@ impl Prepared {
         let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
         room::check(&input, dir, &budget, spilled)?;
-        let rejects = args.rejects.as_deref();
-        let rejects = rejects.map(|path| Rejects::create(path, &input.sources, state.is_some()));
-        let rejects = rejects.transpose()?;
+        let rejects = args.rejects.create(&input, state.is_some())?;
         Ok(Self {
             filter,
             writer,
@@ -269,14 +260,14 @@ impl Prepared {
     }
 }
 
-/// Parameters that determine keys and chunks.
+/// Everything that the keys and the chunks depend on.
 fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let facts = [
         ("--store", args.target.store.clone()),
         ("--audience", args.target.audience.to_string()),
         ("--filter", args.filter.as_str().to_owned()),
         ("--fpr", args.fpr.to_string()),
-        ("kind of ids and format", format!("{:?}", input.layout)),
+        ("input format and id kinds", format!("{:?}", input.layout)),
         ("--case", format!("{:?}", input.case)),
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
@@ -290,39 +281,17 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     let compacted = runtime.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        compact::run(&writer, base, &args.gate, args.expires, args.dry_run, &progress).await
+        compact::run(&writer, base, &args.gate, args.expiry, args.dry_run, &progress).await
     })?;
     drop(progress);
     output.report(&compacted, compact::Compacted::write_text)
 }
 
-/// Whether the input may be published.
+/// Rejects input that must not be published.
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
-    check_rejects(counts, args.max_reject_ratio)?;
+    args.rejects.limit.check(counts.malformed(), counts.values)?;
     if counts.keys == 0 && !args.allow_empty {
         return Err(CommandError::Empty { rows: counts.rows });
     }
     Ok(())
-}
-
-/// Checks the share of malformed values.
-pub(super) fn check_rejects(counts: &Counts, max_ratio: f64) -> Result<(), CommandError> {
-    let (malformed, values) = (counts.malformed(), counts.values);
-    if malformed as f64 > max_ratio * values as f64 {
-        return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
-    }
-    Ok(())
-}
-
-pub(super) fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
-    const LIFETIMES: std::ops::RangeInclusive<Duration> =
-        Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
-    let lifetime =
-        humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
-    lifetime.ok_or("accepted: a duration from 1s to 3650d, such as 72h")
-}
-
-pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
-    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-    ratio.ok_or("accepted: a fraction from 0 to 1")
 }

@@ -1,14 +1,13 @@
-//! Shared parts of the commands: output, location of an audience, delta reports, runtime.
+//! Shared parts of the commands: output, location of an audience, clock, threads, runtime.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use indicatif::HumanCount;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, Overlay};
+use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
 use rtad_store::Store;
 
 use super::error::CommandError;
@@ -18,15 +17,15 @@ use crate::progress::Progress;
 /// Format of a command's result.
 #[derive(Debug, Args)]
 pub(super) struct Output {
-    /// Write one JSON object on stdout, and nothing else
+    /// Write one JSON object to stdout and nothing else
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// Write only data and errors: no report, no progress
     #[arg(long, global = true)]
     pub(super) quiet: bool,
-    /// Draw no progress (as when stderr is not a terminal)
+    /// Draw no progress; without a terminal on stderr there is none anyway
     #[arg(long, global = true)]
-    pub(super) no_progress: bool,
+    no_progress: bool,
 }
 
 impl Output {
@@ -65,11 +64,10 @@ impl Output {
 #[derive(Debug, Args)]
 pub(super) struct Target {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
-    /// gs://bucket/prefix, az://container/prefix; for reading also https://host/path and
-    /// http://host/path
+    /// gs://bucket/prefix, az://container/prefix; read-only: https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
     pub(super) store: String,
-    /// The audience's name: 1 to 64 of a-z, 0-9, _ and -
+    /// Audience name: 1 to 64 characters of a-z, 0-9, _ and -
     #[arg(long, value_name = "NAME")]
     pub(super) audience: AudienceName,
     #[command(flatten)]
@@ -90,7 +88,8 @@ impl Target {
         Ok(self.manifest_and_overlay(store, generation).await?.0)
     }
 
-    /// The same with the overlay of `CURRENT` for the live generation; of others, their residual.
+    /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
+    /// delta for any other.
     pub(super) async fn manifest_and_overlay(
         &self,
         store: &Store,
@@ -115,62 +114,10 @@ impl Target {
     }
 }
 
-/// Deltas and state of the live generation, for reports.
-#[derive(Debug, Serialize)]
-pub(super) struct DeltaReport {
-    pub(super) sequence: u64,
-    pub(super) state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) expires_unix_seconds: Option<u64>,
-    pub(super) deltas: usize,
-    pub(super) added: u64,
-    pub(super) removed: u64,
-    pub(super) tombstones: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) appended_unix_seconds: Option<u64>,
-}
-
-impl DeltaReport {
-    pub(super) fn of(current: &Current) -> Self {
-        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
-        Self {
-            sequence: current.sequence,
-            state: current.state.as_str(),
-            expires_unix_seconds: current.expires_unix_seconds,
-            deltas: current.deltas.len(),
-            added: sum(|entry| entry.added),
-            removed: sum(|entry| entry.removed),
-            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
-            appended_unix_seconds: current.appended_unix_seconds,
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.deltas == 0
-            && self.tombstones == 0
-            && self.state == "live"
-            && self.expires_unix_seconds.is_none()
-    }
-
-    /// The rest of a report's line.
-    pub(super) fn in_words(&self) -> String {
-        let Self { deltas, added, removed, tombstones, state, .. } = self;
-        let ends = self
-            .expires_unix_seconds
-            .map(|end| format!(", ends at {end} (seconds since 1970 UTC)"));
-        format!(
-            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
-            HumanCount(*added),
-            HumanCount(*removed),
-            HumanCount(*tombstones),
-            ends.unwrap_or_default()
-        )
-    }
-}
-
 pub(super) fn runtime() -> Result<Runtime, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // Threads that read and hash files: the allocator keeps a chunk's memory for each.
+    // These threads read and hash files. The allocator caches memory per thread, and chunks are
+    // large.
     builder.max_blocking_threads(2 * default_threads());
     builder.enable_all().build().map_err(CommandError::Runtime)
 }
@@ -179,7 +126,7 @@ pub(super) fn now_unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Default number of threads.
+/// Default number of threads: one per available core.
 pub(super) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

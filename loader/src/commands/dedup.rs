@@ -1,8 +1,8 @@
-//! `dedup`: each id at its first occurrence, in input order, and their number.
+//! `dedup` command: the first occurrence of each id, in input order, and the counts.
 //!
-//! One thread reads and decides, to keep the order. `seen.rs` stores one device key per id.
+//! One thread keeps the order. The memory of seen ids holds device keys (`seen.rs`).
 
-mod first;
+mod first_seen;
 mod lines;
 mod report;
 
@@ -20,42 +20,47 @@ use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
 use crate::input::{self, Layout};
 use crate::seen::{Bloom, Seen, Tables};
-use first::First;
+use first_seen::FirstSeen;
 use lines::LineKeys;
 use report::DedupReport;
 
-/// Write each id at its first occurrence, in input order, and report their number.
+/// Write the first occurrence of each id, in input order, and report the counts.
 ///
-/// Ids with one device key are equal: an IDFA in lower case equals the same in upper case. The
-/// output is
-/// the id as read; for --format csv and other formats with columns, the md5 of the id. With --text,
-/// lines
-/// are any text, compared by their md5. Rows without a usable id are counted, and not written.
+/// Two ids are equal if their device keys are: an IDFA in lower case equals the same IDFA in upper
+/// case. Lines are written as read; for formats with columns, the md5 of the id is written. With
+/// --text, lines are any text and equal only byte by byte. Rows without a usable id are counted and
+/// not written.
 ///
-/// Exact by default: about 23 bytes of memory per id (35 GB for 1.5 billion). With --bloom, memory
-/// is
-/// fixed, and a new id may count as seen, as often as the report estimates; never the reverse.
+/// Exact by default, at about 23 bytes of memory per id (1.5 billion ids: 35 GB). With --bloom
+/// memory is fixed, and a new id may count as seen, at the rate in the report; a seen id never
+/// counts as new.
 ///
-/// The report goes to stderr, or with --count to stdout; --json makes it a JSON object.
+/// The report goes to stderr, or to stdout with --count; --json writes it as a JSON object.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct DedupArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Read lines of any text, up to 64 KiB, instead of ids
+    /// Compare lines of any text, up to 64 KiB each, instead of ids
     #[arg(long, conflicts_with_all = ["id_kind", "format", "case", "blanks"])]
     text: bool,
-    /// Write the report only
+    /// Write only the report
     #[arg(long)]
     count: bool,
-    /// Use a Bloom filter; takes --expected, and --fpr or --bits-per-key with --hashes
+    /// Use a Bloom filter; needs --expected, and --fpr or --bits-per-key with --hashes
     #[arg(long, requires = "expected")]
     bloom: bool,
-    /// Distinct ids that the filter is sized for
+    /// Number of distinct ids to size the filter for
     #[arg(long, value_name = "N", requires = "bloom")]
     expected: Option<NonZeroU32>,
     /// False-positive rate of the filter with --expected ids, a fraction
-    #[arg(long, value_name = "P", default_value_t = 0.0001, requires = "bloom", conflicts_with_all = ["bits_per_key", "hashes"])]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0001,
+        requires = "bloom",
+        conflicts_with_all = ["bits_per_key", "hashes"]
+    )]
     fpr: f64,
     /// Size of the filter: m/n, 1 to 1000
     #[arg(long, value_name = "M", requires_all = ["bloom", "hashes"], value_parser = parse_bits)]
@@ -77,18 +82,18 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     let started = Instant::now();
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut first = First::new(seen, !args.count);
+    let mut first = FirstSeen::new(seen, !args.count);
     let counts = match (&input.layout, args.text) {
         (Layout::Lines { .. }, _) => {
             LineKeys::of(&input, args.text).read(&input.sources, &mut first, &progress)?
         }
-        // One sink means one thread, which keeps the order.
+        // One sink means one thread, which keeps the order of the rows.
         _ => input::read(&input, std::slice::from_mut(&mut first), None, &progress)?,
     };
     first.finish()?;
     drop(progress);
     let report = DedupReport::new(&counts, &first.seen, first.first_seen, started.elapsed());
-    report.give(args.report.as_deref(), args.count, output)
+    report.write(args.report.as_deref(), args.count, output)
 }
 
 impl DedupArgs {
@@ -107,7 +112,7 @@ impl DedupArgs {
     }
 }
 
-/// In thousandths.
+/// Bits per key, in thousandths.
 fn parse_bits(text: &str) -> Result<u32, &'static str> {
     let bits = text.parse::<f64>().ok().filter(|bits| (1.0..=1000.0).contains(bits));
     bits.map(|bits| (bits * 1000.0).round() as u32).ok_or("accepted: a number from 1 to 1000")

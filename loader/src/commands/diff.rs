@@ -1,4 +1,4 @@
-//! `diff`: common and different chunks of two generations, by their manifests.
+//! `diff` command: compares two generations by their manifests.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use rtad_core::snapshot::{AudienceName, ChunkEntry, Manifest};
 use super::context::{Output, Target, runtime};
 use super::error::CommandError;
 
-/// Compare two generations: different chunks, and a pod's download from the first to the second.
+/// Compare two generations: the chunks that differ, and the bytes a pod fetches to go from the
+/// first to the second.
 ///
-/// Reads two manifests and no chunk: a megabyte at most for any size. Single devices cannot be
-/// compared:
-/// a snapshot does not contain them.
+/// Reads two manifests and no chunks: a megabyte at most, at any size of the generations. Devices
+/// cannot be compared, because snapshots do not hold them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct DiffArgs {
@@ -35,7 +35,7 @@ struct DiffReport {
     audience: AudienceName,
     from: Side,
     to: Side,
-    /// Keys of the second minus keys of the first.
+    /// Keys of the second minus those of the first.
     keys_difference: i128,
     added: Chunks,
     removed: Chunks,
@@ -104,10 +104,10 @@ impl DiffReport {
         writeln!(out, "{audience} from generation {} to {}", from.generation, to.generation)?;
         let (old, new) = (HumanCount(from.keys), HumanCount(to.keys));
         writeln!(out, "  keys       {old} to {new} ({:+})", self.keys_difference)?;
-        for (what, part) in
+        for (name, part) in
             [("added", &self.added), ("removed", &self.removed), ("unchanged", &self.unchanged)]
         {
-            writeln!(out, "  {what:<10} {} chunks, {}", part.chunks, HumanBytes(part.size_bytes))?;
+            writeln!(out, "  {name:<10} {} chunks, {}", part.chunks, HumanBytes(part.size_bytes))?;
         }
         writeln!(out, "  a pod fetches {}", HumanBytes(self.fetch_bytes))
     }

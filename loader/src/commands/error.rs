@@ -1,14 +1,15 @@
-//! Errors of commands, and their exit codes.
+//! Errors of the commands, and the exit code of each.
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use rtad_core::filter::SizingError;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 
-use super::build::GateError;
-use super::job::JobError;
+use super::gate::GateError;
+use super::job::error::JobError;
 use super::serve::tokens::TokenError;
 use super::verify::error::VerifyError;
 use crate::exit::ExitStatus;
@@ -29,7 +30,7 @@ pub(crate) enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Spill(#[from] SpillError),
-    #[error("progress is kept in {dir}: the same command with --resume continues")]
+    #[error("completed work is kept in {dir}; the same command with --resume continues it")]
     Kept { dir: String, source: Box<Self> },
     #[error(transparent)]
     Usage(#[from] UsageError),
@@ -37,20 +38,18 @@ pub(crate) enum CommandError {
     Sign(#[from] SignError),
     #[error(transparent)]
     Gate(#[from] GateError),
-    #[error("the chunks form no valid manifest; nothing was published; build without --resume")]
+    #[error(
+        "the chunks give an invalid manifest; nothing was published; a build without --resume \
+         starts over"
+    )]
     Refused(#[source] rtad_core::snapshot::ManifestError),
     #[error(transparent)]
     Frames(#[from] FrameError),
     #[error(transparent)]
     Job(#[from] JobError),
-    #[error("--changes {path}: could not write it")]
-    Changes {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("--report {path}: could not write it")]
-    Report {
+    #[error("{flag} {path}: could not write it")]
+    WriteFile {
+        flag: &'static str,
         path: String,
         #[source]
         source: io::Error,
@@ -58,8 +57,8 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Verify(#[from] VerifyError),
     #[error(
-        "{malformed} of {values} values are malformed, more than --max-reject-ratio {max_ratio} allows; \
-         nothing was published; store them with --rejects FILE for inspection"
+        "{malformed} of {values} values are malformed: expected at most --max-reject-ratio \
+         {max_ratio}; nothing was published; keep them with --rejects FILE to examine them"
     )]
     TooManyRejects { malformed: u64, values: u64, max_ratio: f64 },
     #[error(
@@ -67,29 +66,23 @@ pub(crate) enum CommandError {
          --allow-empty publishes an audience without devices"
     )]
     Empty { rows: u64 },
-    #[error("audience {audience}: nothing was published")]
+    #[error("audience {audience}: no generation is published")]
     NotPublished { audience: AudienceName },
-    #[error("audience {audience}: no generation is older than {live}")]
+    #[error("audience {audience}: no generation is older than the live one, {live}")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error(
-        "a later generation's manifest cannot be read, so its deltas are unknown; nothing was changed; \
-         --lose-deltas rolls back without them"
+        "the manifest of a later generation is unreadable, so its merged deltas are unknown; \
+nothing was changed; --lose-deltas rolls back without them"
     )]
     LaterManifest(#[source] StoreError),
-    #[error("could not read stdin; the rows read before are published")]
+    #[error("could not read stdin; all earlier rows are published")]
     Follow(#[source] io::Error),
     #[error(
-        "generation {generation} of {audience} has expired: pods refuse it; \
-         build a new one, or choose another"
+        "audience {audience}: generation {generation} has expired, so no pod would load it; \
+build a new one, or roll back to one that has not expired"
     )]
     Expired { audience: AudienceName, generation: u64 },
-    #[error("--plot {path}: could not write it")]
-    Plot {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("not enough memory for more ids; --bloom uses a fixed amount")]
+    #[error("out of memory for more ids; --bloom uses a fixed amount of memory")]
     Memory(#[source] std::collections::TryReserveError),
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
@@ -102,11 +95,11 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("the drain timed out: requests without an answer are not acknowledged")]
+    #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
 }
 
-/// A contradictory command line.
+/// An invalid command line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UsageError {
@@ -114,45 +107,49 @@ pub(crate) enum UsageError {
     NoColumn { format: &'static str },
     #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     FollowInputs,
-    #[error("--column is for --format csv, ndjson and parquet")]
+    #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
     #[error(transparent)]
     Memory(TooLittle),
-    #[error("--memory: the system has less than that")]
+    #[error("--memory: more than the system has")]
     NoMemory { source: io::Error },
     #[error(
-        "spill directory {dir}: belongs to an interrupted build: --resume continues it; \
-         remove its files to start a new one"
+        "spill directory {dir}: holds the files of an interrupted build; continue it with \
+         --resume, or remove the files to start over"
     )]
     Interrupted { dir: String },
     #[error(
-        "spill directory {dir}: belongs to another build: {what}; remove its files to start a new one"
+        "spill directory {dir}: belongs to another build: {what}; remove its files to start \
+        over"
     )]
     OtherBuild { dir: String, what: String },
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
-        "--filter classic keeps an fpr of {fpr} from {min_keys} keys on and there are {keys}; \
-         use --filter block512, which keeps it at any size"
+        "--filter classic: for an fpr of {fpr} expected at least {min_keys} keys, found {keys}; \
+use --filter block512, which keeps the fpr at any size"
     )]
     TooFewKeys { fpr: f64, keys: u64, min_keys: u64 },
-    #[error("generation {generation} of {audience} is live already")]
+    #[error("audience {audience}: generation {generation} is already live")]
     LiveAlready { audience: AudienceName, generation: u64 },
     #[error(
-        "--public-key without --sign-key: readers that trust this key would refuse the publish; \
-         omit it, or add --sign-key"
+        "--public-key without --sign-key: pods that require that key would reject the unsigned \
+publication; omit --public-key or give both"
     )]
     Unsigned,
     #[error(transparent)]
     Token(TokenError),
-    #[error(
-        "--no-token with --listen {listen}, which is not a loopback address: pass --token-file"
-    )]
+    #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
 }
 
 impl CommandError {
-    /// Whether the same build may succeed later, or with more space.
+    /// The error of writing the file of a flag.
+    pub(super) fn write_file(flag: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::WriteFile { flag, path: path.display().to_string(), source }
+    }
+
+    /// Whether the same build may succeed later, or with more disk space.
     pub(super) fn may_go_on(&self) -> bool {
         match self {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
@@ -185,11 +182,9 @@ impl CommandError {
             Self::Rejects(_)
             | Self::Spill(_)
             | Self::Output(_)
-            | Self::Changes { .. }
-            | Self::Report { .. }
+            | Self::WriteFile { .. }
             | Self::Memory(_)
             | Self::Refused(_)
-            | Self::Plot { .. }
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain
@@ -201,7 +196,6 @@ impl CommandError {
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,
-            // The input, or the result of it.
             Self::Input(_)
             | Self::Frames(_)
             | Self::Job(_)

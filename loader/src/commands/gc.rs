@@ -1,6 +1,6 @@
-//! `gc`: removal of generations that are no longer kept, with their chunks.
+//! `gc` command: removes old generations and the chunks that only they used.
 //!
-//! The store decides what is removed and excludes concurrent publishes (`rtad_store`).
+//! `rtad_store` selects the files to remove and handles concurrent publishes.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -16,29 +16,32 @@ use rtad_store::write::{Collected, Retention, StoreWriter};
 use super::context::{Output, Target, runtime};
 use super::error::CommandError;
 
-/// Remove old generations, and chunks that no kept generation needs.
+/// Remove old generations, and chunks that no kept generation uses.
 ///
-/// Kept are the live generation, all above it (as after a rollback), the newest --keep ones, and
-/// all
-/// younger than --min-age. A removed generation cannot be rolled back to.
+/// Keeps the live generation, all newer ones (as after a rollback), the newest --keep generations,
+/// and all files younger than --min-age. A removed generation is no longer available for a
+/// rollback.
 ///
-/// A build may publish at the same time. In a directory, the second of both ends with exit code 6.
-/// In a
-/// bucket both continue; a build that reuses a chunk under removal ends with exit code 6, and the
-/// live
-/// generation stays whole. --min-age 0s needs a store without other writers.
+/// May run while a build publishes. In a directory, the second to start exits with code 6. In a
+/// bucket both proceed; a build that reused an old chunk just removed exits with code 6, and the
+/// live generation stays intact. Use --min-age 0s only on a store that nothing else writes to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct GcArgs {
     #[command(flatten)]
     target: Target,
-    /// Keep the newest N generations
+    /// Number of newest generations to keep
     #[arg(long, value_name = "N", default_value = "3")]
     keep: NonZeroUsize,
-    /// Keep files younger than TIME; set it above the duration of a publish
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    /// Keep files younger than this; should exceed the duration of a publish
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1h",
+        value_parser = humantime::parse_duration
+    )]
     min_age: Duration,
-    /// List only; remove nothing
+    /// Report the files to remove, but remove nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -108,7 +111,7 @@ impl GcReport {
         match self.young_chunks {
             0 => Ok(()),
             young => {
-                writeln!(out, "           {young} chunks that nothing needs are too young to go")
+                writeln!(out, "           {young} unused chunks are too young to remove")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Flags for reading inputs, shared by all commands that do.
+//! Flags for reading inputs, shared by all commands that read any.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -51,33 +51,34 @@ pub(super) struct InputArgs {
     /// Format of the inputs
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv, ndjson, parquet: a column with ids, and its kind if it is not --id-kind; repeatable. In
-    /// ndjson and parquet, device.idfa is member idfa of device, and \\. a dot in a name.
+    /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable.
+    /// For ndjson and
+    /// parquet, device.idfa selects a nested member; a dot in a name is written \\.
     #[arg(long = "column", value_name = "NAME[=KIND]")]
     columns: Vec<ColumnArg>,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
-    /// Case of ids before md5, instead of their kind's own: as-is, lower, upper, all (all adds each
-    /// spelling as a key of its own)
+    /// Case of the ids before md5, instead of the kind's canonical case: as-is, lower, upper, all
+    /// (all adds one key per spelling)
     #[arg(long)]
     case: Option<Case>,
-    /// Another id that means "no id", besides the built-in ones; repeatable
+    /// Additional id that means "no id"; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// Threads that parse and build [default: one per core]
+    /// Threads for parsing and building [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
 
 impl InputArgs {
-    /// Additional blank ids.
+    /// Additional ids that mean "no id".
     pub(super) fn blanks(&self) -> &[String] {
         &self.blanks
     }
 
-    /// The flag's value, if it was given.
-    pub(super) fn asked_threads(&self) -> Option<usize> {
+    /// The value of `--threads`, if given.
+    pub(super) fn explicit_threads(&self) -> Option<usize> {
         self.threads.map(NonZeroUsize::get)
     }
 
@@ -85,7 +86,7 @@ impl InputArgs {
         self.threads.map_or_else(default_threads, NonZeroUsize::get)
     }
 
-    /// The inputs and their format, from the flags.
+    /// Resolves the flags and `inputs`.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
@@ -115,7 +116,9 @@ impl InputArgs {
 fn parse_delimiter(text: &str) -> Result<u8, &'static str> {
     match text.as_bytes() {
         b"\\t" | b"tab" => Ok(b'\t'),
-        [b'"' | b'\n' | b'\r'] => Err("quotes and line ends cannot separate cells"),
+        [b'"' | b'\n' | b'\r'] => {
+            Err("accepted: one ASCII character other than a quote or a line end, or \\t")
+        }
         [byte] => Ok(*byte),
         _ => Err("accepted: one ASCII character, or \\t"),
     }

@@ -1,4 +1,4 @@
-//! `inspect`: content of a generation, and the fill of its filters.
+//! `inspect` command: manifest of a generation and fill of its filters.
 
 mod map;
 
@@ -19,24 +19,23 @@ use super::error::CommandError;
 use super::verify::FillSurvey;
 use map::{Figure, ShardMap};
 
-/// Show the content of a generation: its manifest, and the fill of its filters read from its
-/// chunks.
+/// Show the manifest of a generation, and the fill of its filters as read from the chunks.
 ///
-/// Takes up to 100 MB of memory per core for any size. --plot draws all 65,536 shards: rows are the
-/// first
-/// byte of the keys, columns the second; beside it the scale and a histogram.
+/// Takes up to 100 MB of memory per core, at any size of the generation. --plot draws all 65,536
+/// shards: the row is the first byte of the keys, the column the second. Beside the map are the
+/// scale and a histogram.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct InspectArgs {
     #[command(flatten)]
     target: Target,
-    /// Another generation than the live one
+    /// Inspect this generation instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Draw the shards as SVG
+    /// Draw the shards as an SVG picture
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(svg_path))]
     plot: Option<PathBuf>,
-    /// Figure to draw per shard
+    /// Figure to draw for each shard
     #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
     plot_of: Figure,
 }
@@ -57,10 +56,10 @@ struct InspectReport {
     expected_fpr: f64,
     fill_ratio: FillRatio,
     build: BuildReport,
-    /// Included deltas.
+    /// Merged deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<Folded>,
-    /// Read from the chunks, over shards with keys.
+    /// Fill computed from the chunks, over the shards with keys.
     survey: FillSurvey,
     chunks: Vec<ChunkEntry>,
 }
@@ -74,7 +73,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         let manifest = args.target.manifest(&store, args.generation).await?;
         let (mut survey, spec) = (FillSurvey::default(), manifest.filter());
         progress.expect(manifest.chunks().len() as u64);
-        // In order, so that sums of fractions are reproducible.
+        // In order, so that floating-point sums are reproducible.
         let read = |entry| {
             let file = store.chunk_file(&manifest, entry);
             async move { Ok::<_, StoreError>((entry, file.await?)) }
@@ -93,14 +92,14 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         Ok::<_, CommandError>((manifest, survey))
     })?;
     if let Some(path) = &args.plot {
-        let failed = |source| CommandError::Plot { path: path.display().to_string(), source };
-        map.write(&manifest, path).map_err(failed)?;
+        let written = map.write(&manifest, path);
+        written.map_err(|source| CommandError::write_file("--plot", path, source))?;
     }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
 }
 
-/// Refuses other file endings: an SVG named `.png` opens nowhere.
+/// Rejects other extensions: viewers cannot open an SVG named `.png`.
 fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
     match path.extension() {
         Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
@@ -145,13 +144,15 @@ impl InspectReport {
         }
         writeln!(
             out,
-            "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable id"
+            "built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable \
+             id"
         )?;
         writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
         if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
             writeln!(
                 out,
-                "  includes    deltas up to sequence {through}, {inserted_keys} keys besides those above"
+                "merged      deltas up to sequence {through}, {inserted_keys} keys besides those \
+                 above"
             )?;
         }
         writeln!(
@@ -178,7 +179,7 @@ impl InspectReport {
         )?;
         writeln!(
             out,
-            "  fpr         {:.3e} by fill, target {:.3e}",
+            "  fpr         {:.3e} by fill, {:.3e} requested",
             self.expected_fpr, self.target_fpr
         )
     }

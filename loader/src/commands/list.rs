@@ -1,4 +1,4 @@
-//! `list`: generations, and the live one.
+//! `list` command: generations of the audiences in a store.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,10 +7,10 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
-use rtad_core::snapshot::{AudienceName, Manifest};
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest};
 use rtad_store::{Store, StoreError};
 
-use super::context::{DeltaReport, Output, now_unix_seconds, runtime};
+use super::context::{Output, now_unix_seconds, runtime};
 use super::error::CommandError;
 use super::trust_args::TrustArgs;
 
@@ -21,7 +21,7 @@ pub(super) struct ListArgs {
     /// gs://bucket/prefix or az://container/prefix
     #[arg(long, value_name = "URL")]
     store: String,
-    /// Only this audience
+    /// List only this audience
     #[arg(long, value_name = "NAME")]
     audience: Option<AudienceName>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ struct Audience {
     audience: AudienceName,
     live_generation: Option<u64>,
     rolled_back_from: Option<u64>,
-    /// Deltas and state of the live generation.
+    /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
 }
@@ -47,7 +47,7 @@ struct Audience {
 struct Generation {
     generation: u64,
     live: bool,
-    /// Reason why its other fields are unknown.
+    /// Error cause, if the manifest is unreadable.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<&'static str>,
     #[serde(flatten)]
@@ -67,6 +67,59 @@ struct Facts {
     filter: &'static str,
     target_fpr: f64,
     expected_fpr: f64,
+}
+
+/// Deltas and state of the live generation.
+#[derive(Debug, Serialize)]
+struct DeltaReport {
+    sequence: u64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_unix_seconds: Option<u64>,
+    deltas: usize,
+    added: u64,
+    removed: u64,
+    tombstones: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended_unix_seconds: Option<u64>,
+}
+
+impl DeltaReport {
+    fn of(current: &Current) -> Self {
+        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+        Self {
+            sequence: current.sequence,
+            state: current.state.as_str(),
+            expires_unix_seconds: current.expires_unix_seconds,
+            deltas: current.deltas.len(),
+            added: sum(|entry| entry.added),
+            removed: sum(|entry| entry.removed),
+            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
+            appended_unix_seconds: current.appended_unix_seconds,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.deltas == 0
+            && self.tombstones == 0
+            && self.state == "live"
+            && self.expires_unix_seconds.is_none()
+    }
+
+    /// The end of a report line.
+    fn text(&self) -> String {
+        let Self { deltas, added, removed, tombstones, state, .. } = self;
+        let expiry = self
+            .expires_unix_seconds
+            .map(|end| format!(", expires at {end} (seconds since 1970 UTC)"));
+        format!(
+            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
+            HumanCount(*added),
+            HumanCount(*removed),
+            HumanCount(*tombstones),
+            expiry.unwrap_or_default()
+        )
+    }
 }
 
 pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
@@ -95,7 +148,7 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
     let mut generations = Vec::new();
     for generation in store.generations(&audience).await? {
         let live = live_generation == Some(generation);
-        // A broken manifest is listed, and does not hide the others.
+        // An unreadable manifest is reported and does not hide the others.
         let (fault, facts) = match store.manifest_of(&audience, generation).await {
             Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
             Err(error) => (Some(error.cause()), None),
@@ -125,10 +178,6 @@ impl Facts {
             expected_fpr: manifest.expected_fpr(),
         }
     }
-}
-
-impl Facts {
-    /// Its expiry in words.
     fn expiry(&self) -> String {
         match self.expires_unix_seconds {
             None => String::new(),
@@ -170,7 +219,7 @@ impl ListReport {
                 }
             }
             if let Some(over) = over.as_ref().filter(|over| !over.is_empty()) {
-                writeln!(out, "       over it {}", over.in_words())?;
+                writeln!(out, "       deltas  {}", over.text())?;
             }
         }
         Ok(())

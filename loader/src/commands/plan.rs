@@ -1,7 +1,7 @@
-//! `plan`: cost of an audience, computed before a build.
+//! `plan` command: memory, disk and pods of an audience, computed before a build.
 //!
-//! A shard's size is a step function of its key count, and key counts are Poisson distributed.
-//! Sizes are means over that distribution, so that they hold for small audiences too, whose shards
+//! Filter size is a step function of a shard's key count, and key counts are Poisson distributed.
+//! Sizes are means over that distribution, so they also hold for small audiences, whose shards
 //! are mostly rounding.
 
 mod table;
@@ -19,7 +19,7 @@ use rtad_core::snapshot::shards_per_chunk;
 use super::context::Output;
 use super::error::{CommandError, UsageError};
 
-/// Decisions per second and core, the service's minimum.
+/// Decisions per second and core that the service is designed for.
 const DECISIONS_PER_CORE: u64 = 100_000;
 const PEAK_QPS: u64 = 300_000;
 
@@ -36,12 +36,13 @@ pub(super) struct PlanArgs {
     /// Only this kind of filter: block512, classic [default: both]
     #[arg(long, value_name = "KIND")]
     filter: Option<FilterKind>,
-    /// Errors of one classic filter: for 1,000 million and 7 million keys, m/n of 30 and 50, k of 8
-    /// and 16
+    /// Table of the false-positive rate of one classic filter: for 1,000 million and 7 million
+    /// keys, m/n of 30 and
+    /// 50, k of 8 and 16
     #[arg(long, conflicts_with_all = ["keys", "fpr", "filter"])]
     table: bool,
-    /// Fill the filters of 7 million keys and query each with 200 million non-members: some
-    /// seconds, 50 MB
+    /// Also measure the filters of 7 million keys with 200 million non-members each: a few seconds,
+    /// 50 MB
     #[arg(long, requires = "table")]
     measure: bool,
 }
@@ -84,7 +85,7 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
         qps: PEAK_QPS,
         decisions_per_core_per_second: DECISIONS_PER_CORE,
         one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
-        note: "computed, not measured; a swap holds the old and the new snapshot at once",
+        note: "computed, not measured; during a swap both snapshots are in memory",
     };
     output.data(&report, PlanReport::write_text)
 }
@@ -94,7 +95,7 @@ impl FilterPlan {
         let spec = FilterSpec::for_fpr(kind, fpr).map_err(UsageError::Fpr)?;
         let memory = mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64;
         let per_chunk = u64::from(shards_per_chunk(&spec, keys));
-        // With few keys some chunks are empty; one key is in one chunk.
+        // With few keys some chunks are empty.
         let chunks = (SHARDS as u64 / per_chunk).min(keys);
         let headers = chunks * (64 + 4 * per_chunk);
         Ok(Self {
@@ -125,8 +126,8 @@ fn mean_filter_bytes(spec: &FilterSpec, mean: f64) -> f64 {
     sum / weights
 }
 
-/// ln of `mean^k / k!`, the factorial by Stirling's series, which is good to 1e-9 from 10 on and exact sums
-/// below.
+/// ln of `mean^k / k!`. The factorial uses Stirling's series, accurate to 1e-9 from k = 10, and
+/// exact sums below.
 fn poisson_ln(mean: f64, k: f64) -> f64 {
     let ln_factorial = if k < 10.0 {
         (1..=k as u32).map(|i| f64::from(i).ln()).sum()
@@ -167,12 +168,12 @@ impl PlanReport {
         writeln!(out)?;
         writeln!(
             out,
-            "building keeps about {} of keys, on disk if they do not fit --memory",
+            "a build holds about {} of keys, on disk if they exceed --memory",
             HumanBytes(self.build_key_bytes)
         )?;
         writeln!(
             out,
-            "pods: {} of one core for {} requests/s at {} decisions/s per core, plus spares",
+            "pods: {} with one core each for {} requests/s at {} decisions/s per core, plus spares",
             self.one_core_pods,
             HumanCount(self.qps),
             HumanCount(self.decisions_per_core_per_second)
@@ -186,12 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_of_a_linear_size_is_the_size_of_the_mean() {
+    fn mean_size_of_classic_filters_is_linear() {
         let spec = FilterSpec::for_fpr(FilterKind::Classic, 0.0001).unwrap();
         for mean in [0.01, 3.0, 500.0, 23_000.0] {
             let linear = mean * f64::from(spec.millibits_per_key()) / 8000.0;
             let found = mean_filter_bytes(&spec, mean);
-            // Rounding up to 8 bytes adds half a word, or a word for each shard that has any key.
+            // Rounding up to 8 bytes adds at most a word.
             assert!(found >= linear && found <= linear + 8.0, "{mean}: {found} for {linear}");
         }
     }

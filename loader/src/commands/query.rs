@@ -1,7 +1,7 @@
-//! `query`: membership of given devices, read from the store.
+//! `query` command: membership of given devices, read from the store.
 //!
-//! Reads the deltas, and the few chunks of the other ids' shards. Answers are numbered and do not
-//! repeat the ids, as output may end in a log.
+//! Reads the deltas, and the chunks of the ids that no delta decides. Answers are numbered and do
+//! not repeat the ids, because the output may end up in a log.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 use super::context::{Output, Target, default_threads, runtime};
 use super::error::CommandError;
 
-/// Query whether devices are members. One line per id: its number on the command line, and the
+/// Check whether devices are members. One line per id: its position on the command line, and the
 /// answer.
 #[derive(Debug, Args)]
 pub(super) struct QueryArgs {
@@ -23,10 +23,10 @@ pub(super) struct QueryArgs {
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
-    /// Another generation than the live one, without deltas
+    /// Query this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Ids; the first is number 1 of the answers
+    /// Ids, numbered from 1 in the answers
     #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
 }
@@ -45,9 +45,10 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
-        // A key in a delta needs no filter.
-        let says: Vec<_> = keys.iter().map(|key| overlay.membership(key.as_ref().ok()?)).collect();
-        let open = keys.iter().zip(&says).filter(|(_, says)| says.is_none());
+        // Deltas take precedence over filters.
+        let overridden: Vec<_> =
+            keys.iter().map(|key| overlay.membership(key.as_ref().ok()?)).collect();
+        let open = keys.iter().zip(&overridden).filter(|(_, overridden)| overridden.is_none());
         let usable: Vec<_> = open.filter_map(|(key, _)| key.ok()).collect();
         let holds = |entry: &&ChunkEntry| {
             let shards = entry.first_shard..entry.first_shard + entry.shard_count;
@@ -61,8 +62,8 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
             }
         };
         store.chunks(&args.target.audience, &manifest, &needed, default_threads(), arrived).await?;
-        for (member, says) in members.iter_mut().zip(says) {
-            *member = says.unwrap_or(*member);
+        for (member, overridden) in members.iter_mut().zip(overridden) {
+            *member = overridden.unwrap_or(*member);
         }
         let answer = |(key, member): (&Result<DeviceKey, Unusable>, bool)| match key {
             Ok(_) if member => "member",

@@ -1,4 +1,4 @@
-//! `docs/reference/cli-rtad-loader.md`: generated from the commands' definitions.
+//! CLI reference page, generated from the command definitions: `docs/reference/cli-rtad-loader.md`.
 
 use clap::CommandFactory as _;
 use testkit::reference::{assert_current, cli_page};

@@ -1,4 +1,4 @@
-//! `rollback`: an older generation live again.
+//! `rollback` command: makes an older generation live again.
 
 use clap::Args;
 use serde::Serialize;
@@ -9,18 +9,19 @@ use super::context::{Output, Target, now_unix_seconds, runtime};
 use super::error::{CommandError, UsageError};
 use super::sign_args::SignArgs;
 
-/// Make an older generation live again: by default the newest one below the live one.
+/// Make an older generation live again; by default the one before the live generation.
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
     sign: SignArgs,
-    /// Roll back even if the deltas in later generations are unknown, as with a damaged manifest:
-    /// those deltas are lost, removals included. Tombstones stay
+    /// Roll back even if a later manifest is unreadable and the deltas merged into that generation
+    /// are therefore
+    /// unknown. Those deltas are lost, including removals. Tombstones are kept
     #[arg(long)]
     lose_deltas: bool,
-    /// The generation to make live; also a newer one, to undo a rollback
+    /// Generation to make live; a newer one undoes a rollback
     #[arg(long, value_name = "G")]
     to: Option<u64>,
 }
@@ -32,8 +33,8 @@ struct RollbackReport {
     previous_generation: u64,
 }
 
-/// Error of a later generation's manifest: the target's was read before.
-fn explained(error: StoreError) -> CommandError {
+/// Maps errors of manifests to those of later generations: the target's manifest was read before.
+fn explain(error: StoreError) -> CommandError {
     match &error {
         StoreError::NotFound { path }
         | StoreError::Manifest { path, .. }
@@ -48,7 +49,7 @@ fn explained(error: StoreError) -> CommandError {
 
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
-    // Needed only to merge deltas: the target was signed by its build.
+    // A signature is needed only to merge deltas; the target's manifest was signed at its build.
     let writer = args.sign.open_or_plain(&args.target)?;
     let store = writer.store();
     let report = runtime()?.block_on(async {
@@ -79,7 +80,7 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         if args.lose_deltas {
             publication.roll_back_without_deltas(to).await?;
         } else {
-            publication.roll_back(to).await.map_err(explained)?;
+            publication.roll_back(to).await.map_err(explain)?;
         }
         Ok::<_, CommandError>(RollbackReport {
             audience: audience.as_str().to_owned(),
@@ -89,6 +90,10 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
     })?;
     output.report(&report, |report, out| {
         let RollbackReport { audience, generation, previous_generation } = report;
-        writeln!(out, "{audience}: generation {generation} is live, it was {previous_generation}")
+        writeln!(
+            out,
+            "{audience}: generation {generation} is live, replacing \
+            {previous_generation}"
+        )
     })
 }

@@ -1,20 +1,20 @@
-//! `serve`: writes over HTTP, acknowledged when durable in the store.
+//! `serve` command: write service over HTTP. Writes are acknowledged once durable in the store.
 //!
 //! | module | job |
 //! |---|---|
 //! | `telemetry` | metrics |
 //! | `tokens` | credentials |
-//! | `batch` | several requests as one change, each answered as if alone |
+//! | `batch` | coalescing of requests into one change |
 //! | `error` | errors, as problem documents |
 //! | `bodies` | request bodies within a memory limit |
 //! | `commands` | commands to the task that writes an audience |
 //! | `session` | the audience's ledger at the store |
 //! | `changes` | changes of an audience as a whole |
-//! | `members` | the filters, for `add_if_absent` |
-//! | `writer`, `writers` | one task for each audience, with its queue; waiting writes are coalesced |
-//! | `app` | shared state, and what every request goes through |
+//! | `members` | filters of the live generation, for `add_if_absent` |
+//! | `writer`, `writers` | one task with a queue per audience; waiting writes are coalesced |
+//! | `app` | shared state and middleware |
 //! | `devices`, `audiences` | handlers |
-//! | `routes` | the whole list of routes |
+//! | `routes` | list of all routes |
 //!
 //! Each module uses only those above it in the table.
 
@@ -65,19 +65,19 @@ use tokens::Tokens;
 use writer::Pace;
 use writers::Writers;
 
-/// Idle connections are closed after this time.
+/// Idle time after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
 const LIMITS: PortLimits =
     PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
-/// Connections for probes, a scraper and a few people.
+/// Sized for probes, a scraper and a few people.
 const ADMIN_LIMITS: PortLimits = PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT };
 
 /// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences.
 ///
-/// A write is answered with 200 once it is durable in the store and live for pods. Requests during
-/// a write
-/// are combined into the next one. Several processes may serve one audience; one is enough.
+/// A write is answered with 200 once it is durable in the store and live for pods. Requests that
+/// arrive during a write are coalesced into the next. Several processes may serve the same
+/// audience; one is enough.
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
@@ -91,7 +91,7 @@ pub(super) struct ServeArgs {
     /// Address for writers
     #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
-    /// Address of /livez, /readyz and /metrics, without a token
+    /// Address of /livez, /readyz and /metrics, without authentication
     #[arg(
         long,
         value_name = "ADDR",
@@ -99,7 +99,7 @@ pub(super) struct ServeArgs {
         default_value = "127.0.0.1:9070"
     )]
     admin_listen: SocketAddr,
-    /// File with tokens, one per line; a request needs one of them. Reloaded on SIGHUP
+    /// File of accepted bearer tokens, one per line; reread on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -110,27 +110,43 @@ pub(super) struct ServeArgs {
     /// Accept writes without a token; only with a loopback address
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
-    /// Shortest interval between writes of an audience; requests in between are combined
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = humantime::parse_duration)]
+    /// Shortest interval between writes of an audience; requests in between are coalesced
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "200ms",
+        value_parser = humantime::parse_duration
+    )]
     every: Duration,
-    /// Most keys written together
+    /// Maximum number of keys per write
     #[arg(long, value_name = "N", default_value = "1000000")]
     max_batch: NonZeroUsize,
-    /// Another id that means "no id", besides the built-in ones; repeatable
+    /// Additional id that means "no id"; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// Time after SIGTERM for requests in progress
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    /// Time for requests in flight after SIGTERM
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = humantime::parse_duration
+    )]
     drain_timeout: Duration,
     /// Log level: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", env = "RTAD_LOG", default_value = "info", value_parser = LogLevel::from_str)]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "RTAD_LOG",
+        default_value = "info",
+        value_parser = LogLevel::from_str
+    )]
     log: LogLevel,
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     let tokens = match &args.token_file {
-        Some(path) => Tokens::of_file(path).map_err(UsageError::Token)?,
-        None if args.listen.ip().is_loopback() => Tokens::of_nobody(),
+        Some(path) => Tokens::from_file(path).map_err(UsageError::Token)?,
+        None if args.listen.ip().is_loopback() => Tokens::disabled(),
         None => return Err(UsageError::NoToken { listen: args.listen }.into()),
     };
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
@@ -143,7 +159,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
 }
 
 async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<(), CommandError> {
-    // Before clients can connect: without a handler a SIGHUP ends the process.
+    // Before any client can connect: without a handler SIGHUP ends the process.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
@@ -164,7 +180,7 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
         "listening for writes"
     );
     let (phase, phases) = watch::channel(Phase::Serving);
-    // The admin port closes last: it reports the drain.
+    // The admin port stays open during the drain and reports it.
     let admin = Untimed(routes::admin_router(Arc::clone(&app)));
     tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
     tokio::spawn(async move { telemetry.upkeep().await });
@@ -175,7 +191,7 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
         reload_tokens(&app.tokens);
     }
     app.draining.store(true, Ordering::Relaxed);
-    tracing::info!("stopping; accepted writes are finished first");
+    tracing::info!("stop requested; finishing accepted writes");
     let _ = phase.send(Phase::Closing);
     let drained = async {
         let _ = port.await;
@@ -201,7 +217,7 @@ fn reload_tokens(tokens: &Tokens) {
         Ok(()) => tracing::info!("tokens reloaded"),
         Err(error) => {
             let error = error_chain(&error);
-            tracing::warn!(error, "tokens not reloaded; the old ones stay");
+            tracing::warn!(error, "tokens not reloaded; the old tokens stay valid");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `--sign-key`: the secret key of a command that writes a store.
+//! `--sign-key`: opens a store for writing, with the signer of manifests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::sign::Signer;
 /// `--sign-key`.
 #[derive(Debug, Args)]
 pub(super) struct SignArgs {
-    /// Sign published files with this minisign secret key; its password, if any, comes from the
+    /// Sign the publication with this minisign secret key; the password of a protected key is read
+    /// from the
     /// environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
@@ -28,14 +29,15 @@ impl SignArgs {
         self.writer(target.open()?, &target.trust)
     }
 
-    /// The same for commands that rarely sign.
+    /// Opens the store for writing; allows `--public-key` without `--sign-key`, for commands that
+    /// rarely sign.
     pub(super) fn open_or_plain(&self, target: &Target) -> Result<StoreWriter, CommandError> {
         let store = target.open()?;
         let signer = self.optional_signer(&store)?;
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// Write side of a store, with the signer if there is one.
+    /// Write access to `store`, with the signer if there is one.
     pub(super) fn writer(
         &self,
         store: Store,
@@ -45,8 +47,9 @@ impl SignArgs {
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// The signer, checked against the store's public keys, so that a wrong key is an error before
-    /// hours of reading.
+    /// The signer, if there is one, checked against the store's public keys now rather than after
+    /// an
+    /// hour of reading.
     pub(super) fn signer(
         &self,
         store: &Store,

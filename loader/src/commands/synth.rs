@@ -1,6 +1,7 @@
-//! `synth`: reproducible synthetic device ids on stdout.
+//! `synth` command: deterministic synthetic device ids on stdout.
 //!
-//! Threads make batches that are written in order, so the output does not depend on their number.
+//! Threads generate batches round-robin and stdout gets them in order, so the output does not
+//! depend on the number of threads.
 
 use std::io::{self, Write};
 use std::sync::mpsc;
@@ -15,14 +16,13 @@ use super::error::CommandError;
 
 const BATCH_IDS: u64 = 16 << 10;
 const MAX_THREADS: usize = 4;
-/// Batches that a thread may be ahead.
+/// Batches that a thread may generate ahead.
 const WAITING_BATCHES: usize = 2;
 
-/// Write synthetic device ids, one per line: for demos, tests and load. Equal arguments give equal
+/// Write synthetic device ids, one per line, for demos, tests and load. Equal arguments give equal
 /// ids.
 ///
-/// Kind md5 gives the md5s of the IDFAs of the same seed. --json has no effect: the ids are the
-/// data.
+/// Kind md5 gives the md5 digests of the IDFAs of the same seed. --json has no effect.
 #[derive(Debug, Args)]
 pub(super) struct SynthArgs {
     /// Number of ids
@@ -31,10 +31,10 @@ pub(super) struct SynthArgs {
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
     #[arg(long, value_name = "KIND", default_value = "md5")]
     id_kind: IdKind,
-    /// Another seed gives other ids
+    /// Seed of the generator
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Number of the first id: 0 and 1000 with a count of 1000 share none
+    /// Index of the first id: with a count of 1000, offsets 0 and 1000 share no id
     #[arg(long, value_name = "K", default_value_t = 0)]
     offset: u64,
 }
@@ -57,7 +57,7 @@ pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
                 receiver
             })
             .collect();
-        // Unbuffered: a batch is larger than a usual buffer.
+        // Unbuffered: a batch is larger than any buffer.
         let mut out = io::stdout().lock();
         for batch in 0..batches {
             let ids =

@@ -1,4 +1,4 @@
-//! `--public-key`: trusted keys of a command that reads a store.
+//! `--public-key`: minisign keys that a store's manifests must be signed with.
 
 use clap::Args;
 
@@ -7,8 +7,9 @@ use rtad_store::{PublicKey, Store};
 /// `--public-key`, repeatable.
 #[derive(Debug, Args)]
 pub(super) struct TrustArgs {
-    /// Accept only files signed by this minisign key, or by a key of this file, as pods with that
-    /// key do; repeatable, any one is enough
+    /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
+    /// this key in its
+    /// config does; repeatable, one valid signature is enough
     #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
     public_keys: Vec<Keys>,
 }
@@ -30,12 +31,12 @@ impl TrustArgs {
     }
 }
 
-/// Parses a key; any other text is a path.
+/// Parses a key, or reads a file of keys.
 fn keys(text: &str) -> Result<Keys, String> {
     if let Ok(key) = text.parse() {
         return Ok(Keys(vec![key]));
     }
     let file = std::fs::read_to_string(text)
-        .map_err(|error| format!("neither a key nor a file: {error}"))?;
+        .map_err(|error| format!("accepted: a key or a file of keys: {error}"))?;
     PublicKey::all_of(&file).map(Keys).map_err(|error| error.to_string())
 }

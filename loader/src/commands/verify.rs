@@ -1,7 +1,7 @@
-//! `verify`: check of a generation against its own statements.
+//! `verify` command: checks the files of a generation in the store.
 //!
-//! Three checks of the files in the store: every file is whole (digests, fields, totals, fill);
-//! every id that should be a member is one; the false-positive rate is within its promise.
+//! Three checks: every file is intact (digests, fields, totals, fill); every expected id is a
+//! member; the measured false-positive rate does not exceed the expected one.
 
 pub(super) mod error;
 mod fill;
@@ -30,24 +30,24 @@ pub(super) use fill::FillSurvey;
 use probe::MeasuredFpr;
 pub(super) use probe::{random_key, wilson};
 
-/// Largest accepted ratio of the measured rate's lower bound to the expected rate.
+/// Verification fails if the whole interval of the measured rate exceeds the expected rate by this
+/// factor.
 const MAX_EXCESS: f64 = 1.1;
 /// Fewer false positives prove nothing: in a small audience a single one may be chance.
 const MIN_POSITIVES: u64 = 100;
-/// Tolerance for sums of floating-point numbers in another order.
+/// Relative tolerance for floating-point sums in another order.
 const TOLERANCE: f64 = 1e-6;
 
-/// Verify a generation: digests and fields of all files, no false negatives, measured
+/// Verify a generation: every digest and field of its files, false negatives, and the measured
 /// false-positive rate.
 ///
-/// Holds the generation in memory, as a pod does (`rtad-loader plan` computes it: 4.2 GB for 1.5
-/// billion
-/// keys), and some MB per thread; inputs are streamed.
+/// Holds the generation in memory, as a pod does (see `rtad-loader plan`: 4.2 GB for 1.5 billion
+/// keys), and a few MB per thread. Inputs are streamed.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     target: Target,
-    /// Another generation than the live one, without deltas
+    /// Verify this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Inputs whose usable ids must all be members: paths, globs, `-` for stdin, or URLs
@@ -55,7 +55,7 @@ pub(super) struct VerifyArgs {
     against: Vec<OsString>,
     #[command(flatten)]
     input: InputArgs,
-    /// Random keys for measuring the false-positive rate
+    /// Number of random keys for measuring the false-positive rate
     /// [default: enough for 10,000 false positives, at most 200 million]
     #[arg(long, value_name = "N")]
     probes: Option<u64>,
@@ -116,7 +116,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
         None => None,
     };
 
-    progress.phase("querying random keys");
+    progress.phase("probing random keys");
     let expected = manifest.expected_fpr();
     let probes = args.probes.unwrap_or_else(|| probe::default_probes(expected));
     progress.expect(probes);
@@ -128,7 +128,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
 }
 
-/// Reads all files of the generation. A faulty file is a failed verification; a failing store is
+/// Reads all files of the generation. A damaged file is a failed verification; a store error is
 /// not.
 async fn load(
     args: &VerifyArgs,
@@ -224,13 +224,14 @@ impl VerifyReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{} generation {} is whole", self.audience, self.generation)?;
+        writeln!(out, "{} generation {} is intact", self.audience, self.generation)?;
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
             writeln!(
                 out,
-                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a usable id, {removed} removed since)"
+                "members     all {checked} ids of {rows} rows ({blank_or_malformed} without a \
+                 usable id, {removed} removed since)"
             )?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
@@ -238,7 +239,7 @@ impl VerifyReport {
         writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
         writeln!(
             out,
-            "  expected    {:.3e} by fill, target {:.3e}",
+            "  expected    {:.3e} by fill, {:.3e} requested",
             self.expected_fpr, self.target_fpr
         )
     }

@@ -1,4 +1,4 @@
-//! `dedup`, by the real binary: what is written first, and how many there are; and the picture of `inspect --plot`.
+//! `dedup`: first occurrences and counts. Also `plan --table` and the picture of `inspect --plot`.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -10,10 +10,10 @@ use testkit::process::{outcome, spawn};
 
 use crate::support::{Sandbox, command, gzip, ids, lines};
 
-/// What it writes, and its report.
+/// Runs `dedup`; returns its output and report.
 #[track_caller]
 fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
-    // By way of a file: what is fed to a command that writes as it reads must be fed by another thread.
+    // Through a file: a command that writes while it reads would need another thread to feed it.
     let stdin = sandbox.file("stdin", stdin);
     let mut command = command(sandbox.path(), &format!("dedup --json {arguments}"));
     let child = command
@@ -25,9 +25,9 @@ fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
     (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
 }
 
-/// Nothing more is read once nobody takes what is written: the input may have no end.
+/// A closed output ends the read, even of an endless input.
 #[test]
-fn who_stops_listening_ends_the_reading() {
+fn closed_output_ends_reading() {
     const MOST_BYTES: usize = 256 << 20;
     for arguments in [
         "dedup -",
@@ -62,7 +62,7 @@ fn who_stops_listening_ends_the_reading() {
 }
 
 #[test]
-fn of_any_text_each_byte_counts() {
+fn text_lines_are_compared_by_bytes() {
     let sandbox = Sandbox::new();
     let (written, report) = dedup(&sandbox, "--text -", b"a\r\na\na\r\n\xef\xbb\xbfa\n");
     assert_eq!((written.as_str(), &report["first_seen"]), ("a\r\na\n\u{feff}a\n", &3.into()));
@@ -71,7 +71,7 @@ fn of_any_text_each_byte_counts() {
     assert_eq!(written, format!("{id}\n"));
 }
 
-/// Lower-case words of 4 to 12 letters, the same ones each time: the short ones come up again and again.
+/// Deterministic lower-case words of 4 to 12 letters; short words repeat often.
 fn words(count: usize) -> String {
     let mut state = 7_u64;
     let mut next = move || {
@@ -93,13 +93,13 @@ fn words(count: usize) -> String {
 }
 
 #[test]
-fn each_word_is_written_when_it_is_first_seen() {
+fn first_occurrences_are_written_in_order() {
     let sandbox = Sandbox::new();
     let text = words(300_000);
     let mut seen = HashSet::new();
     let expected: String =
         text.lines().filter(|word| seen.insert(*word)).flat_map(|word| [word, "\n"]).collect();
-    assert!(seen.len() < 299_000, "some come up again: {}", seen.len());
+    assert!(seen.len() < 299_000, "some words repeat: {}", seen.len());
     for how in ["", "--bloom --expected 300000 --bits-per-key 429 --hashes 8"] {
         let (written, report) = dedup(&sandbox, &format!("--text {how} -"), text.as_bytes());
         assert!(written == expected, "{how}");
@@ -108,7 +108,7 @@ fn each_word_is_written_when_it_is_first_seen() {
         assert_eq!(report["exact"], how.is_empty());
         assert!(report["expected_false_positives"].as_f64().unwrap() < 1e-3);
     }
-    // A filter that is far too small takes some for seen, and says about how many.
+    // An undersized filter drops new words and reports the expected number.
     let (_, report) = dedup(
         &sandbox,
         "--text --bloom --expected 300000 --bits-per-key 8 --hashes 4 -",
@@ -123,7 +123,7 @@ fn each_word_is_written_when_it_is_first_seen() {
 }
 
 #[test]
-fn an_id_is_the_same_in_every_spelling() {
+fn spellings_of_an_id_are_equal() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Idfa, 0..500);
     let text = [
@@ -137,7 +137,7 @@ fn an_id_is_the_same_in_every_spelling() {
     assert_eq!((&report["rows"], &report["duplicates"]), (&803.into(), &300.into()));
     assert_eq!((&report["blank"], &report["malformed"]), (&2.into(), &1.into()));
 
-    // Columns have no line of their own: what is written is the md5.
+    // Formats with columns write the md5.
     let row = |id: &String| format!("{id},x\n");
     let table = format!("id,note\n{}", all.iter().chain(&all[..9]).map(row).collect::<String>());
     let (written, report) =
@@ -145,7 +145,7 @@ fn an_id_is_the_same_in_every_spelling() {
     assert_eq!(written, lines(&ids(IdKind::Md5, 0..500)));
     assert_eq!(report["duplicates"], 9);
 
-    // Only counted.
+    // --count alone.
     let counted = sandbox.run("dedup --id-kind idfa --count --json {}/ids.gz").json();
     assert_eq!(counted["first_seen"], 500);
     let text = sandbox.run("dedup --id-kind idfa --count {}/ids.gz");
@@ -161,7 +161,7 @@ fn an_id_is_the_same_in_every_spelling() {
 }
 
 #[test]
-fn odd_lines_have_their_place() {
+fn unusual_lines_are_counted() {
     let sandbox = Sandbox::new();
     let long = "x".repeat(70_000);
     let text = format!("{long}\nb\r\n\nb\n \n\u{feff}b\nb\nlast");
@@ -191,12 +191,12 @@ fn odd_lines_have_their_place() {
 }
 
 #[test]
-fn the_table_of_false_positives() {
+fn plan_table_lists_false_positive_rates() {
     let sandbox = Sandbox::new();
     let table = sandbox.run("plan --table --json").json();
     let rows: Vec<_> =
         table["rows"].as_array().unwrap().iter().map(|row| row["fpr"].as_f64().unwrap()).collect();
-    // Of a thousand million keys and of seven million the rates are the same.
+    // The rates do not depend on the number of keys.
     for (rate, expected) in rows.iter().zip([9.011e-6, 7.264e-7, 2.284e-7, 1.001e-9].repeat(2)) {
         assert!((rate / expected - 1.0).abs() < 0.001, "{rate} {expected}");
     }
@@ -205,7 +205,7 @@ fn the_table_of_false_positives() {
 }
 
 #[test]
-fn a_generation_is_drawn() {
+fn inspect_draws_a_generation() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..3000)));
     sandbox.build("{}/ids");
@@ -214,15 +214,16 @@ fn a_generation_is_drawn() {
     let mut pictures = HashSet::new();
     for (audience, figure) in [("a", "keys"), ("a", "fill"), ("a", "fpr"), ("none", "keys")] {
         let drawn = format!(
-            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.svg --plot-of {figure}"
+            "inspect --store {{}}/s --audience {audience} --json --plot {{}}/it.svg --plot-of \
+             {figure}"
         );
         sandbox.run(&drawn).json();
         let svg = std::fs::read_to_string(sandbox.path().join("it.svg")).unwrap();
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{figure}");
-        assert!(svg.contains("data:image/png;base64,"), "{figure}: the map is in it");
-        assert!(svg.contains(&format!("{audience} generation 1")), "{figure}: the title is in it");
-        assert!(svg.contains("min ") == (audience == "a"), "{figure}: its extremes are in it");
-        assert!(pictures.insert(svg), "{audience} {figure} is a picture of its own");
+        assert!(svg.contains("data:image/png;base64,"), "{figure}: map");
+        assert!(svg.contains(&format!("{audience} generation 1")), "{figure}: title");
+        assert!(svg.contains("min ") == (audience == "a"), "{figure}: extremes");
+        assert!(pictures.insert(svg), "{audience} {figure}: distinct picture");
     }
     sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.svg").fails(1, "--plot ");
     let png = sandbox.run("inspect --store {}/s --audience a --plot {}/it.png");

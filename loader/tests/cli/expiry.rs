@@ -1,4 +1,4 @@
-//! Generations that are not to be served for ever.
+//! Generations with an expiry.
 
 use crate::support::{Sandbox, ids, lines};
 use rtad_core::device::IdKind;
@@ -6,7 +6,7 @@ use rtad_core::device::IdKind;
 const BUILD: &str = "build --store {}/s --audience a";
 
 #[test]
-fn a_build_says_when_it_expires_and_so_does_whoever_looks_into_it() {
+fn expiry_is_reported_by_build_inspect_and_list() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
     assert!(sandbox.build("{}/ids")["expires_unix_seconds"].is_null());
@@ -43,7 +43,7 @@ fn a_build_says_when_it_expires_and_so_does_whoever_looks_into_it() {
 }
 
 #[test]
-fn what_has_expired_is_shown_so_and_not_gone_back_to() {
+fn expired_generation_is_marked_and_not_rolled_back_to() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
     sandbox.build("--expires 1s {}/ids");
@@ -64,12 +64,13 @@ fn what_has_expired_is_shown_so_and_not_gone_back_to() {
     );
     sandbox
         .run("rollback --store {}/s --audience a")
-        .fails(4, "generation 1 of a has expired: pods refuse it");
+        .fails(4, "audience a: generation 1 has expired, so no pod would load it");
     sandbox.run("verify --store {}/s --audience a --generation 1 --probes 1000 --json").json();
-    // What is live may have expired: it is still what a build is compared with.
+    // A build is compared with the live generation even if that has expired.
     sandbox.build("--expires 1s {}/ids");
     sandbox.file("few", lines(&ids(IdKind::Md5, 0..10)));
-    sandbox
-        .run(&format!("{BUILD} {{}}/few"))
-        .fails(3, "10 keys, and generation 3, which is live, has 100");
+    sandbox.run(&format!("{BUILD} {{}}/few")).fails(
+        3,
+        "10 keys: expected at least 50 by --max-shrink 0.5, as live generation 3 has 100",
+    );
 }

@@ -1,4 +1,4 @@
-//! The zoo: what dumps look like in the wild, and what becomes of each.
+//! Input variants found in practice: line formats, compression, CSV, rejects.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -16,7 +16,7 @@ fn counts(built: &serde_json::Value) -> [u64; 5] {
 }
 
 #[test]
-fn lines_of_every_sort() {
+fn line_variants_are_counted_correctly() {
     let [a, b] = [&ids(IdKind::Md5, 0..1)[0], &ids(IdKind::Md5, 1..2)[0]];
     let upper = a.to_uppercase();
     let long = "f".repeat(70_000);
@@ -49,7 +49,7 @@ fn lines_of_every_sort() {
     for (name, text, expected) in zoo {
         for (how, bytes) in [("plain", text.clone()), ("gz", gzip(&text)), ("zst", zst(&text))] {
             let sandbox = Sandbox::new();
-            // Under a name that says nothing of it.
+            // A name without a telling extension.
             sandbox.file("dump.txt", bytes);
             let built = sandbox.build("--max-reject-ratio 1 {}/dump.txt");
             assert_eq!(counts(&built), expected, "{name}, {how}");
@@ -62,7 +62,7 @@ fn lines_of_every_sort() {
 }
 
 #[test]
-fn several_members_frames_files_globs_and_stdin() {
+fn concatenated_members_globs_and_stdin_are_read() {
     let all = ids(IdKind::Md5, 0..500);
     let part = |n: usize| lines(&all[n * 100..n * 100 + 100]);
     let sandbox = Sandbox::new();
@@ -88,7 +88,7 @@ fn several_members_frames_files_globs_and_stdin() {
 }
 
 #[test]
-fn what_cannot_be_read_is_fatal_and_publishes_nothing() {
+fn unreadable_input_is_fatal_and_publishes_nothing() {
     let text = lines(&ids(IdKind::Md5, 0..20_000));
     let (gz, zstd) = (gzip(text.as_bytes()), zst(text.as_bytes()));
     let flipped = |bytes: &[u8]| {
@@ -131,7 +131,7 @@ fn what_cannot_be_read_is_fatal_and_publishes_nothing() {
 }
 
 #[test]
-fn nothing_usable_is_refused_unless_meant() {
+fn empty_input_needs_allow_empty() {
     let sandbox = Sandbox::new();
     sandbox.file("empty", "");
     sandbox.file("blank", "\n0\nnull\n");
@@ -147,7 +147,7 @@ fn nothing_usable_is_refused_unless_meant() {
 }
 
 #[test]
-fn a_csv_with_two_columns_of_different_kinds() {
+fn csv_columns_may_have_different_kinds() {
     let (idfa, imei) = (ids(IdKind::Idfa, 0..100), ids(IdKind::Imei, 0..100));
     let mut text = String::from("\u{feff}when, idfa ,\"imei \"\"raw\"\"\",note\r\n");
     for (idfa, imei) in idfa.iter().zip(&imei) {
@@ -157,7 +157,7 @@ fn a_csv_with_two_columns_of_different_kinds() {
     let sandbox = Sandbox::new();
     sandbox.file("dump.csv", &text);
     sandbox.file("dump.tsv", "idfa\timei\n".to_owned() + &idfa[0] + "\t" + &imei[0] + "\n");
-    // A column's name with quotes and spaces cannot go through the helper's splitting.
+    // The helper splits arguments at spaces, and this column name has one.
     let mut command = command(
         sandbox.path(),
         "build --store {}/s --audience a --json --format csv --id-kind idfa --column idfa \
@@ -171,7 +171,7 @@ fn a_csv_with_two_columns_of_different_kinds() {
     assert_eq!((&built["values"], &built["rejected"]["missing_column"]), (&204.into(), &2.into()));
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
     let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
-    // 1 header and 100 rows of two lines each come before.
+    // After 1 header and 100 rows of two lines each.
     assert_eq!(
         reasons,
         ["202\tblank\t", "202\tblank\t", "203\tmissing_column\t", "203\tmissing_column\t"]
@@ -182,13 +182,14 @@ fn a_csv_with_two_columns_of_different_kinds() {
         assert_eq!(answer.stdout, "1\tmember\n");
     }
     let tabs = sandbox.build(
-        "--max-shrink 1 --format csv --delimiter \\t --column idfa=idfa --column imei=imei {}/dump.tsv",
+        "--max-shrink 1 --format csv --delimiter \\t --column idfa=idfa --column imei=imei \
+         {}/dump.tsv",
     );
     assert_eq!(counts(&tabs), [1, 2, 0, 0, 0]);
 }
 
 #[test]
-fn csv_faults_name_the_file_and_no_id() {
+fn csv_errors_name_the_file_and_no_id() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..3);
     sandbox.file("other.csv", "when,device\n");
@@ -202,7 +203,7 @@ fn csv_faults_name_the_file_and_no_id() {
     build("other.csv").fails(3, "has no column \"id\"; columns found: when, device");
     build("twice.csv").fails(3, "more than one column \"id\"");
     build("open.csv").fails(3, "open.csv: the row at line 3 does not end; is a quote left open?");
-    // Also if little is left of the file, and if the quote stands in another column: the rows in it would be
+    // Also near the end of the file, and in another column: the rows inside the quotes would be
     // lost.
     sandbox.file("open.csv", format!("id,note\n{},\n\r\n\n{},\"\n{},\n", all[0], all[1], all[2]));
     build("open.csv").fails(3, "line 5 does not end; is a quote left open?");
@@ -214,12 +215,12 @@ fn csv_faults_name_the_file_and_no_id() {
         .fails(2, "needs --column");
     sandbox
         .run("build --store {}/s --audience a --column id {}/other.csv")
-        .fails(2, "is for --format csv");
+        .fails(2, "--column requires --format csv");
     assert!(sandbox.store().is_empty());
 }
 
 #[test]
-fn the_threshold_decides_and_the_rejects_file_tells() {
+fn reject_ratio_decides_and_rejects_file_lists_rows() {
     let sandbox = Sandbox::new();
     let good = ids(IdKind::Md5, 0..98);
     sandbox.file("good", lines(&good));
@@ -232,8 +233,8 @@ fn the_threshold_decides_and_the_rejects_file_tells() {
     sandbox.file("rejects", "from an earlier run, readable by all");
     let outcome =
         sandbox.run("build --store {}/s --audience a --json --rejects {}/rejects {}/dump");
-    outcome.fails(3, "3 of 102 values are malformed, more than --max-reject-ratio 0.01 allows");
-    assert_eq!(sandbox.store(), before, "the store is as it was, byte for byte");
+    outcome.fails(3, "3 of 102 values are malformed: expected at most --max-reject-ratio 0.01;");
+    assert_eq!(sandbox.store(), before, "the store is unchanged, byte for byte");
 
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
     let rows: Vec<Vec<&str>> = rejects.lines().map(|row| row.split('\t').collect()).collect();
@@ -246,7 +247,7 @@ fn the_threshold_decides_and_the_rejects_file_tells() {
     let mode = std::fs::metadata(sandbox.path().join("rejects")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    // Just enough, and blank ids do not count.
+    // At the limit; blank ids do not count.
     let built = sandbox.build("--max-reject-ratio 0.03 {}/dump");
     assert_eq!((counts(&built), &built["generation"]), ([102, 98, 0, 1, 3], &2.into()));
     let outcome = sandbox.run("build --store {}/s --audience a --rejects {}/dump {}/dump");
@@ -260,7 +261,7 @@ fn the_threshold_decides_and_the_rejects_file_tells() {
 }
 
 #[test]
-fn case_and_blanks_are_the_operators_choice() {
+fn case_and_blank_flags_are_applied() {
     let sandbox = Sandbox::new();
     let idfa = &ids(IdKind::Idfa, 0..1)[0];
     sandbox.file("dump", format!("{}\nSECRET-TEST-DEVICE\n", idfa.to_lowercase()));
@@ -280,10 +281,10 @@ fn case_and_blanks_are_the_operators_choice() {
 }
 
 #[test]
-fn no_id_is_ever_shown() {
+fn output_contains_no_id() {
     let sandbox = Sandbox::new();
     let (md5, idfa) = (ids(IdKind::Md5, 0..50), ids(IdKind::Idfa, 0..50));
-    // Good ids, ids of the wrong kind, ids cut short: all are somebody's.
+    // Valid ids, ids of the wrong kind, truncated ids: all identify a device.
     let cut: Vec<_> = md5.iter().map(|id| id[..30].to_owned()).collect();
     let all = [md5, idfa, cut].concat();
     sandbox.file("dump", lines(&all));

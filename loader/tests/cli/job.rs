@@ -1,5 +1,5 @@
-//! A build in steps, by the real binary: what comes of it is what `build` makes of the same ids, whatever was tried twice, and nothing
-//! that does not add up is published.
+//! Distributed build: gives the same chunks as `build`, allows retries, and rejects inconsistent
+//! reports.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::support::{Sandbox, chunks, command, ids, lines};
 struct Steps<'a> {
     sandbox: &'a Sandbox,
     job: String,
-    /// What the steps reported.
+    /// Reports of the steps.
     lines: Vec<String>,
     changes: Vec<u8>,
 }
@@ -41,7 +41,7 @@ impl<'a> Steps<'a> {
         Self { sandbox, job: begun.to_string(), lines: Vec::new(), changes }
     }
 
-    /// A step whose data and report are kept apart.
+    /// Runs a step; returns its data and keeps its report.
     #[track_caller]
     fn step(&mut self, arguments: &str, stdin: &[u8]) -> Vec<u8> {
         let (data, report, status) = pipe(command(self.sandbox.path(), arguments), stdin);
@@ -56,7 +56,7 @@ impl<'a> Steps<'a> {
         command
     }
 
-    /// The distinct keys of these files of ids, read by several, in several parts.
+    /// The distinct keys of these files, in several parts.
     #[track_caller]
     fn distinct(&mut self, inputs: &[&str], parts: u32) -> Vec<Vec<u8>> {
         let mut frames = self.changes.clone();
@@ -96,9 +96,10 @@ fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
     chunks(&files).into_iter().map(|name| (name.clone(), files[name].clone())).collect()
 }
 
-/// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and tombstones.
+/// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
+/// tombstones.
 #[test]
-fn the_chunks_are_those_of_a_build() {
+fn chunks_equal_those_of_a_build() {
     let (idfas, imeis) = (ids(IdKind::Idfa, 0..4000), ids(IdKind::Imei, 0..4000));
     let mut table = String::from("idfa,imei\n");
     for (row, (idfa, imei)) in idfas.iter().zip(&imeis).enumerate() {
@@ -129,14 +130,14 @@ fn the_chunks_are_those_of_a_build() {
         built.build(&format!("--max-reject-ratio 0.1 --max-shrink 1 {columns} {{}}/table"));
 
     let mut steps = Steps::begin(&stepped);
-    // What comes now is over the new generation.
+    // Later deltas apply to the new generation.
     stepped.file("late", lines(&ids(IdKind::Md5, 9990..9995)));
     stepped.run("append --store {}/s --audience a --json {}/late").json();
     let parts = steps.distinct(&[&format!("{columns} {{}}/table")], 4);
     let total = steps.total();
     assert_eq!(expected["keys"], total);
     let chunks = steps.chunks(total, &parts.concat());
-    // Once more, as a task that was thought dead, and one alone, from keys in any order.
+    // A retry of all chunks, and one chunk from keys in any order.
     let (mut all, again) = (steps.lines.clone(), steps.chunks(total, &parts[1]));
     all.extend(again.into_iter().rev().chain(chunks));
     let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1", &all).json();
@@ -155,7 +156,7 @@ fn the_chunks_are_those_of_a_build() {
     for field in ["chunks", "fill_ratio", "build", "folded", "survey", "keys"] {
         assert_eq!(one[field], other[field], "{field}");
     }
-    // Nobody is lost, and nobody is back.
+    // No member is lost, and no removed device is back.
     let query = |ids: &[String], kind| {
         let asked =
             format!("query --store {{}}/s --audience a --json --id-kind {kind} {}", ids.join(" "));
@@ -169,7 +170,7 @@ fn the_chunks_are_those_of_a_build() {
 }
 
 #[test]
-fn what_does_not_add_up_is_not_published() {
+fn inconsistent_reports_are_not_published() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
     sandbox.file("fewer", lines(&ids(IdKind::Md5, 0..1999)));
@@ -181,24 +182,24 @@ fn what_does_not_add_up_is_not_published() {
     let with = |some: &[String]| [&counts[..], some].concat();
     let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
 
-    steps.publish("", &with(&chunks[1..])).fails(3, "of 2000: a chunk is missing");
-    steps.publish("", &counts).fails(3, "the chunks have 0 keys, and there are 2000 in all");
-    steps.publish("", &[]).fails(3, "has buckets 0 to 4095: wait until that part has ended");
+    steps.publish("", &with(&chunks[1..])).fails(3, "expected 2000; a chunk is missing");
+    steps.publish("", &counts).fails(3, "the chunks have 0 keys: expected 2000");
+    steps.publish("", &[]).fails(3, "buckets 0 to 4095: no report of `rtad-loader distinct`");
     sandbox.file("none", "");
     let mut none = Steps::begin(&sandbox);
     none.distinct(&["{}/none"], 1);
     none.publish("", &none.lines).fails(3, "no usable id in 0 rows");
-    steps.publish("", &with(&["{}".into()])).fails(3, "-, line 3: is not what");
+    steps.publish("", &with(&["{}".into()])).fails(3, "-, line 3: expected a report");
     let other = steps.chunks(2001, &frames);
     steps
         .publish("", &with(&[&chunks[..15], &other[15..]].concat()))
-        .fails(3, "was cut for 2001 keys, another for 2000");
+        .fails(3, "expected --keys 2000 as for other chunks, found 2001");
     let mut fewer = Steps::begin(&sandbox);
     let fewer_frames = fewer.distinct(&["{}/fewer"], 1).concat();
     let fewer = fewer.chunks(2000, &fewer_frames);
     steps
         .publish("", &with(&[&chunks[..], &fewer[..]].concat()))
-        .fails(3, "has two different lines");
+        .fails(3, "was reported twice with different content");
     sandbox.file("one", "0".repeat(31) + "1\n");
     sandbox.run("build --store {}/s --audience b --json {}/one").json();
     let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
@@ -211,68 +212,66 @@ fn what_does_not_add_up_is_not_published() {
     let bytes = std::fs::read(&gone).unwrap();
     let held = bytes.len();
     std::fs::remove_file(&gone).unwrap();
-    steps.publish("", &with(&chunks)).fails(5, "1 of 16 chunks are missing in the store");
+    steps.publish("", &with(&chunks)).fails(5, "1 of 16 chunks are missing from the store");
     std::fs::write(&gone, vec![0; held]).unwrap();
     nothing_is_live();
 
-    // A file that has rotted is made good by whoever tries again.
+    // A retry repairs a damaged file.
     let again = steps.chunks(2000, &frames);
     assert_eq!(std::fs::read(&gone).unwrap(), bytes);
     let dry = steps.publish("--dry-run", &with(&again)).json();
     assert_eq!((&dry["generation"], &dry["keys"]), (&Value::Null, &2000.into()));
     nothing_is_live();
     assert_eq!(steps.publish("--expires 1h", &with(&again)).json()["generation"], 1);
-    // Once.
+    // A second publish fails.
     steps
         .publish("", &with(&again))
         .fails(6, "generation 1 was published since this work began at generation 0");
     let against = "verify --store {}/s --audience a --probes 1000 --json --against {}/ids";
     assert_eq!(sandbox.run(against).json()["keys"], 2000);
-    // The gate is that of a build.
+    // The gate is the same as for `build`.
     let mut halved = Steps::begin(&sandbox);
     sandbox.file("half", lines(&ids(IdKind::Md5, 0..900)));
     let half = halved.distinct(&["{}/half"], 2).concat();
     let all = [halved.lines.clone(), halved.chunks(900, &half)].concat();
-    halved.publish("", &all).fails(3, "--max-shrink 0.5 allows no fewer than 1000");
+    halved.publish("", &all).fails(3, "expected at least 1000 by --max-shrink 0.5");
 }
 
-/// A worker that is not finished is not seen by the others: what they count agrees without it.
+/// The key counts of the other parts add up without it, so the buckets are checked.
 #[test]
-fn a_part_that_is_not_there_is_missed() {
+fn missing_part_is_detected() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
     let mut steps = Steps::begin(&sandbox);
     let mut parts = steps.distinct(&["{}/ids"], 16);
     let all = steps.lines.clone();
-    // One line is that of `keys`.
+    // The first line is the report of `keys`.
     let absent: Value = serde_json::from_str(&steps.lines.remove(4)).unwrap();
     assert_eq!((&absent["first_bucket"], &absent["buckets"]), (&768.into(), &256.into()));
     parts.remove(3);
     let total = steps.total();
     let chunks = steps.chunks(total, &parts.concat());
     let with = |lines: &[String]| [lines, &chunks[..]].concat();
-    steps
-        .publish("", &with(&steps.lines))
-        .fails(3, "made buckets 768 to 1023 distinct: is that part still");
-    steps.publish("", &with(&all[..16])).fails(3, "made buckets 3840 to 4095 distinct");
+    steps.publish("", &with(&steps.lines)).fails(3, "buckets 768 to 1023: no report");
+    steps.publish("", &with(&all[..16])).fails(3, "buckets 3840 to 4095: no report");
     steps
         .publish("", &with(&[&all[..], &all[2..3]].concat()))
-        .fails(3, "bucket 256 is in two lines");
-    // As after a job of fewer parts in the same folder.
+        .fails(3, "bucket 256 is in two reports");
+    // As after a job with fewer parts in the same folder.
     let whole = absent.to_string().replace("256", "512");
     steps
         .publish("", &with(&[&steps.lines[..], &[whole]].concat()))
-        .fails(3, "bucket 1024 is in two lines");
+        .fails(3, "bucket 1024 is in two reports");
     let beyond = absent.to_string().replace("256", "4096");
     steps
         .publish("", &with(&[beyond]))
-        .fails(3, "has 4096 buckets from 768 on, and there are 4096 in all");
+        .fails(3, "has 4096 buckets from 768: expected a range within 4096 buckets");
     assert!(!sandbox.path().join("s/a/CURRENT").exists());
 }
 
-/// The manifest would say that they were taken up, and they would be removed from what is live.
+/// Otherwise the manifest would list the deltas as merged, and `CURRENT` would drop them.
 #[test]
-fn changes_that_a_part_was_not_given_are_missed() {
+fn unread_changes_are_detected() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
     sandbox.file("added", lines(&ids(IdKind::Md5, 5000..5007)));
@@ -280,9 +279,9 @@ fn changes_that_a_part_was_not_given_are_missed() {
     sandbox.build("{}/ids");
     sandbox.run("append --store {}/s --audience a --json {}/added").json();
     sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
-    for (given, says) in [
-        ("none", "read 0 keys that deltas added, `begin` wrote 7"),
-        ("added", "read 0 keys that deltas removed, `begin` wrote 5"),
+    for (given, message) in [
+        ("none", "read 0 keys that deltas added: expected 7"),
+        ("added", "read 0 keys that deltas removed: expected 5"),
         ("all", ""),
     ] {
         let mut steps = Steps::begin(&sandbox);
@@ -295,20 +294,20 @@ fn changes_that_a_part_was_not_given_are_missed() {
             }
             changes = rest;
         }
-        // Twice is as good as once.
+        // Repeated frames have no effect.
         steps.changes = kept.repeat(2);
         let frames = steps.distinct(&["{}/ids"], 2).concat();
         let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
         let outcome = steps.publish("", &lines);
-        match says {
+        match message {
             "" => assert_eq!(outcome.json()["keys"], 2002),
-            says => drop(outcome.fails(3, says)),
+            message => drop(outcome.fails(3, message)),
         }
     }
 }
 
 #[test]
-fn what_is_no_chunk_is_refused() {
+fn invalid_chunk_input_is_rejected() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
     let mut steps = Steps::begin(&sandbox);
@@ -319,16 +318,16 @@ fn what_is_no_chunk_is_refused() {
         Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
     };
     let to = "--store {}/s --keys 2000";
-    chunk(&keys, to).fails(3, "stdin: has keys of chunk 0 and of chunk 15");
-    chunk(&keys[..39], to).fails(3, "stdin: has 39 bytes, and a key has 16");
-    chunk(&keys[..32], "--store {}/s --keys 1").fails(3, "of chunk");
+    chunk(&keys, to).fails(3, "stdin: expected keys of one chunk, found keys of chunks 0 and 15");
+    chunk(&keys[..39], to).fails(3, "stdin: expected 16-byte keys, found 39 bytes");
+    chunk(&keys[..32], "--store {}/s --keys 1").fails(3, "chunk");
     let none = chunk(b"", to);
     assert_eq!((none.status, none.stdout.as_str(), none.stderr.as_str()), (Some(0), "", ""));
     let cut = chunk(b"", "--keys 2000 --cut").json();
     assert_eq!((&cut["shards_per_chunk"], &cut["chunks"]), (&4096.into(), &16.into()));
     chunk(&keys, "--store {}/s --keys 2000 --frames").fails(3, "stdin: ");
     chunk(b"", "--store {}/s --keys 2000 --frames --cut").status.filter(|code| *code == 2).unwrap();
-    // One chunk of keys in any order, some twice.
+    // One chunk of unsorted keys with duplicates.
     let mut first: Vec<&[u8]> = keys.chunks(16).filter(|key| key[0] < 16).collect();
     first.reverse();
     let twice = [first.concat(), first.concat()].concat();

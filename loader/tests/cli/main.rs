@@ -1,6 +1,6 @@
-//! The commands of `rtad-loader`, run as a user runs them: stdout, stderr and exit code together.
+//! End-to-end tests of the `rtad-loader` commands: stdout, stderr and exit codes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod support;
 

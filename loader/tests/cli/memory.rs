@@ -1,4 +1,4 @@
-//! `build --memory`: what does not fit is spilled, and nothing else changes.
+//! `build --memory`: keys beyond the limit are spilled, with the same result.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 use serde_json::Value;
 
-/// More keys than 64 MiB hold.
+/// More keys than fit into 64 MiB.
 const MANY: u64 = 2_500_000;
 
 fn write_ids(sandbox: &Sandbox, name: &str, ids: impl Iterator<Item = u64>) {
@@ -25,7 +25,7 @@ fn stage(built: &Value, name: &str) -> u64 {
     built["stages"][name].as_u64().expect("a number")
 }
 
-/// Whole pages: the last of each thread and each partition is filled up.
+/// Spilled bytes are whole pages: the last page of each thread and partition is padded.
 #[track_caller]
 fn check_spilled(built: &Value, keys: u64) {
     let (spilled, threads) = (stage(built, "spilled_bytes"), stage(built, "threads"));
@@ -35,10 +35,10 @@ fn check_spilled(built: &Value, keys: u64) {
 
 /// With and without spilling, with 1, 2 and 8 threads, in order and backwards.
 #[test]
-fn the_same_bytes_with_any_memory() {
+fn memory_does_not_change_the_chunks() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..MANY);
-    // Backwards, a third of them twice.
+    // In reverse order, a third of them twice.
     write_ids(&sandbox, "backwards", (0..MANY).rev().chain((0..MANY).step_by(3)));
     let mut expected: Option<Vec<String>> = None;
     for (how, spills) in [
@@ -61,7 +61,7 @@ fn the_same_bytes_with_any_memory() {
 }
 
 #[test]
-fn too_little_memory_is_told() {
+fn insufficient_memory_is_rejected() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..10);
     let build = "build --store {}/s --audience a {}/ids";
@@ -78,13 +78,13 @@ fn too_little_memory_is_told() {
             "{bad:?}"
         );
     }
-    // As many threads as it is enough for.
+    // The number of threads is reduced to fit.
     assert!(stage(&sandbox.build("--memory 64MiB {}/ids"), "threads") <= 2);
 }
 
-/// What lies on one place of the key space takes no more memory than what is spread.
+/// Keys of one partition take no more memory than evenly spread keys.
 #[test]
-fn one_prefix_and_one_id_many_times() {
+fn skewed_and_repeated_keys_stay_within_memory() {
     let sandbox = Sandbox::new();
     let mut text = String::new();
     let synth = Synth::new(IdKind::Md5, 1);
@@ -112,14 +112,14 @@ fn one_prefix_and_one_id_many_times() {
     }
 }
 
-/// Ten million, which would be 160 MB.
+/// Ten million keys would take 160 MB.
 #[test]
-fn the_peak_stays_within_the_memory() {
+fn peak_memory_stays_within_the_limit() {
     let sandbox = Sandbox::new();
     let file = std::fs::File::create(sandbox.path().join("ids")).unwrap();
     let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
     for n in 1..=10_000_000_u128 {
-        // Spread evenly and each once: by an odd number.
+        // An odd multiplier spreads the keys evenly, each once.
         writeln!(out, "{:032x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
             .unwrap();
     }
@@ -131,9 +131,9 @@ fn the_peak_stays_within_the_memory() {
     assert!(peak <= (96 << 20) * 11 / 10, "{peak}");
 }
 
-/// A file with a hole stands for one that no disk has room for.
+/// A sparse file stands in for one larger than the disk.
 #[test]
-fn a_disk_without_room_is_told_before_anything_is_read() {
+fn insufficient_disk_space_is_reported_before_reading() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..10_000);
     let file = std::fs::OpenOptions::new().append(true).open(sandbox.path().join("ids")).unwrap();

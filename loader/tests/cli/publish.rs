@@ -1,4 +1,4 @@
-//! What a publish promises: the same bytes for the same set, all or nothing, and never two at once.
+//! Guarantees of a publish: reproducible chunks, atomicity, and one winner of concurrent builds.
 
 use std::io::Write;
 use std::process::{Child, Command};
@@ -12,12 +12,12 @@ use testkit::wait_until;
 use crate::support::{LOADER, Sandbox, chunks, command, gzip, ids, lines};
 
 #[test]
-fn the_same_set_gives_the_same_chunks() {
+fn equal_sets_give_equal_chunks() {
     let all = ids(IdKind::Md5, 0..60_000);
     let sandbox = Sandbox::new();
     let plain = lines(&all);
     let backwards = lines(&all.iter().rev().cloned().collect::<Vec<_>>());
-    // Every id thrice, in another order: a count of rows instead of keys would cut chunks elsewhere.
+    // Every id three times, in another order: a layout by rows instead of keys would differ.
     let thrice = [&plain, &backwards, &plain].map(String::as_str).concat();
     sandbox.file("plain", &plain);
     sandbox.file("backwards", &backwards);
@@ -53,16 +53,16 @@ fn the_same_set_gives_the_same_chunks() {
 }
 
 #[test]
-fn a_filter_that_cannot_keep_its_rate_is_not_built() {
+fn too_small_classic_filter_is_rejected() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
     let build = "build --store {}/s --audience a --filter classic {}/ids";
-    sandbox.run(build).fails(2, "from 327680000 keys on and there are 1000");
+    sandbox.run(build).fails(2, "expected at least 327680000 keys, found 1000");
     assert!(files(&sandbox.path().join("s")).is_empty(), "nothing was published");
 }
 
 #[test]
-fn a_dry_run_writes_nothing() {
+fn dry_run_writes_nothing() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
     let built = sandbox.build("--dry-run {}/ids");
@@ -79,7 +79,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn a_rollback_and_the_generation_after_it() {
+fn rollback_keeps_generation_numbers_increasing() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..4);
     for (n, id) in all.iter().take(3).enumerate() {
@@ -101,16 +101,20 @@ fn a_rollback_and_the_generation_after_it() {
     assert_eq!(back.stdout, "a: generation 1 is live, it was 2\n");
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
-    sandbox.run("rollback --store {}/s --audience a").fails(5, "no generation older than 1");
+    sandbox
+        .run("rollback --store {}/s --audience a")
+        .fails(5, "no generation is older than the live one, 1");
     sandbox
         .run("rollback --store {}/s --audience a --to 1")
-        .fails(2, "generation 1 of a is live already");
+        .fails(2, "audience a: generation 1 is already live");
     sandbox.run("rollback --store {}/s --audience a --to 9").fails(5, "9.json does not exist");
-    sandbox.run("rollback --store {}/s --audience b").fails(5, "audience b: nothing was published");
+    sandbox
+        .run("rollback --store {}/s --audience b")
+        .fails(5, "audience b: no generation is published");
     assert_eq!(sandbox.store(), before);
 
     sandbox.file("ids", format!("{}\n", all[3]));
-    assert_eq!(sandbox.build("{}/ids")["generation"], 4, "above all that ever were");
+    assert_eq!(sandbox.build("{}/ids")["generation"], 4, "above all earlier generations");
     let list = sandbox.run("list --store {}/s --json").json();
     let live: Vec<_> = list["audiences"][0]["generations"]
         .as_array()
@@ -121,7 +125,7 @@ fn a_rollback_and_the_generation_after_it() {
     assert_eq!(live, [(1, false), (2, false), (3, false), (4, true)]);
 }
 
-/// Verifies the live generation, every file of it, and returns its number and keys.
+/// Verifies all files of the live generation; returns its number and keys.
 #[track_caller]
 fn verified(sandbox: &Sandbox, against: &str) -> (u64, u64) {
     let arguments =
@@ -132,7 +136,7 @@ fn verified(sandbox: &Sandbox, against: &str) -> (u64, u64) {
 }
 
 #[test]
-fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
+fn concurrent_builds_have_one_winner() {
     let sandbox = Sandbox::new();
     for n in 0..4_u64 {
         sandbox.file(&format!("ids{n}"), lines(&ids(IdKind::Md5, n * 3000..n * 3000 + 2000 + n)));
@@ -140,7 +144,8 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
     let (mut published, mut conflicts) = (0, 0);
     for round in 0..25 {
         let before = sandbox.store();
-        // Every other round all have read what is live before any has read an id: then exactly one can win.
+        // In every other round all builds read `CURRENT` before any reads an id: exactly one can
+        // win.
         let together = round % 2 == 1;
         let input = |n: u64| {
             if together { format!("--rejects {{}}/r{round}-{n} -") } else { format!("{{}}/ids{n}") }
@@ -153,7 +158,7 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
         if together {
             for n in 0..4 {
                 let rejects = sandbox.path().join(format!("r{round}-{n}"));
-                wait_until("it has read what is live", || rejects.exists());
+                wait_until("the base is read", || rejects.exists());
             }
             for (n, child) in children.iter_mut().enumerate() {
                 let text = std::fs::read(sandbox.path().join(format!("ids{n}"))).unwrap();
@@ -181,14 +186,14 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
         let manifests = after.keys().filter(|name| name.contains("manifests/")).count();
         assert_eq!(
             manifests, published,
-            "round {round}: one manifest for each that won, none for the others"
+            "round {round}: one manifest per winner, none for the others"
         );
         assert!(
             before
                 .iter()
                 .all(|(name, bytes)| name.ends_with("CURRENT") || after.get(name) == Some(bytes))
         );
-        assert!(after.keys().all(|name| !name.contains('#')), "nothing half-written is left");
+        assert!(after.keys().all(|name| !name.contains('#')), "no partial files are left");
         let keys = sandbox.run("inspect --store {}/s --audience a --json").json()["keys"]
             .as_u64()
             .unwrap();
@@ -199,7 +204,7 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
         );
     }
     assert!(conflicts >= 12 * 3);
-    // Every chunk is of a generation that was published: a loser left none.
+    // Every chunk belongs to a published generation: losers left none.
     let mut named = std::collections::BTreeSet::new();
     for generation in 1..=published {
         let inspect =
@@ -212,10 +217,9 @@ fn of_two_loaders_at_once_one_wins_and_the_other_changes_nothing() {
     assert_eq!(chunks(&sandbox.store()).len(), named.len());
 }
 
-/// The base is read before the input: who publishes while another still reads makes that one a loser, every
-/// time.
+/// The base is read before the input, so a publish during the read always fails the build.
 #[test]
-fn a_publish_during_a_build_makes_that_build_fail() {
+fn publish_during_a_build_fails_the_build() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..2);
     sandbox.file("ids", format!("{}\n", all[0]));
@@ -229,12 +233,12 @@ fn a_publish_during_a_build_makes_that_build_fail() {
     let mut pipe = slow.stdin.take().unwrap();
     pipe.write_all(all[1].as_bytes()).unwrap();
     drop(pipe);
-    outcome(slow).fails(6, "generation 2 was published since this work began at generation 1");
+    outcome(slow).fails(6, "generation 2 was published since this build began at generation 1");
     assert_eq!(sandbox.store(), before);
 }
 
 #[test]
-fn a_build_killed_while_reading_has_changed_nothing() {
+fn build_killed_while_reading_changes_nothing() {
     let sandbox = Sandbox::new();
     let text = lines(&ids(IdKind::Md5, 0..100_000));
     sandbox.file("ids", &text);
@@ -247,16 +251,15 @@ fn a_build_killed_while_reading_has_changed_nothing() {
     assert_eq!(sandbox.store(), before);
 }
 
-/// `kill -9` all over a build and its publish: readers see the old generation or the new one, and each is
-/// whole.
+/// `kill -9` at many moments of a build: readers see the old or the new generation, intact.
 #[test]
-fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
+fn killed_build_leaves_an_intact_generation() {
     let sandbox = Sandbox::new();
     let sets = [("even", 0..40_000), ("odd", 50_000..90_001)];
     for (name, range) in sets.clone() {
         sandbox.file(name, lines(&ids(IdKind::Md5, range)));
     }
-    // How long a whole run takes here decides where the kills fall.
+    // The duration of a complete run determines the moments of the kills.
     let started = std::time::Instant::now();
     sandbox.build("{}/even");
     let whole = started.elapsed().max(Duration::from_millis(5));
@@ -267,8 +270,8 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
         let next = if live == "even" { "odd" } else { "even" };
         let arguments = format!("build --store {{}}/s --audience a {{}}/{next}");
         let mut child = spawn(&mut command(sandbox.path(), &arguments));
-        // Steps of a fortieth, in an order that spreads them; beyond the whole run if it takes longer each
-        // time.
+        // Steps of a fortieth, in a spread order; beyond the duration in case later runs take
+        // longer.
         std::thread::sleep(whole * ((kills + survivors) * 17 % 50) / 40);
         let survived = child.try_wait().unwrap().is_some();
         let _ = child.kill();
@@ -281,7 +284,7 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
         let list = sandbox.run("list --store {}/s --audience a --json").json();
         let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
         if now == generation {
-            assert!(!ended.success(), "a build that ended well is live");
+            assert!(!ended.success(), "a successful build is live");
         } else {
             assert!(now > generation);
             (live, generation) = (next, now);
@@ -291,16 +294,16 @@ fn a_loader_killed_at_any_moment_leaves_a_whole_generation() {
             panic!("the builds end before they are killed");
         }
     }
-    // What the killed left behind is in nobody's way.
+    // Leftovers of killed builds do not block the next build.
     let built = sandbox.build("{}/even");
     assert!(built["generation"].as_u64().unwrap() > generation);
-    assert!(sandbox.store().keys().all(|name| !name.contains('#')), "half-written files are swept");
+    assert!(sandbox.store().keys().all(|name| !name.contains('#')), "partial files are removed");
     assert_eq!(verified(&sandbox, "even").1, 40_000);
 }
 
-/// The same at chosen moments: as soon as the first chunk lies there, the second, … the manifest, `CURRENT`.
+/// Kills at chosen moments: after the first chunk, the second, …, the manifest, `CURRENT`.
 #[test]
-fn a_loader_killed_between_its_files_leaves_a_whole_generation() {
+fn build_killed_between_files_leaves_an_intact_generation() {
     let sandbox = Sandbox::new();
     let folder = sandbox.path().join("s/a");
     let count = |part: &str| std::fs::read_dir(folder.join(part)).map_or(0, Iterator::count);
@@ -338,12 +341,12 @@ fn a_loader_killed_between_its_files_leaves_a_whole_generation() {
         }
         assert_eq!(verified(&sandbox, "live"), (generation, live_keys), "moment {moment}");
     }
-    assert!(interrupted > 0, "some were killed with chunks written and nothing published");
+    assert!(interrupted > 0, "some builds were killed with chunks written and nothing published");
 }
 
-/// A file that may not grow stands for a disk that is full: the write fails just so, in the middle of a chunk.
+/// A file-size limit stands in for a full disk: the write fails in the middle of a chunk.
 #[test]
-fn a_full_disk_is_told_and_leaves_the_old_generation() {
+fn full_disk_is_reported_and_keeps_the_old_generation() {
     let sandbox = Sandbox::new();
     sandbox.file("old", lines(&ids(IdKind::Md5, 0..1000)));
     sandbox.file("new", lines(&ids(IdKind::Md5, 0..200_000)));
@@ -368,5 +371,5 @@ fn a_full_disk_is_told_and_leaves_the_old_generation() {
     sandbox.run("verify --store {}/s --audience a --against {}/old --probes 1000 --json").json();
     sandbox.run("build --store {}/s --audience a {}/new --json").json();
     let swept = files(&sandbox.path().join("s"));
-    assert!(swept.keys().all(|name| !name.contains('#')), "what was half-written is swept");
+    assert!(swept.keys().all(|name| !name.contains('#')), "partial files are removed");
 }

@@ -1,4 +1,4 @@
-//! The commands that look into a store, and those that need none.
+//! Read-only commands: verify, query, inspect, list, plan, synth.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -19,16 +19,16 @@ fn published() -> Sandbox {
 const VERIFY: &str = "verify --store {}/s --audience a --probes 1000";
 
 #[test]
-fn verify_finds_every_fault_of_a_file() {
+fn verify_detects_damaged_files() {
     let sandbox = published();
     let store = sandbox.store();
     let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
     let (one, other) = (&names[0], &names[1]);
     let manifest = "a/manifests/1.json".to_owned();
     let text = |name: &String| String::from_utf8(store[name].clone()).unwrap();
-    let flipped = |name: &String, place: usize| {
+    let flipped = |name: &String, offset: usize| {
         let mut bytes = store[name].clone();
-        bytes[place] ^= 1;
+        bytes[offset] ^= 1;
         bytes
     };
     let chunk = &store[one];
@@ -56,17 +56,17 @@ fn verify_finds_every_fault_of_a_file() {
         ),
         ("no manifest", &manifest, None, "does not exist"),
     ];
-    for (what, name, bytes, says) in faults {
+    for (fault, name, bytes, message) in faults {
         let path = sandbox.path().join("s").join(name);
         match bytes {
             Some(bytes) => std::fs::write(&path, bytes).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
         }
         let outcome = sandbox.run(VERIFY);
-        assert!(outcome.stderr.contains("verification failed"), "{what}: {outcome:?}");
-        outcome.fails(4, says);
-        assert!(outcome.stderr.contains(name.as_str()), "{what}: the file is named: {outcome:?}");
-        sandbox.run(&format!("{VERIFY} --json")).fails(4, says);
+        assert!(outcome.stderr.contains("verification failed"), "{fault}: {outcome:?}");
+        outcome.fails(4, message);
+        assert!(outcome.stderr.contains(name.as_str()), "{fault}: no file name: {outcome:?}");
+        sandbox.run(&format!("{VERIFY} --json")).fails(4, message);
         std::fs::write(&path, &store[name]).unwrap();
     }
     let current = sandbox.path().join("s/a/CURRENT");
@@ -74,32 +74,32 @@ fn verify_finds_every_fault_of_a_file() {
     sandbox.run(VERIFY).fails(4, "a/CURRENT");
     sandbox.run("inspect --store {}/s --audience a").fails(5, "a/CURRENT");
     std::fs::write(&current, &store["a/CURRENT"]).unwrap();
-    let whole = sandbox.run(VERIFY);
-    assert_eq!((whole.status, whole.stderr.as_str()), (Some(0), ""), "{whole:?}");
-    assert!(whole.stdout.starts_with("a generation 1 is whole\n"), "{whole:?}");
+    let intact = sandbox.run(VERIFY);
+    assert_eq!((intact.status, intact.stderr.as_str()), (Some(0), ""), "{intact:?}");
+    assert!(intact.stdout.starts_with("a generation 1 is intact\n"), "{intact:?}");
 }
 
 #[test]
-fn verify_compares_what_the_manifest_claims() {
+fn verify_checks_the_statistics_of_the_manifest() {
     let sandbox = published();
     let path = sandbox.path().join("s/a/manifests/1.json");
     let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     manifest["filter"]["expected_fpr"] = 0.001.into();
-    // No digest guards a generation that is not live: only its own fields do.
+    // `CURRENT` has no digest of a generation that is not live; only its own fields are checked.
     manifest["generation"] = 2.into();
     sandbox.file("s/a/manifests/2.json", manifest.to_string());
-    sandbox.run(&format!("{VERIFY} --generation 2")).fails(4, "filter.expected_fpr is");
+    sandbox.run(&format!("{VERIFY} --generation 2")).fails(4, "filter.expected_fpr: expected");
     sandbox.run(&format!("{VERIFY} --generation 1")).succeeds();
 }
 
 #[test]
-fn verify_counts_what_is_missing_and_measures_the_rate() {
+fn verify_counts_false_negatives_and_measures_the_fpr() {
     let sandbox = published();
-    let strangers = ids(IdKind::Md5, 50_000..50_100);
-    sandbox.file("others", lines(&strangers));
+    let non_members = ids(IdKind::Md5, 50_000..50_100);
+    sandbox.file("others", lines(&non_members));
     let outcome = sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others"));
     outcome.fails(4, " of 50100 ids are not members");
-    assert!(strangers.iter().all(|id| !outcome.stderr.contains(id.as_str())));
+    assert!(non_members.iter().all(|id| !outcome.stderr.contains(id.as_str())));
     let measured = sandbox
         .run("verify --store {}/s --audience a --probes 2000000 --json --against {}/ids")
         .json();
@@ -111,7 +111,7 @@ fn verify_counts_what_is_missing_and_measures_the_rate() {
 }
 
 #[test]
-fn a_query_reads_only_the_chunks_it_needs() {
+fn query_reads_only_the_chunks_of_its_ids() {
     let sandbox = published();
     let member = &ids(IdKind::Md5, 0..1)[0];
     let shard = u64::from_str_radix(&member[..4], 16).unwrap();
@@ -139,7 +139,7 @@ fn a_query_reads_only_the_chunks_it_needs() {
 }
 
 #[test]
-fn inspect_and_list_say_what_there_is() {
+fn inspect_and_list_report_generations() {
     let sandbox = published();
     let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
     assert_eq!((&inspected["keys"], &inspected["build"]["rows"]), (&50_000.into(), &50_000.into()));
@@ -166,13 +166,13 @@ fn inspect_and_list_say_what_there_is() {
     for arguments in ["list", "inspect", "verify", "query", "rollback"] {
         let ids = if arguments == "query" { "0123" } else { "" };
         let outcome = sandbox.run(&format!("{arguments} --store {{}}/s --audience none {ids}"));
-        outcome.fails(5, "audience none: nothing was published");
+        outcome.fails(5, "audience none: no generation is published");
     }
     sandbox.run("list --store ftp://bucket/rtad").fails(2, "it has an unknown scheme");
 }
 
 #[test]
-fn plan_gives_both_kinds_of_filter() {
+fn plan_reports_both_kinds_of_filter() {
     let sandbox = Sandbox::new();
     let plan = sandbox.run("plan --keys 600000000 --json").json();
     let filters = plan["filters"].as_array().unwrap();
@@ -190,7 +190,7 @@ fn plan_gives_both_kinds_of_filter() {
     );
     sandbox.run("plan --keys 1 --fpr 0.5").fails(2, "--fpr: false-positive rate is 0.5, expected");
 
-    // What is planned is what is built.
+    // The plan matches a build.
     let sandbox = published();
     let built = sandbox.build("{}/ids --dry-run")["size_bytes"].as_f64().unwrap();
     let planned = sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"]
@@ -200,7 +200,7 @@ fn plan_gives_both_kinds_of_filter() {
 }
 
 #[test]
-fn synth_is_the_same_each_time_and_ends_quietly() {
+fn synth_is_deterministic_and_accepts_a_closed_pipe() {
     let sandbox = Sandbox::new();
     for kind in IdKind::ALL {
         let text = sandbox
@@ -215,10 +215,14 @@ fn synth_is_the_same_each_time_and_ends_quietly() {
     assert_eq!(distinct.len(), 18);
 
     let mut child = spawn(&mut command(sandbox.path(), "synth --count 100000000000"));
-    let mut some = [0; 100];
-    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let mut start = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
     let ended = outcome(child);
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "a broken pipe is no fault");
+    assert_eq!(
+        (ended.status, ended.stderr.as_str()),
+        (Some(0), ""),
+        "a broken pipe is not an error"
+    );
 }
 
 #[test]
@@ -244,7 +248,7 @@ fn usage_is_exit_2_and_help_is_not() {
     }
     let help = sandbox.run("build --help");
     assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""));
-    for said in ["--memory", "--resume", "--max-reject-ratio", "Only malformed ones count"] {
-        assert!(help.stdout.contains(said), "{said} in {}", help.stdout);
+    for text in ["--memory", "--resume", "--max-reject-ratio", "Only malformed values count"] {
+        assert!(help.stdout.contains(text), "{text} in {}", help.stdout);
     }
 }

@@ -1,5 +1,5 @@
-//! The commands over every kind of store: a directory, and S3 if the `stores` suite has started a server; and reading over
-//! plain HTTP.
+//! Commands on every kind of store: a directory, S3 if the `stores` suite has started a server, and
+//! reads over plain HTTP.
 
 use std::process::Child;
 use std::time::Instant;
@@ -11,13 +11,13 @@ use testkit::wait_until;
 
 use crate::support::{Sandbox, command, ids, lines, stores};
 
-/// A folder for inputs, and a store that may be elsewhere.
-struct Place {
+/// A folder for inputs, and the URL of a store.
+struct TestStore {
     sandbox: Sandbox,
     store: String,
 }
 
-impl Place {
+impl TestStore {
     fn all(part: &str) -> impl Iterator<Item = Self> {
         stores(&format!("loader-{part}")).map(|(sandbox, store)| Self { sandbox, store })
     }
@@ -38,7 +38,7 @@ impl Place {
         self.run("build", "--audience a --json --max-shrink 1 {}/ids").json()
     }
 
-    /// Verifies every file of what is live against these ids; returns its generation.
+    /// Verifies the live generation against these ids; returns its number.
     #[track_caller]
     fn verified(&self, ids: &[String]) -> u64 {
         self.sandbox.file("expected", lines(ids));
@@ -51,32 +51,28 @@ impl Place {
 
 #[test]
 fn every_command_works_on_every_store() {
-    for place in Place::all("every") {
+    for target in TestStore::all("every") {
         let all = ids(IdKind::Md5, 0..3000);
         for (generation, count) in [(1, 1000), (2, 3000), (3, 2000), (4, 2001)] {
-            let built = place.build(&all[..count]);
+            let built = target.build(&all[..count]);
             assert_eq!(built["generation"], generation);
         }
-        assert_eq!(
-            place.build(&all[..2001])["chunks_written"],
-            0,
-            "the same keys are the same chunks"
-        );
-        assert_eq!(place.verified(&all[..2001]), 5);
+        assert_eq!(target.build(&all[..2001])["chunks_written"], 0, "equal keys give equal chunks");
+        assert_eq!(target.verified(&all[..2001]), 5);
 
-        let list = place.run("list", "--json").json();
+        let list = target.run("list", "--json").json();
         assert_eq!(list["audiences"][0]["live_generation"], 5);
         assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 5);
-        let inspected = place.run("inspect", "--audience a --generation 2 --json").json();
+        let inspected = target.run("inspect", "--audience a --generation 2 --json").json();
         assert_eq!(inspected["keys"], 3000);
         let query = format!("--audience a --json {} {}", all[2000], all[2999]);
         assert_eq!(
-            place.run("query", &query).json()["answers"],
+            target.run("query", &query).json()["answers"],
             serde_json::json!(["member", "not_member"])
         );
 
-        // One key more is one other chunk.
-        let diff = place.run("diff", "--audience a 3 4 --json").json();
+        // One more key changes one chunk.
+        let diff = target.run("diff", "--audience a 3 4 --json").json();
         let part = |name: &str| {
             (diff[name]["chunks"].as_u64().unwrap(), diff[name]["size_bytes"].as_u64().unwrap())
         };
@@ -87,59 +83,62 @@ fn every_command_works_on_every_store() {
         assert!(diff["fetch_bytes"].as_u64().unwrap() > part("added").1);
         assert_eq!(diff["to"]["size_bytes"], part("added").1 + part("unchanged").1);
         assert_eq!(diff["from"]["size_bytes"], part("removed").1 + part("unchanged").1);
-        let text = place.run("diff", "--audience a 2 1").stdout;
+        let text = target.run("diff", "--audience a 2 1").stdout;
         assert!(
             text.starts_with("a from generation 2 to 1\n  keys       3,000 to 1,000 (-2000)\n"),
             "{text}"
         );
-        place.run("diff", "--audience a 1 9").fails(5, "manifests/9.json does not exist");
+        target.run("diff", "--audience a 1 9").fails(5, "manifests/9.json does not exist");
 
-        assert_eq!(place.run("rollback", "--audience a --to 2 --json").json()["generation"], 2);
-        assert_eq!(place.verified(&all), 2);
-        assert_eq!(place.run("rollback", "--audience a --to 5 --json").json()["generation"], 5);
+        assert_eq!(target.run("rollback", "--audience a --to 2 --json").json()["generation"], 2);
+        assert_eq!(target.verified(&all), 2);
+        assert_eq!(target.run("rollback", "--audience a --to 5 --json").json()["generation"], 5);
 
-        // gc: first only said, then nothing as all is young, then done.
-        let dry = place.run("gc", "--audience a --keep 2 --min-age 0s --dry-run --json").json();
+        // gc: a dry run, then nothing because all files are young, then a removal.
+        let dry = target.run("gc", "--audience a --keep 2 --min-age 0s --dry-run --json").json();
         assert_eq!(
             (&dry["dry_run"], &dry["removed_generations"]),
             (&true.into(), &serde_json::json!([1, 2, 3]))
         );
         assert_eq!(
-            place.run("gc", "--audience a --json").json()["removed_generations"],
+            target.run("gc", "--audience a --json").json()["removed_generations"],
             serde_json::json!([])
         );
-        let list = place.run("list", "--json").json();
+        let list = target.run("list", "--json").json();
         assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 5);
-        let done = place.run("gc", "--audience a --keep 2 --min-age 0s --json").json();
+        let done = target.run("gc", "--audience a --keep 2 --min-age 0s --json").json();
         for field in ["kept_generations", "removed_generations", "removed_chunks", "removed_bytes"]
         {
             assert_eq!(done[field], dry[field], "{field}");
         }
-        assert_eq!(place.verified(&all[..2001]), 5);
-        place.run("rollback", "--audience a --to 2").fails(5, "manifests/2.json does not exist");
-        let text = place.run("gc", "--audience a --min-age 0s");
+        assert_eq!(target.verified(&all[..2001]), 5);
+        target.run("rollback", "--audience a --to 2").fails(5, "manifests/2.json does not exist");
+        let text = target.run("gc", "--audience a --min-age 0s");
         assert_eq!(
             text.stdout,
-            "a: 0 generations removed\n  kept     4 5\n  removed  none\n  files    0 chunks and 0 deltas removed, 0 B\n"
+            "a: 0 generations removed\n  kept     4 5\n  removed  none\n  files    0 chunks and 0 \
+             deltas removed, 0 B\n"
         );
 
         for command in ["list", "inspect", "verify", "rollback", "gc"] {
-            place.run(command, "--audience none").fails(5, "audience none: nothing was published");
+            target
+                .run(command, "--audience none")
+                .fails(5, "audience none: no generation is published");
         }
-        assert_eq!(place.run("gc", "--audience a --keep 0").status, Some(2));
-        assert_eq!(place.run("gc", "--audience a --min-age soon").status, Some(2));
+        assert_eq!(target.run("gc", "--audience a --keep 0").status, Some(2));
+        assert_eq!(target.run("gc", "--audience a --min-age soon").status, Some(2));
     }
 }
 
-/// What a store holds is no dump, but its lines can be counted.
+/// A chunk is not an id export, but its lines can be counted.
 #[test]
-fn an_object_of_a_bucket_is_an_input() {
-    for place in Place::all("input") {
-        place.build(&ids(IdKind::Md5, 0..1000));
+fn bucket_object_is_an_input() {
+    for target in TestStore::all("input") {
+        target.build(&ids(IdKind::Md5, 0..1000));
         let dry = "--audience b --dry-run --allow-empty --max-reject-ratio 1 --json";
-        let read = |file: &str| place.run("build", &format!("{dry} {}/a/{file}", place.store));
+        let read = |file: &str| target.run("build", &format!("{dry} {}/a/{file}", target.store));
         assert_eq!(read("CURRENT").json()["rows"], 8);
-        let is_remote = place.store.contains("://");
+        let is_remote = target.store.contains("://");
         read("NOTHING").fails(
             if is_remote { 5 } else { 3 },
             if is_remote { "does not exist" } else { "no such file" },
@@ -148,38 +147,38 @@ fn an_object_of_a_bucket_is_an_input() {
 }
 
 #[test]
-fn what_is_signed_is_verified_on_every_store() {
-    for place in Place::all("signed") {
+fn signatures_are_verified_on_every_store() {
+    for target in TestStore::all("signed") {
         let key = |name: &str| format!("{}/../tests/minisign/{name}", env!("CARGO_MANIFEST_DIR"));
         let all = ids(IdKind::Md5, 0..2000);
         for count in [1000, 1500, 2000] {
-            place.sandbox.file("ids", lines(&all[..count]));
-            let built = place
+            target.sandbox.file("ids", lines(&all[..count]));
+            let built = target
                 .run("build", &format!("--audience a --json --sign-key {} {{}}/ids", key("a.key")))
                 .json();
             assert_eq!(built["signed"], true);
         }
         let trusting = format!("--audience a --public-key {}", key("a.pub"));
         let live = |generation: u64| {
-            let inspected = place.run("inspect", &format!("{trusting} --json")).json();
+            let inspected = target.run("inspect", &format!("{trusting} --json")).json();
             assert_eq!(inspected["generation"], generation);
         };
         live(3);
         let strange = format!("--audience a --public-key {}", key("b.pub"));
-        place
+        target
             .run("inspect", &strange)
             .fails(4, "is signed by a key that is not among the public keys");
-        place
+        target
             .run("rollback", &strange)
             .fails(4, "is signed by a key that is not among the public keys");
-        // Written again with its signature, by who knows of none.
-        place.run("rollback", "--audience a --to 1 --json").json();
+        // Copied with its signature by a tool that does not know it.
+        target.run("rollback", "--audience a --to 1 --json").json();
         live(1);
-        place.run("rollback", &format!("{trusting} --to 3 --json")).json();
-        let done = place.run("gc", &format!("{trusting} --keep 1 --min-age 0s --json")).json();
+        target.run("rollback", &format!("{trusting} --to 3 --json")).json();
+        let done = target.run("gc", &format!("{trusting} --keep 1 --min-age 0s --json")).json();
         assert_eq!(done["removed_generations"], serde_json::json!([1, 2]));
         live(3);
-        place
+        target
             .run("inspect", "--audience a --generation 1")
             .fails(5, "manifests/1.json does not exist");
     }
@@ -187,20 +186,20 @@ fn what_is_signed_is_verified_on_every_store() {
 
 #[test]
 fn of_two_loaders_at_once_one_wins_and_one_exits_6() {
-    for place in Place::all("two") {
+    for target in TestStore::all("two") {
         let all = ids(IdKind::Md5, 0..4000);
-        place.build(&all[..10]);
+        target.build(&all[..10]);
         for round in 0..5_usize {
             let start = 100 * round;
             let sets = [&all[start..start + 1500], &all[start + 1..start + 2600]];
-            // Both have read what is live before either has read an id, so exactly one can win.
+            // Both read `CURRENT` before either reads an id, so exactly one can win.
             let mut loaders = Vec::new();
             for n in 0..2 {
-                loaders.push(place.start(&format!("--rejects {{}}/r{round}-{n} -")));
+                loaders.push(target.start(&format!("--rejects {{}}/r{round}-{n} -")));
             }
             for n in 0..2 {
-                let rejects = place.sandbox.path().join(format!("r{round}-{n}"));
-                wait_until("it has read what is live", || rejects.exists());
+                let rejects = target.sandbox.path().join(format!("r{round}-{n}"));
+                wait_until("the base is read", || rejects.exists());
             }
             for (loader, set) in loaders.iter_mut().zip(sets) {
                 use std::io::Write as _;
@@ -210,65 +209,66 @@ fn of_two_loaders_at_once_one_wins_and_one_exits_6() {
             let winner =
                 outcomes.iter().position(|outcome| outcome.status == Some(0)).expect("one wins");
             outcomes[1 - winner].fails(6, "nothing was changed");
-            assert_eq!(place.verified(sets[winner]), round as u64 + 2);
+            assert_eq!(target.verified(sets[winner]), round as u64 + 2);
         }
     }
 }
 
-/// `kill -9` all over a build: what is live is the old generation or the new one, whole; and the same all over a gc.
+/// `kill -9` at many moments of a build and of a gc: the live generation is the old or the new one,
+/// and intact.
 #[test]
-fn a_loader_or_a_gc_killed_at_any_moment_leaves_a_whole_generation() {
-    for place in Place::all("kill") {
+fn killed_build_or_gc_leaves_an_intact_generation() {
+    for target in TestStore::all("kill") {
         let all = ids(IdKind::Md5, 0..60_000);
         let started = Instant::now();
-        place.build(&all[..30_000]);
+        target.build(&all[..30_000]);
         let whole = started.elapsed();
         let (mut live, mut count, mut killed) = (1, 30_000, 0);
         for step in 0..24_usize {
             let next = 30_000 + 1000 * (step + 1);
-            place.sandbox.file("next", lines(&all[..next]));
-            let mut child = place.start("{}/next");
+            target.sandbox.file("next", lines(&all[..next]));
+            let mut child = target.start("{}/next");
             std::thread::sleep(whole * (step as u32 * 7 % 24) / 24);
             let _ = child.kill();
             killed += u32::from(!child.wait().unwrap().success());
-            let list = place.run("list", "--audience a --json").json();
+            let list = target.run("list", "--audience a --json").json();
             let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
             if now != live {
                 assert!(now > live);
                 (live, count) = (now, next);
             }
-            assert_eq!(place.verified(&all[..count]), live, "step {step}");
+            assert_eq!(target.verified(&all[..count]), live, "step {step}");
         }
         assert!(killed > 5, "{killed} were killed");
 
         let started = Instant::now();
-        place.run("gc", "--audience a --min-age 0s --dry-run").stdout.lines().next().unwrap();
+        target.run("gc", "--audience a --min-age 0s --dry-run").stdout.lines().next().unwrap();
         let whole = started.elapsed() * 2;
         for step in 0..12_u32 {
-            // Something to remove each time, and nothing that a gc that was killed may be at.
+            // Files to remove each time, independent of what a killed gc left.
             let ids = &all[4000 * step as usize..][..4000];
-            place.build(&ids[2000..]);
-            live = place.build(&ids[..2000])["generation"].as_u64().unwrap();
+            target.build(&ids[2000..]);
+            live = target.build(&ids[..2000])["generation"].as_u64().unwrap();
             let arguments =
-                format!("gc --store {} --audience a --keep 1 --min-age 0s", place.store);
-            let mut child = spawn(&mut command(place.sandbox.path(), &arguments));
+                format!("gc --store {} --audience a --keep 1 --min-age 0s", target.store);
+            let mut child = spawn(&mut command(target.sandbox.path(), &arguments));
             std::thread::sleep(whole * step / 12);
             let _ = child.kill();
             child.wait().unwrap();
-            assert_eq!(place.verified(&ids[..2000]), live);
+            assert_eq!(target.verified(&ids[..2000]), live);
         }
-        // What it left is cleared up by the next.
-        place.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
-        let list = place.run("list", "--audience a --json").json();
+        // The next gc removes its leftovers.
+        target.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
+        let list = target.run("list", "--audience a --json").json();
         assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 1);
-        let again = place.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
+        let again = target.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
         assert_eq!((&again["removed_chunks"], &again["young_chunks"]), (&0.into(), &0.into()));
-        assert_eq!(place.verified(&all[44_000..46_000]), live);
+        assert_eq!(target.verified(&all[44_000..46_000]), live);
     }
 }
 
 #[test]
-fn over_http_what_is_named_is_read_and_nothing_is_written() {
+fn http_store_is_read_only_and_not_listable() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..2000);
     for count in [1000, 2000] {
@@ -297,11 +297,11 @@ fn over_http_what_is_named_is_read_and_nothing_is_written() {
     assert_eq!(sandbox.store(), before);
 }
 
-/// A store that is not there ends a command within seconds, and no credential is in what it says.
+/// An unreachable store fails within seconds, and no message contains a credential.
 #[test]
-fn a_store_that_does_not_answer_is_told_without_secrets() {
+fn unreachable_store_is_reported_without_secrets() {
     let sandbox = Sandbox::new();
-    // Bound and never listened on: connections are refused.
+    // Bound but not listening: connections are refused.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let endpoint = format!("http://127.0.0.1:{port}");
     for (store, environment) in [
@@ -335,7 +335,7 @@ fn a_store_that_does_not_answer_is_told_without_secrets() {
             "{outcome:?}"
         );
     }
-    // Without what the store needs to be opened at all.
+    // Without the settings that the store requires.
     let mut command = command(sandbox.path(), "list --store az://container/rtad");
     command.env_remove("AZURE_STORAGE_ACCOUNT_NAME");
     outcome(spawn(&mut command)).fails(5, "store \"az://container/rtad\" cannot be opened");

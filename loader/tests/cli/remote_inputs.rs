@@ -1,4 +1,4 @@
-//! Inputs behind URLs: read as a file is, whatever the connection does, and named without secrets.
+//! Inputs at URLs: read like files, resumed after broken connections, named without secrets.
 
 use rtad_core::device::IdKind;
 use testkit::process::{outcome, spawn};
@@ -8,13 +8,13 @@ use testkit::wait_until;
 use crate::support::{Sandbox, command, gzip, ids, lines, zst};
 
 #[test]
-fn a_url_is_read_like_a_file() {
+fn url_is_read_like_a_file() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..60_000);
     let text = lines(&all);
     sandbox.file("plain.txt", &text);
     sandbox.file("dump", gzip(text.as_bytes()));
-    // The server compares names as they are sent: encoded.
+    // The server compares encoded names.
     sandbox.file("a%20b.csv", zst(format!("id\n{text}").as_bytes()));
     sandbox.file("empty", "");
     let web = FileServer::serve(sandbox.path());
@@ -32,7 +32,7 @@ fn a_url_is_read_like_a_file() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+fn broken_connection_is_resumed() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..120_000);
     sandbox.file("dump", lines(&all));
@@ -74,17 +74,17 @@ fn broken_input_is_resumed_once_from_its_first_missing_byte() {
 }
 
 #[test]
-fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
+fn replaced_object_fails_the_build() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..1001);
     sandbox.file("dump", lines(&all[..1000]));
     let web = FileServer::serve(sandbox.path());
     let build = "build --store {}/s --audience a --spill-dir {}/spill --checkpoint 20ms";
     let build = format!("{build} {}/dump -", web.url());
-    // It has read the one, and waits for the other.
+    // The build has read one input and waits for the other.
     let mut child = spawn(&mut command(sandbox.path(), &build));
     let state = sandbox.path().join("spill/rtad-state.json");
-    wait_until("it has read one input", || {
+    wait_until("one input is read", || {
         assert!(child.try_wait().unwrap().is_none(), "it waits");
         state.exists()
     });
@@ -96,7 +96,7 @@ fn a_build_does_not_go_on_with_an_object_that_was_replaced() {
 }
 
 #[test]
-fn what_a_url_may_be_is_said_and_no_secret_with_it() {
+fn invalid_urls_are_reported_without_secrets() {
     let sandbox = Sandbox::new();
     let away = FileServer::serve(sandbox.path());
     let web = FileServer::serve_with_redirects(sandbox.path(), away.address);
@@ -124,11 +124,11 @@ fn what_a_url_may_be_is_said_and_no_secret_with_it() {
     }
     build(&format!("{}/nothing", web.url())).fails(5, "nothing does not exist");
     build(&format!("{}/away/dump", web.url())).fails(5, "expected the same scheme, host and port");
-    // Nobody listens.
+    // No listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     build(&format!("http://127.0.0.1:{port}/dump")).fails(5, "could not fetch it after byte 0");
     assert!(sandbox.store().is_empty());
-    // The credentials that the environment holds.
+    // Credentials from the environment.
     let mut command = command(sandbox.path(), "build --store {}/s --audience a s3://bucket/dump");
     command.env_remove("AWS_REGION").envs([
         ("AWS_ACCESS_KEY_ID", "key-id"),

@@ -1,4 +1,4 @@
-//! `build --spill-dir --resume`: whatever interrupts a build, it goes on, and comes out as if nothing had happened.
+//! `build --spill-dir --resume`: an interrupted build resumes and gives the same result.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -13,10 +13,10 @@ use crate::support::{LOADER, Sandbox, chunks, command, ids, lines};
 
 const FILES: u64 = 10;
 const PER_FILE: u64 = 200_000;
-/// More than 64 MiB hold, and seconds of work in which to be interrupted.
+/// More keys than fit into 64 MiB, and seconds of work to interrupt.
 const KEYS: u64 = FILES * PER_FILE - 1000 * (FILES - 1);
 
-/// Ten inputs that overlap, and the chunks they make.
+/// Ten overlapping inputs, and their chunks.
 fn dumps() -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
     for file in 0..FILES {
@@ -31,7 +31,8 @@ fn dumps() -> (Sandbox, Vec<String>) {
     (sandbox, names)
 }
 
-const BUILD: &str = "build --store {}/s --audience a --json --threads 2 --memory 64MiB --spill-dir {}/spill --checkpoint 20ms";
+const BUILD: &str = "build --store {}/s --audience a --json --threads 2 --memory 64MiB --spill-dir \
+    {}/spill --checkpoint 20ms";
 
 #[track_caller]
 fn check(built: &Value) {
@@ -45,7 +46,7 @@ fn start(sandbox: &Sandbox, arguments: &str) -> Child {
     spawn(&mut command(sandbox.path(), arguments))
 }
 
-/// Whether it happened before the child ended.
+/// Waits for a condition; `false` if the child ended first.
 fn wait_for(child: &mut Child, happened: impl Fn() -> bool) -> bool {
     wait_until("it happens", || match happened() {
         true => Some(true),
@@ -58,7 +59,7 @@ fn journal_lines(sandbox: &Sandbox) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Starts a build and kills it when some of its chunks are in the store.
+/// Starts a build and kills it once some chunks are in the store.
 fn killed_while_building(sandbox: &Sandbox) {
     for _ in 0..20 {
         let mut child = start(sandbox, &format!("{BUILD} --resume --max-shrink 1 {{}}/dump*"));
@@ -72,19 +73,19 @@ fn killed_while_building(sandbox: &Sandbox) {
     panic!("the builds end before they are killed");
 }
 
-/// A directory that was there when the last build began stays, but nothing in it.
+/// Whether the spill directory is empty; a preexisting directory is kept.
 fn is_clean(sandbox: &Sandbox) -> bool {
     std::fs::read_dir(sandbox.path().join("spill")).map_or(true, |mut files| files.next().is_none())
 }
 
 #[test]
-fn killed_again_and_again_it_comes_out_the_same() {
+fn repeatedly_killed_build_gives_the_same_chunks() {
     let (sandbox, expected) = dumps();
     let resume = format!("{BUILD} --resume {{}}/dump*");
     let mut kills = 0;
     let built = loop {
         let mut child = start(&sandbox, &resume);
-        // Ever longer, so that it ends.
+        // With increasing delays, so that the build finishes.
         std::thread::sleep(Duration::from_millis(30).mul_f64(1.35_f64.powi(kills)));
         if child.try_wait().unwrap().is_some() {
             break outcome(child).json();
@@ -100,7 +101,7 @@ fn killed_again_and_again_it_comes_out_the_same() {
 }
 
 #[test]
-fn chunks_that_are_there_are_not_built_again() {
+fn resume_skips_stored_chunks() {
     let (sandbox, expected) = dumps();
     killed_while_building(&sandbox);
     let there = chunks(&sandbox.store()).len() as u64;
@@ -112,7 +113,7 @@ fn chunks_that_are_there_are_not_built_again() {
     assert!(written > 0 && written <= 16 - 3, "{written} of 16, {there} were there");
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 
-    // One that is gone since, as a gc may have been there, is built again.
+    // A chunk removed since, for example by a gc, is built again.
     std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
     killed_while_building(&sandbox);
     for name in chunks(&sandbox.store()) {
@@ -121,7 +122,7 @@ fn chunks_that_are_there_are_not_built_again() {
     check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 
-    // What was gone, was built again and then interrupted once more is written down twice.
+    // A rebuilt chunk and another interruption give two journal lines.
     std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
     killed_while_building(&sandbox);
     let journal = sandbox.path().join("spill/rtad-chunks.jsonl");
@@ -133,9 +134,9 @@ fn chunks_that_are_there_are_not_built_again() {
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 }
 
-/// What a build left that nobody can go on with is not taken for this one's.
+/// A journal of another build is ignored.
 #[test]
-fn chunks_of_another_set_are_not_taken() {
+fn journal_of_another_set_is_ignored() {
     let (sandbox, _) = dumps();
     killed_while_building(&sandbox);
     std::fs::remove_file(sandbox.path().join("spill/rtad-state.json")).unwrap();
@@ -146,9 +147,9 @@ fn chunks_of_another_set_are_not_taken() {
     assert!(is_clean(&sandbox));
 }
 
-/// What is appended or removed while a build lies there interrupted is not lost by going on; who publishes wins.
+/// Deltas appended during an interruption survive the resume; a publish makes the resume fail.
 #[test]
-fn what_is_published_meanwhile_is_not_lost() {
+fn changes_during_an_interruption_are_kept() {
     let (sandbox, _) = dumps();
     let all = ids(IdKind::Md5, 0..3_000_001);
     let (old, first, new) = (&all[5_000], &all[0], &all[3_000_000]);
@@ -163,7 +164,7 @@ fn what_is_published_meanwhile_is_not_lost() {
     assert_eq!(
         (&built["keys"], &built["stages"]["resumed"]),
         (&KEYS.into(), &true.into()),
-        "one more and one less"
+        "one added and one removed"
     );
     let asked = sandbox
         .run(&format!("query --store {{}}/s --audience a --json {new} {old} {first}"))
@@ -174,8 +175,8 @@ fn what_is_published_meanwhile_is_not_lost() {
     sandbox.build("--max-shrink 1 {}/live");
     sandbox
         .run(&format!("{BUILD} --resume {{}}/dump*"))
-        .fails(6, "generation 3 was published since this work began at generation 2");
-    assert!(is_clean(&sandbox), "nobody could go on with it");
+        .fails(6, "generation 3 was published since this build began at generation 2");
+    assert!(is_clean(&sandbox), "no build could resume");
 }
 
 /// A build that reads one dump and then waits for stdin.
@@ -187,7 +188,7 @@ fn waiting(sandbox: &Sandbox, arguments: &str) -> Child {
 }
 
 #[test]
-fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
+fn signal_reports_kept_work_and_only_the_same_build_resumes() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..3000);
     sandbox.file("dump", lines(&all[..2000]));
@@ -195,29 +196,31 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
         let mut child = waiting(&sandbox, "");
         let second = sandbox.run(&format!("{BUILD} {{}}/dump"));
         second.fails(2, "another build uses it");
-        // Held until it has ended: the end of the input might be seen before the signal.
+        // Stdin stays open until the end: the build might see its end before the signal.
         let _stdin = child.stdin.take();
         signal(child.id(), name);
         let ended = outcome(child);
         ended.fails(
             if name == "INT" { 130 } else { 143 },
-            "the same command with --resume continues",
+            "the same command with --resume continues it",
         );
         assert!(
-            ended.stderr.contains(&format!("interrupted; progress is kept in {}", spill(&sandbox)))
+            ended
+                .stderr
+                .contains(&format!("interrupted; completed work is kept in {}", spill(&sandbox)))
         );
         assert!(is_private(&sandbox.path().join("spill")));
         let rest = [" {}/dump - --max-reject-ratio 1", " {}/dump - --max-reject-ratio 1 --resume"];
-        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "--resume continues it");
-        for (how, what) in [
-            ("{}/dump - --resume --fpr 0.01", "--fpr is 0.01, it was 0.0001"),
-            ("{}/dump - --resume --case all", "--case is Some(All), it was None"),
+        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "continue it with --resume");
+        for (arguments, message) in [
+            ("{}/dump - --resume --fpr 0.01", "--fpr: expected 0.0001, found 0.01"),
+            ("{}/dump - --resume --case all", "--case: expected None, found Some(All)"),
             ("{}/dump --resume", "input - is missing now"),
-            ("- {}/dump --resume", "input - stands where input"),
+            ("- {}/dump --resume", "expected input"),
             ("{}/nothing - --resume", "no such file"),
         ] {
-            let refused = sandbox.run(&format!("{BUILD} {how}"));
-            refused.fails(if what == "no such file" { 3 } else { 2 }, what);
+            let refused = sandbox.run(&format!("{BUILD} {arguments}"));
+            refused.fails(if message == "no such file" { 3 } else { 2 }, message);
         }
         let stdin = lines(&all[1500..]);
         let built = sandbox.run_with(&format!("{BUILD}{}", rest[1]), stdin.as_bytes()).json();
@@ -226,7 +229,7 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
         assert_eq!(built["stages"]["resumed"], true);
         assert!(is_clean(&sandbox));
     }
-    // An input that changed.
+    // A changed input.
     let mut child = waiting(&sandbox, "");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -236,9 +239,9 @@ fn a_signal_says_what_is_kept_and_only_the_same_build_goes_on() {
         .fails(2, "dump is 65967 bytes, modified at");
 }
 
-/// Nothing that was read is lost to whoever is at work in the store just then.
+/// Keys survive a conflict with another process in the store.
 #[test]
-fn a_store_that_is_busy_costs_no_more_than_another_try() {
+fn build_resumes_after_a_busy_store() {
     let (sandbox, expected) = dumps();
     let first = sandbox.path().join("first");
     std::fs::write(&first, lines(&ids(IdKind::Md5, 0..10))).unwrap();
@@ -247,7 +250,7 @@ fn a_store_that_is_busy_costs_no_more_than_another_try() {
     lock.lock().unwrap();
     let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
     busy.fails(6, "another loader is publishing this audience; nothing was changed");
-    assert!(busy.stderr.contains("the same command with --resume continues"), "{}", busy.stderr);
+    assert!(busy.stderr.contains("the same command with --resume continues it"), "{}", busy.stderr);
     lock.unlock().unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);
@@ -268,21 +271,21 @@ fn is_private(folder: &Path) -> bool {
         && std::fs::read_dir(folder).unwrap().all(|file| mode(&file.unwrap().path()) == 0o600)
 }
 
-/// Whether a process has asked for SIGINT, which is the second of the mask's bits.
+/// Whether a process handles SIGINT, the second bit of the mask.
 fn catches_interrupts(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 1 != 0
 }
 
-/// What is not worth keeping does not stay, nor what others put there go.
+/// Useless files are removed; files of others stay.
 #[test]
-fn a_directory_is_left_as_it_was() {
+fn spill_directory_keeps_files_of_others() {
     let sandbox = Sandbox::new();
     sandbox.file("dump", lines(&ids(IdKind::Md5, 0..1000)));
     sandbox.file("bad", "no id\n".repeat(1000));
     std::fs::create_dir(sandbox.path().join("spill")).unwrap();
-    // Whatever others keep there, or have in the directory for temporary files.
+    // Files of others in it, or in the directory for temporary files.
     let theirs = ["theirs", "tls.keys", "chunks.jsonl", "state.json"];
     for name in theirs {
         sandbox.file(&format!("spill/{name}"), "");
@@ -305,21 +308,21 @@ fn a_directory_is_left_as_it_was() {
     assert_eq!(rest(), theirs.len());
 }
 
-/// Files that may not grow stand for a disk that is full.
+/// Runs with a file-size limit, which stands in for a full disk.
 fn with_small_files(sandbox: &Sandbox, kib: u64, arguments: &str, stdin: &str) -> Outcome {
     let arguments = arguments.replace("{}", sandbox.path().to_str().unwrap());
-    // In the shell's blocks of 512 bytes.
+    // The unit of the shell is 512 bytes.
     let limited = format!("trap '' XFSZ; ulimit -f {}; exec {LOADER} {arguments}", kib * 2);
     run(Command::new("sh").args(["-c", &limited]), stdin.as_bytes())
 }
 
 #[test]
-fn a_full_disk_is_told_and_it_goes_on_when_there_is_room() {
+fn build_resumes_after_a_full_disk() {
     let (sandbox, expected) = dumps();
-    // A file of each partition takes 125 kB in the end.
+    // The final size of a partition's file is 125 kB.
     let full = with_small_files(&sandbox, 60, &format!("{BUILD} {{}}/dump*"), "");
     full.fails(1, "no room left after");
-    assert_eq!(full.stderr.contains("--resume goes on"), !is_clean(&sandbox), "{full:?}");
+    assert_eq!(full.stderr.contains("with --resume continues it"), !is_clean(&sandbox), "{full:?}");
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));

@@ -1,5 +1,5 @@
-//! `rtad-loader serve`: the real binary, over real HTTP, on a store in a directory, and on S3 if the `stores` suite has
-//! started a server. What was written is read back with the store library, as a pod reads it.
+//! `rtad-loader serve`: the binary over HTTP, on a directory, and on S3 if the `stores` suite has
+//! started a server. Results are read with the store library, as a pod reads them.
 
 mod process;
 

@@ -1,5 +1,5 @@
-//! Signed publishing with the real binary: keys as `minisign` makes them, every command that reads, and a second implementation
-//! that verifies what was written.
+//! Signed publishing: keys as `minisign` writes them, all reading commands, and a second
+//! implementation that verifies the files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ fn with_password(sandbox: &Sandbox, arguments: &str, password: &str) -> Outcome 
     outcome(spawn(command(sandbox.path(), arguments).env("RTAD_SIGN_PASSWORD", password)))
 }
 
-/// The second implementation's opinion of a file of the store, by the key of a `.pub` file.
+/// Verifies a file of the store with the second implementation and the key of a `.pub` file.
 fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(key(public_key)).expect("a key");
     let checked = Command::new("python3")
@@ -48,7 +48,7 @@ fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String>
 }
 
 #[test]
-fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementation() {
+fn signatures_are_verified_by_all_commands_and_a_second_implementation() {
     let sandbox = sandbox();
     let signed =
         sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub")).json();
@@ -105,7 +105,7 @@ fn what_is_signed_here_is_verified_by_every_command_and_by_another_implementatio
 }
 
 #[test]
-fn what_was_changed_or_never_signed_ends_with_four() {
+fn changed_or_unsigned_manifest_exits_with_4() {
     let sandbox = sandbox();
     let inspect = "inspect --store {}/s --audience a --public-key {}/a.pub";
     sandbox.run(BUILD).json();
@@ -122,7 +122,7 @@ fn what_was_changed_or_never_signed_ends_with_four() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written() {
+fn unusable_key_fails_before_input_is_read() {
     let sandbox = sandbox();
     sandbox.file("text", "not a key");
     sandbox.file("binary", [0xff; 100]);
@@ -136,7 +136,7 @@ fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written()
     let secret = key.lines().nth(1).expect("a key's second line");
     for (flags, text) in [
         ("--sign-key {}/none", "none: No such file or directory"),
-        ("--sign-key {}/text", "text is not a secret key of minisign; make one with `minisign -G`"),
+        ("--sign-key {}/text", "text: not a minisign secret key; create one with `minisign -G`"),
         ("--sign-key {}/binary", "is not a secret key of minisign"),
         ("--sign-key {}/cut", "is not a secret key of minisign"),
         ("--sign-key {}/changed", "is not a secret key of minisign"),
@@ -144,7 +144,7 @@ fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written()
         ("--sign-key {}/a.pub", "is not a secret key of minisign"),
         (
             "--sign-key {}/protected.key",
-            "is protected by a password: put it into the environment, as RTAD_SIGN_PASSWORD",
+            "is protected by a password; set the environment variable RTAD_SIGN_PASSWORD",
         ),
         ("--public-key {}/a.pub", "--public-key without --sign-key"),
     ] {
@@ -165,17 +165,17 @@ fn a_key_that_cannot_be_used_ends_the_build_before_anything_is_read_or_written()
     assert!(sandbox.store().is_empty());
 }
 
-/// Its derivation takes a second and 1 GiB, so both ways stand in one test.
+/// One test for both cases, because the key derivation takes a second and 1 GiB.
 #[test]
-fn a_protected_key_signs_with_its_password_from_the_environment() {
+fn protected_key_takes_its_password_from_the_environment() {
     let sandbox = sandbox();
     let build = format!("{BUILD} --sign-key {{}}/protected.key");
     with_password(&sandbox, &build, "wrong horse")
-        .fails(2, "RTAD_SIGN_PASSWORD is not the password of --sign-key");
+        .fails(2, "RTAD_SIGN_PASSWORD is not its password");
     assert!(sandbox.store().is_empty());
     with_password(&sandbox, &build, "correct horse").json();
     assert_eq!(python(&sandbox, "protected.pub", "a/manifests/1.json"), Ok(()));
-    // A key without a password needs none, whoever made it.
+    // A key without a password needs no variable, whichever tool created it.
     for (place, name) in [(2, "a"), (3, "checked")] {
         std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
             .expect("a writable folder");
@@ -188,7 +188,7 @@ fn a_protected_key_signs_with_its_password_from_the_environment() {
 }
 
 #[test]
-fn a_dry_run_takes_the_key_and_signs_nothing() {
+fn dry_run_checks_the_key_and_signs_nothing() {
     let sandbox = sandbox();
     let dry = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --dry-run")).json();
     assert_eq!((&dry["signed"], sandbox.store().len()), (&false.into(), 0));

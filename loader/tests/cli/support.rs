@@ -1,4 +1,4 @@
-//! A folder with a store in it, the loader run in it, and dumps to load.
+//! Sandbox folder with a store, runs of the loader, and input files.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use testkit::store::{Files, files, s3};
 /// The program under test.
 pub(crate) const LOADER: &str = env!("CARGO_BIN_EXE_rtad-loader");
 
-/// The binary with arguments separated by spaces, `{}` standing for the folder.
+/// The binary with arguments separated by spaces; `{}` stands for the folder.
 pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(LOADER);
     let folder = folder.to_str().expect("a UTF-8 temporary folder");
@@ -22,7 +22,7 @@ pub(crate) fn command(folder: &Path, arguments: &str) -> Command {
     command
 }
 
-/// A folder with a store in it, removed in the end.
+/// A folder with a store, removed on drop.
 pub(crate) struct Sandbox(TempDir);
 
 impl Sandbox {
@@ -54,7 +54,7 @@ impl Sandbox {
         self.run(&format!("build --store {{}}/s --audience a --json {arguments}")).json()
     }
 
-    /// All files of the store with their bytes, lock files left out.
+    /// All files of the store with their bytes, except lock files.
     pub(crate) fn store(&self) -> Files {
         files(&self.path().join("s"))
     }

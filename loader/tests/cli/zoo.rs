@@ -1,6 +1,6 @@
-//! The zoo: what dumps look like in the wild, in every format, and what becomes of each. The table of `docs/reference/inputs.md`.
+//! Input variants of all formats, as in the table of `docs/reference/inputs.md`.
 //!
-//! What concerns lines alone is in `inputs.rs`.
+//! `inputs.rs` covers the `lines` format.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -19,7 +19,8 @@ use testkit::store::files;
 
 use crate::support::{Sandbox, command, gzip, ids, lines, zst};
 
-/// A build takes some 200 MB besides its keys; what the inputs here would fill is a gigabyte and more.
+/// Memory limit. A build takes about 200 MB besides its keys; these inputs would fill over a
+/// gigabyte.
 const MAX_KIB: u64 = 450 << 10;
 
 /// Counts of a build's JSON: rows, values, distinct keys, blank, malformed in any way.
@@ -28,7 +29,7 @@ fn counts(built: &Value) -> [u64; 5] {
     [at("/rows"), at("/values"), at("/keys"), at("/blank"), at("/rejected/total")]
 }
 
-/// A file of two columns in groups of a thousand rows; every tenth row has neither.
+/// A file of two columns in groups of 1,000 rows; every tenth row has no ids.
 fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
     let schema =
         "message dump { optional binary id (UTF8); required int64 when; optional int64 imei; }";
@@ -59,7 +60,7 @@ fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
 }
 
 #[test]
-fn texts_of_every_sort_in_csv_and_ndjson() {
+fn csv_and_ndjson_variants_are_counted_correctly() {
     let [a, b] = [&ids(IdKind::Md5, 0..1)[0], &ids(IdKind::Md5, 1..2)[0]];
     let long = "f".repeat(70_000);
     let (one, two) = (format!("{{\"id\":\"{a}\"}}"), format!("{{\"x\":[1,{{}}],\"id\":\"{b}\"}}"));
@@ -138,10 +139,10 @@ fn texts_of_every_sort_in_csv_and_ndjson() {
 }
 
 #[test]
-fn ids_of_several_kinds_in_members_of_members() {
+fn nested_members_hold_ids_of_several_kinds() {
     let sandbox = Sandbox::new();
     let (idfa, imei) = (&ids(IdKind::Idfa, 0..1)[0], &ids(IdKind::Imei, 0..1)[0]);
-    let number: u64 = imei.parse().expect("synthetic IMEIs are of decimal digits");
+    let number: u64 = imei.parse().expect("synthetic IMEIs have decimal digits");
     let text = format!(
         "{{\"device\":{{\"idfa\":\"{}\",\"imei\":{number}}},\"a.b\":\"{idfa}\"}}\n{{\"device\":7}}\nbad\t\\\n",
         idfa.to_lowercase()
@@ -163,7 +164,7 @@ fn ids_of_several_kinds_in_members_of_members() {
 }
 
 #[test]
-fn parquet_gives_what_its_columns_hold() {
+fn parquet_columns_are_read() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..2500);
     for (name, compression) in [
@@ -178,7 +179,7 @@ fn parquet_gives_what_its_columns_hold() {
         assert_eq!(counts(&built), [2500, 5000, 4500, 500, 0], "{name}");
         let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
         assert_eq!(rejects.lines().count(), 500);
-        // Rows are numbered through the whole file.
+        // Row numbers count through the whole file.
         let mut rows: Vec<u64> =
             rejects.lines().map(|row| row.split('\t').nth(1).unwrap().parse().unwrap()).collect();
         rows.sort_unstable();
@@ -202,7 +203,7 @@ fn parquet_gives_what_its_columns_hold() {
 }
 
 #[test]
-fn of_parquet_behind_a_url_only_the_columns_are_fetched() {
+fn remote_parquet_fetches_only_its_columns() {
     let sandbox = Sandbox::new();
     let file = parquet(&ids(IdKind::Md5, 0..20_000), Compression::UNCOMPRESSED);
     sandbox.file("dump", &file);
@@ -214,7 +215,7 @@ fn of_parquet_behind_a_url_only_the_columns_are_fetched() {
 }
 
 #[test]
-fn damaged_parquet_names_the_place_and_publishes_nothing() {
+fn damaged_parquet_names_the_location_and_publishes_nothing() {
     let sandbox = Sandbox::new();
     let file = parquet(&ids(IdKind::Md5, 0..2500), Compression::SNAPPY);
     let build =
@@ -229,7 +230,7 @@ fn damaged_parquet_names_the_place_and_publishes_nothing() {
         flipped[at] ^= 0x10;
         sandbox.file("file", flipped);
         let outcome = sandbox.run(&build.replace("build", "build --dry-run --max-reject-ratio 1"));
-        // Of the bytes of an id nobody can tell, unless the file has checksums.
+        // Damage inside an id is undetectable without checksums in the file.
         if outcome.status != Some(0) {
             outcome.fails(3, "/file: ");
             noticed += 1;
@@ -240,7 +241,7 @@ fn damaged_parquet_names_the_place_and_publishes_nothing() {
 }
 
 #[test]
-fn columns_that_are_not_there() {
+fn missing_columns_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.file("empty", "");
     sandbox.file("header.csv", "when,id\n");
@@ -261,7 +262,7 @@ fn columns_that_are_not_there() {
     assert!(sandbox.store().is_empty());
 }
 
-/// Runs a build that reads stdin, and says how much memory it took at most.
+/// Runs a build that reads stdin; returns its peak memory.
 fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
     let sandbox = Sandbox::new();
     let arguments = format!(
@@ -271,7 +272,7 @@ fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
     let status = format!("/proc/{}/status", child.id());
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
-        // Until the process has ended: then there is no such line any more.
+        // Until the process ends and the line disappears.
         while let Ok(status) = std::fs::read_to_string(&status) {
             let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
                 break;
@@ -289,13 +290,13 @@ fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
 }
 
 #[test]
-fn a_line_of_a_gigabyte_costs_no_memory() {
+fn gigabyte_line_takes_no_memory() {
     let good = ids(IdKind::Md5, 0..2);
     let mib = vec![b'x'; 1 << 20];
     let feed = |head: String, tail: String| {
         let mib = &mib;
         move |pipe: &mut dyn Write| {
-            // Whoever refuses it hangs up.
+            // The reader closes the pipe on an error.
             let _ = pipe.write_all(head.as_bytes());
             (0..1024).all(|_| pipe.write_all(mib).is_ok());
             let _ = pipe.write_all(tail.as_bytes());
@@ -312,7 +313,7 @@ fn a_line_of_a_gigabyte_costs_no_memory() {
     );
     assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
     assert!(peak < MAX_KIB, "{peak} KiB");
-    // A row of csv may hold line ends, so nobody knows where the next one begins.
+    // CSV rows may contain line ends, so the start of the next row is unknown.
     let (refused, peak) =
         fed("--format csv --column id", feed(format!("id\n{}\n", good[0]), "\n".to_owned()));
     refused.fails(3, "input -: the row at line 3 does not end; is a quote left open?");
@@ -320,7 +321,7 @@ fn a_line_of_a_gigabyte_costs_no_memory() {
 }
 
 #[test]
-fn a_bomb_is_one_long_line() {
+fn decompression_bomb_is_one_long_line() {
     let zeros = vec![b'0'; 64 << 20];
     let (gz, zst) = (gzip(&zeros), zst(&zeros));
     drop(zeros);
@@ -332,7 +333,7 @@ fn a_bomb_is_one_long_line() {
         assert_eq!(counts(&built.json()), [1, 1, 0, 0, 1], "{name}");
         assert!(peak < MAX_KIB, "{name}: {peak} KiB");
     }
-    // A frame that asks for a window of 2 GiB.
+    // A frame with a window of 2 GiB.
     let window = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[0; 64]].concat();
     let (refused, peak) = fed("--format ndjson --column id", |pipe| drop(pipe.write_all(&window)));
     refused.fails(3, "input -: zstd data is cut short or corrupt after 0 bytes of text");
@@ -340,7 +341,7 @@ fn a_bomb_is_one_long_line() {
 }
 
 #[test]
-fn files_that_are_none_or_go_away() {
+fn special_and_unreadable_files() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..1000);
     sandbox.file("ids", lines(&all));
@@ -348,7 +349,7 @@ fn files_that_are_none_or_go_away() {
     let fifo = sandbox.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).stdin(Stdio::null()).status().unwrap().success());
 
-    // A pipe with a name is read like stdin; the same file twice is twice the rows.
+    // A named pipe is read like stdin; the same file twice gives twice the rows.
     let child = spawn(&mut command(
         sandbox.path(),
         "build --store {}/s --audience a --json {}/fifo {}/ids {}/ids",
@@ -365,7 +366,7 @@ fn files_that_are_none_or_go_away() {
             .fails(3, "folder: is a directory; name its files, as in");
         build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: no such file");
     }
-    // Opened, and then not readable; not even root can.
+    // Opens but cannot be read, even by root.
     build("/proc/self/mem").fails(3, "input /proc/self/mem: could not ");
     let secret = sandbox.file("secret", "");
     let mut permissions = std::fs::metadata(&secret).unwrap().permissions();
@@ -378,11 +379,11 @@ fn files_that_are_none_or_go_away() {
 }
 
 #[test]
-fn a_file_that_shrinks_while_it_is_read() {
+fn file_that_shrinks_during_a_build() {
     let sandbox = Sandbox::new();
     let text = lines(&ids(IdKind::Md5, 0..300_000));
     let path = sandbox.file("ids", &text);
-    // The pipe holds the one reader up until the file is shorter.
+    // The pipe blocks the only reader until the file is shorter.
     let fifo = sandbox.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let child = spawn(&mut command(
@@ -393,7 +394,7 @@ fn a_file_that_shrinks_while_it_is_read() {
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(33 * 1000 + 10).unwrap();
     pipe.write_all(&text.as_bytes()[33 * 2000..33 * 2001]).unwrap();
     drop(pipe);
-    // What is left is read; the line that was cut is malformed, and one of a thousand is under the threshold.
+    // The rest is read; the cut line is malformed, which is below the threshold.
     assert_eq!(counts(&outcome(child).json()), [1002, 1002, 1001, 0, 1]);
 }
 

@@ -1,11 +1,12 @@
-//! `--follow`: ids from stdin until its end, published at intervals.
+//! `--follow`: publishes ids from stdin at intervals, until stdin ends.
 //!
 //! ```text
-//! stdin ── a thread: lines to keys ──▶ a short channel ──▶ keys to publish ──▶ the store
+//! stdin ── thread: lines to keys ──▶ short channel ──▶ unpublished keys ──▶ store
 //! ```
 //!
-//! While the store fails, keys wait, the channel fills, and the pipe blocks: nothing is dropped. A
-//! line after each publish has the number of durable rows, so that a client can commit its offset.
+//! While the store fails, keys wait, the channel fills and the pipe blocks: nothing is dropped, and
+//! the producer slows down. After each publish one line reports the number of durable rows, so
+//! that a client can commit its offset.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -24,15 +25,15 @@ use super::writer::Writer;
 use crate::exit;
 use crate::input::{Input, Layout};
 
-/// Capacity of the channel, in batches; a batch is one read of stdin.
+/// Capacity of the channel, in batches of one read of stdin each.
 const WAITING_BATCHES: usize = 16;
-/// Longest line that can be an id.
+/// Longest line; longer ones are malformed.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longest delay between tries while the store fails; the first is a second.
+/// Longest delay between retries; the first is one second.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// Time for the last publish after the end of stdin.
-const LAST_TRIES: Duration = Duration::from_secs(60);
+/// Time limit of retries after stdin has ended.
+const FINAL_RETRIES: Duration = Duration::from_secs(60);
 
 /// Keys of some lines.
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ struct Batch {
 #[derive(Debug, Serialize)]
 struct Published {
     sequence: u64,
-    /// Durable rows of stdin, from its beginning.
+    /// Durable rows of stdin, counted from the first.
     rows: u64,
     keys: u64,
     blank: u64,
@@ -63,8 +64,8 @@ struct Totals {
     rows: u64,
     blank: u64,
     malformed: u64,
-    /// Rows reported as durable.
-    said: u64,
+    /// Rows already reported as durable.
+    reported_rows: u64,
 }
 
 pub(super) async fn run(
@@ -79,7 +80,7 @@ pub(super) async fn run(
     };
     let (case, keys) = (input.case.unwrap_or(kind.canonical_case()), input.keys.clone());
     let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
-    // Not joined: a read of stdin may block for any time.
+    // Not joined: a read of stdin may block forever.
     std::thread::spawn(move || {
         let parse = |line: &[u8], batch: &mut Batch| {
             let key: &KeyMaker = &keys;
@@ -114,7 +115,7 @@ pub(super) async fn run(
             _ = ends.recv() => true,
             _ = interrupts.recv() => true,
         };
-        // After a signal: includes rows read so far.
+        // After a signal, also take the batches read so far.
         while is_last && let Ok(batch) = batches.try_recv() {
             totals.add(&batch);
             waiting.extend(batch.keys);
@@ -129,7 +130,7 @@ pub(super) async fn run(
         let was_last = is_last;
         publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         if is_last && !was_last {
-            // The end came while the store failed: includes rows read meanwhile.
+            // Stopped during retries: take the batches read meanwhile.
             while let Ok(batch) = batches.try_recv() {
                 totals.add(&batch);
                 waiting.extend(batch.keys);
@@ -161,8 +162,8 @@ impl Totals {
     }
 }
 
-/// Publishes the waiting keys. Retries without limit; after `end`, and for the last publish, for at
-/// most a minute.
+/// Publishes the waiting keys, with unlimited retries; at most a minute of retries for the last
+/// keys, or after `end`.
 async fn publish(
     writer: &mut Writer,
     waiting: &mut Vec<DeviceKey>,
@@ -171,8 +172,8 @@ async fn publish(
     end: impl Future<Output = ()>,
     output: &Output,
 ) -> Result<(), CommandError> {
-    // Rows without ids write nothing to the store, but advance the client's offset.
-    if waiting.is_empty() && totals.rows == totals.said {
+    // Rows without ids write nothing to the store, but are still reported as durable.
+    if waiting.is_empty() && totals.rows == totals.reported_rows {
         return Ok(());
     }
     let mut end = std::pin::pin!(end);
@@ -184,7 +185,7 @@ async fn publish(
                 error @ (StoreError::Backend { .. }
                 | StoreError::Stalled { .. }
                 | StoreError::Conflict { .. }),
-            ) if !*is_last || begun.elapsed() < LAST_TRIES => {
+            ) if !*is_last || begun.elapsed() < FINAL_RETRIES => {
                 exit::write_error(&CommandError::from(error));
                 tokio::select! {
                     () = tokio::time::sleep(delay) => {}
@@ -207,33 +208,31 @@ async fn publish(
         delta_keys: appended.delta_keys,
     };
     waiting.clear();
-    totals.said = totals.rows;
-    let said = output.report(&published, |published, out| {
+    totals.reported_rows = totals.rows;
+    let reported = output.report(&published, |published, out| {
         let Published { sequence, rows, keys, malformed, .. } = published;
         writeln!(
             out,
             "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed"
         )
     });
-    match said {
-        // An error, because stdin has not ended.
-        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(CommandError::Output(io::Error::other(
-                "stdout is closed: durable rows cannot be reported",
-            )))
-        }
-        said => said,
+    match reported {
+        // An error, not a normal end: stdin has more ids.
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(
+            CommandError::Output(io::Error::other("the reader of the durable row counts is gone")),
+        ),
+        reported => reported,
     }
 }
 
-/// Sends keys after each read, without waiting for more. Ends when the receiver is dropped.
+/// Sends the keys of each read of `input` without waiting for more. Stops when `send` fails.
 fn read_lines(
     input: impl io::Read,
     parse: impl Fn(&[u8], &mut Batch),
-    mut hand_over: impl FnMut(Batch) -> bool,
+    mut send: impl FnMut(Batch) -> bool,
 ) {
     let mut reader = io::BufReader::with_capacity(BUFFER_BYTES, input);
-    // Beginning of a line that the last read split.
+    // Start of a line that the last read cut.
     let (mut begun, mut is_too_long) = (Vec::new(), false);
     loop {
         let mut batch = Batch::default();
@@ -242,7 +241,7 @@ fn read_lines(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 batch.failed = Some(error);
-                hand_over(batch);
+                send(batch);
                 return;
             }
         };
@@ -271,7 +270,7 @@ fn read_lines(
             line(&[], &mut begun, &mut is_too_long, &mut batch);
         }
         reader.consume(length);
-        if (batch.rows > 0 && !hand_over(batch)) || is_end {
+        if (batch.rows > 0 && !send(batch)) || is_end {
             return;
         }
     }
@@ -281,7 +280,7 @@ fn read_lines(
 mod tests {
     use super::*;
 
-    /// Returns its pieces one by one, as a pipe does.
+    /// Returns one piece per read, as a pipe does.
     struct Pieces(Vec<&'static [u8]>);
 
     impl io::Read for Pieces {
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_whole_however_it_comes() {
+    fn lines_do_not_depend_on_read_boundaries() {
         let expected: Vec<&[u8]> = vec![b"one", b"", b"two", b"three"];
         for pieces in [
             vec![&b"one\n\ntwo\r\nthree\n"[..]],
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_is_one_malformed_row_and_takes_no_memory() {
+    fn overlong_line_is_one_malformed_row() {
         static PIECE: [u8; 1 << 15] = [b'a'; 1 << 15];
         let mut pieces = vec![&PIECE[..]; 100];
         pieces.push(b"end\nnext\n");

@@ -1,4 +1,4 @@
-//! Publishing of keys under one operation, with retries after conflicts.
+//! Publisher of one operation on keys, with retries after conflicts.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
@@ -10,22 +10,22 @@ use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
 use super::super::error::CommandError;
 
-/// So often the store is asked again because somebody else wrote just then.
+/// Attempts while other writers cause conflicts.
 const MAX_TRIES: u32 = 50;
-/// Longest delay between tries; a random part of it, so that two writers do not stay in step.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Longest delay between attempts; a random fraction keeps two writers out of step.
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Operation on every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
-    /// Removes the tombstone, and adds.
+    /// Removes the tombstone and adds the key.
     Restore,
     Remove,
     Entomb,
 }
 
-/// A ledger and the operation.
+/// A ledger and the operation to write to it.
 #[derive(Debug)]
 pub(super) struct Writer {
     ledger: Ledger,
@@ -47,7 +47,7 @@ impl Writer {
         Ok(Self { ledger, operation })
     }
 
-    /// Publishes all keys, or nothing.
+    /// Publishes all keys or none.
     pub(super) async fn publish(&mut self, keys: Vec<DeviceKey>) -> Result<Appended, StoreError> {
         let mut change = Change::default();
         for key in keys {
@@ -67,9 +67,9 @@ impl Writer {
                     self.ledger.refresh().await?;
                     let random =
                         RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-                    tokio::time::sleep(PAUSE.mul_f64(random)).await;
+                    tokio::time::sleep(MAX_RETRY_DELAY.mul_f64(random)).await;
                 }
-                // Another writer has merged and removed deltas of this ledger.
+                // Another writer merged deltas that this ledger knew, and they were removed since.
                 Err(StoreError::NotFound { .. }) if self.ledger.refresh().await? => {}
                 done => return done,
             }

@@ -1,7 +1,7 @@
-//! Chunks from keys, shard by shard, on all cores.
+//! Chunk pipeline: builds chunks from sorted keys on all cores.
 //!
-//! Builders take groups of shards from a queue; finished chunks wait in a short channel. A [`Room`]
-//! bounds the memory of all chunks that are built, waiting or written.
+//! Builder threads take groups of shards off a queue. Built chunks wait in a short channel. A
+//! [`MemoryPool`] bounds the memory of all chunks that are built, queued or written.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
@@ -18,11 +18,11 @@ use crate::keys::{
 
 /// Finished chunks that may wait to be written.
 const WAITING_CHUNKS: usize = 2;
-/// Smallest allocation with a mapping of its own, which is returned to the system when freed. The
-/// allocator keeps some of the smaller ones.
+/// Allocations of this size get their own mapping: only touched pages take memory, and freeing
+/// returns all of them. The allocator may keep smaller ones.
 const OWN_MAPPING_BYTES: u64 = 33 << 20;
 
-/// Memory budget of all chunks.
+/// Memory shared by all chunks.
 #[derive(Debug)]
 pub(super) struct Room {
     total: u64,
@@ -30,7 +30,7 @@ pub(super) struct Room {
     given_back: Condvar,
 }
 
-/// A share of it, until dropped.
+/// A part of the pool, released on drop.
 #[derive(Debug)]
 pub(super) struct Taken<'r> {
     room: &'r Room,
@@ -42,7 +42,7 @@ impl Room {
         Self { total: bytes, free: Mutex::new(bytes), given_back: Condvar::new() }
     }
 
-    /// Waits for this much; for more than the whole budget, until all of it is free.
+    /// Waits until `bytes` are free. A request for more than the pool waits for the whole pool.
     fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.total);
         let free = self.free.lock().expect("nothing panics under this lock");
@@ -61,7 +61,7 @@ impl Room {
 }
 
 impl Taken<'_> {
-    /// Returns the unneeded part.
+    /// Releases all but `bytes`.
     fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
@@ -75,34 +75,34 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Results of a group of shards, in this order.
+/// Output of a group of shards: its chunks, then its end.
 #[derive(Debug)]
 pub(super) enum Made<'r> {
-    /// A chunk, and its memory.
+    /// A chunk of a group, and its memory.
     Chunk(usize, BuiltChunk, Taken<'r>),
-    /// End of the group: its number of chunks and keys.
+    /// The end of a group: its number of chunks and of keys.
     End(usize, usize, Distinct),
 }
 
-/// Parameters of chunks.
+/// Parameters of the pipeline.
 pub(super) struct Making<'a> {
     pub(super) filter: &'a FilterSpec,
     pub(super) shards_per_chunk: u32,
     pub(super) threads: usize,
     pub(super) keys: &'a dyn ShardKeys,
-    /// Memory for keys per thread.
+    /// Memory for keys, per thread.
     pub(super) unit_bytes: usize,
     pub(super) room: &'a Room,
 }
 
 impl<'a> Making<'a> {
-    /// Shards per group: whole chunks and whole partitions.
+    /// Shards per unit of work: whole chunks and whole partitions.
     fn group_shards(&self) -> usize {
         (self.shards_per_chunk as usize).max(SHARDS_PER_PARTITION)
     }
 
-    /// Builds the chunks of all groups that are not `done`; `drain` takes them on this thread.
-    /// Stops when it fails.
+    /// Builds all chunks except those of the groups in `done`. `drain` receives them on this
+    /// thread; the builders stop when it returns.
     pub(super) fn run<T, E>(
         &self,
         done: &[usize],
@@ -116,7 +116,7 @@ impl<'a> Making<'a> {
             while let Some(group) = next(&queue) {
                 match self.group(group, &mut worker, &sender) {
                     Ok(true) => {}
-                    // The receiver is gone once a chunk could not be written.
+                    // The receiver is gone: a chunk could not be written.
                     Ok(false) => return,
                     Err(error) => {
                         let _ = sender.blocking_send(Err(error));
@@ -135,7 +135,7 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Whether the receiver still exists.
+    /// Builds one group. Returns whether the receiver still exists.
     fn group(
         &self,
         group: usize,
@@ -182,7 +182,7 @@ impl<'a> Making<'a> {
         Open { run, chunk: ChunkBuilder::new(self.filter, body_bytes), room }
     }
 
-    /// Largest memory of the filters of these shards.
+    /// Upper bound of the filter size of these shards.
     pub(super) fn most_bytes(&self, shards: Range<usize>) -> u64 {
         let most = |shard| {
             let keys = u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);

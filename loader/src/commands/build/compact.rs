@@ -1,14 +1,12 @@
-//! `build --compact`: appended keys go into the live filters, without an export.
+//! `build --compact`: adds the keys of deltas to the live filters, without an export.
 //!
-//! Filters contain no keys, so they cannot be rebuilt: added keys are set in them, and they become
-//! fuller. Removed keys stay a delta of the generation. A full build does better in both, and is
-//! due when the gate refuses.
-
-use std::io::{self, Write};
-use std::time::Duration;
+//! Filters hold no keys and cannot be rebuilt. Added keys are inserted, so filters become fuller.
+//! Removed keys cannot be deleted and stay in a residual delta of the new generation. A full
+//! build avoids both; it is due when the gate rejects a compaction.
 
 use indicatif::HumanCount;
 use serde::Serialize;
+use std::io::{self, Write};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
@@ -20,7 +18,8 @@ use rtad_store::{Store, StoreError};
 
 use super::super::context::now_unix_seconds;
 use super::super::error::CommandError;
-use super::gate::{Gate, GateArgs};
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 
 /// JSON object of `build --compact --json`.
@@ -30,16 +29,16 @@ pub(super) struct Compacted {
     /// `None` in a dry run, or without deltas.
     generation: Option<u64>,
     dry_run: bool,
-    /// Keys added by deltas, and those that filters were not sized for.
+    /// Keys added by deltas, and how many of them exceed the size of the filters.
     added: u64,
     inserted: u64,
-    /// Keys removed by deltas, which stay a delta.
+    /// Keys removed by deltas; they stay in a delta.
     removed: u64,
     expected_fpr: f64,
     chunks_written: u64,
 }
 
-/// Results for the chunks.
+/// The chunks with the added keys.
 struct Grown {
     chunks: ManifestBuilder,
     inserted: u64,
@@ -50,7 +49,7 @@ pub(super) async fn run(
     writer: &StoreWriter,
     base: Base,
     gate: &GateArgs,
-    expires: Option<Duration>,
+    expiry: ExpiryArgs,
     dry_run: bool,
     progress: &Progress,
 ) -> Result<Compacted, CommandError> {
@@ -61,12 +60,12 @@ pub(super) async fn run(
     let old = store.manifest(&audience, &current).await?;
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
-    let end =
-        old.expires_unix_seconds().filter(|end| expires.is_none() && *end <= now_unix_seconds());
-    if end.is_some() {
+    // Compaction does not extend the lifetime of the data.
+    let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
+if expires().is_some_and(|end| end <= now_unix_seconds()) {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
-    // The manifest's, as a generation must record the changes it includes.
+    // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
@@ -74,7 +73,7 @@ pub(super) async fn run(
     };
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
-    // Erased keys are not set in a filter again.
+    // Erased devices must not return to a filter.
     let is_erased =
         |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
     let added =
@@ -86,10 +85,7 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    // The age of the data does not change.
-    let expires =
-        expires.map(|life| now_unix_seconds() + life.as_secs()).or(old.expires_unix_seconds());
-    let manifest = match expires {
+    let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
     };
@@ -121,7 +117,8 @@ pub(super) async fn run(
     Ok(compacted)
 }
 
-/// Adds each chunk's keys, one chunk after the other: a chunk is in memory three times.
+/// Adds to every chunk its part of the keys, one chunk at a time. Takes three times the memory
+/// of a chunk.
 async fn grow(
     store: &Store,
     old: &Manifest,
@@ -157,8 +154,8 @@ async fn grow(
     Ok(grown)
 }
 
-/// The keys of a chunk: from its first shard to the next chunk's; the first chunk also takes those
-/// before it.
+/// The keys of a chunk: from its first shard to that of the next chunk. The first chunk also
+/// takes the keys before it.
 fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a [DeviceKey] {
     let before = |shard: u32| keys.partition_point(|key| u32::from(key.shard()) < shard);
     let start = if index == 0 { 0 } else { before(entries[index].first_shard) };
@@ -193,11 +190,11 @@ impl Compacted {
         }
         writeln!(
             out,
-            "  added       {} ({} more than filters were sized for)",
+            "  added       {} ({} beyond the size of the filters)",
             HumanCount(*added),
             HumanCount(*inserted)
         )?;
-        writeln!(out, "  removed     {} stay a delta", HumanCount(*removed))?;
+        writeln!(out, "  removed     {} stay in a delta", HumanCount(*removed))?;
         writeln!(out, "  written     {} chunks", self.chunks_written)?;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill")
     }

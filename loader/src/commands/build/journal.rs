@@ -1,7 +1,7 @@
-//! Journal of chunks in the store, so that a resumed build does not build them again.
+//! Chunk journal: the groups of chunks that an interrupted build already stored.
 //!
-//! One line per group of shards, written when all its chunks are durable in the store; a line cut
-//! off by a crash is ignored. A journal is valid for one cut and one set of deltas.
+//! One line per group of shards, written once all its chunks are durable in the store. A line cut
+//! off by a crash is ignored. The journal is valid for one chunk layout and one set of deltas.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,15 +15,15 @@ use super::super::error::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{Distinct, SpillDir, SpillError};
 
-/// The first line: the other parameters than keys.
+/// First line: the chunk layout and deltas that the other lines are valid for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     shards_per_chunk: u32,
-    /// The base, deltas included.
+    /// Sequence of `CURRENT` when the build began.
     sequence: u64,
 }
 
-/// All chunks of some neighboring shards.
+/// All chunks of a group of neighboring shards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Group {
     pub(super) group: usize,
@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub(super) chunks: Vec<ChunkRecord>,
 }
 
-/// Location of a journal.
+/// Spill directory and sequence of a journal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalLocation<'a> {
     dir: &'a SpillDir,
@@ -43,7 +43,8 @@ impl<'a> JournalLocation<'a> {
         Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
     }
 
-    /// The chunks of this cut that the store still `holds`. Any other content is removed.
+    /// Opens the journal for this chunk layout. Returns the groups that the store still `holds`;
+    /// all other lines are removed.
     pub(super) fn open(
         &self,
         shards_per_chunk: u32,
@@ -56,7 +57,7 @@ impl<'a> JournalLocation<'a> {
         let is_ours = lines.next().is_some_and(|line| {
             serde_json::from_slice(line).is_ok_and(|found: Head| found == head)
         });
-        // Each once: a chunk that was lost and built again has two lines.
+        // A group that was lost and rebuilt has two lines; the later one counts.
         let mut groups = BTreeMap::new();
         if is_ours {
             let read = lines.map_while(|line| serde_json::from_slice::<Group>(line).ok());

@@ -1,4 +1,4 @@
-//! Memory of a build, and location of spilled keys.
+//! Flags for the memory limit and the spill directory of a build.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,31 +10,38 @@ use super::super::input_args::InputArgs;
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 
-/// More than any machine has.
+/// Largest accepted limit, beyond any machine.
 const MOST: u64 = 16 << 40;
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
-    /// Memory of the whole build, such as 256MiB or 4GiB: at least 64MiB, and 16MiB per thread
-    /// beyond two
+    /// Memory limit of the build, such as 256MiB or 4GiB: at least 64MiB, plus 16MiB for each
+    /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
-    /// Spill keys to files in DIR, created if missing, instead of unnamed files in the system's
-    /// temporary directory. They stay there after an interruption, for --resume
+    /// Spill keys to files in DIR, which is created if needed, instead of unnamed files in the
+    /// system's temporary
+    /// directory. The files survive an interruption, and --resume continues from them
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
-    /// Continue the interrupted build in --spill-dir; start a new one if there is none
+    /// Continue the interrupted build in --spill-dir; start over if there is none
     #[arg(long, requires = "spill_dir")]
     pub(super) resume: bool,
-    /// With --spill-dir: interval of recording the progress of reading
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, requires = "spill_dir")]
+    /// With --spill-dir: interval between checkpoints of the reading progress
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = humantime::parse_duration,
+        requires = "spill_dir"
+    )]
     pub(super) checkpoint: Duration,
 }
 
 impl MemoryArgs {
-    /// Division among the threads: as many as requested, else as many as cores and memory allow.
+    /// Divides the memory among the threads: as many as given, else as cores and memory allow.
     pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, CommandError> {
-        let threads = match input.asked_threads() {
+        let threads = match input.explicit_threads() {
             Some(threads) => threads,
             None => Budget::threads_for(self.memory, input.threads()),
         };

@@ -1,14 +1,12 @@
-//! A generation from keys: chunks are written to the store as they are built, a few at a time, then
-//! the manifest.
+//! Publish step of `build`: stores chunks as they are built, then commits the manifest.
 //!
-//! The cut depends on the exact number of distinct keys. For keys on disk it is known only after
-//! all were sorted, and their chunks are then built as well; so it is estimated, and a wrong
-//! estimate builds all chunks again. Unused chunks are removed by gc.
-
-use std::collections::HashMap;
-use std::time::Duration;
+//! Chunk boundaries depend on the exact number of distinct keys. For keys in memory that number
+//! is known in advance. For keys on disk it is known only after all were sorted, which also
+//! builds their chunks. The number is therefore estimated, and a wrong estimate rebuilds all
+//! chunks. No manifest names the chunks of a wrong estimate, so `gc` removes them.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::HashMap;
 use tokio::runtime::Runtime;
 
 use rtad_core::device::SHARDS;
@@ -16,10 +14,11 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
 use rtad_store::write::Publication;
 
-use super::super::context::now_unix_seconds;
-use super::super::error::{CommandError, UsageError};
+use super::super::error::CommandError;
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, check_min_keys};
+use super::super::new_manifest::new_manifest;
 use super::chunks::{Made, Making, Room};
-use super::gate::Gate;
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
@@ -29,15 +28,15 @@ use crate::keys::{
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 
-/// Chunks written at a time: each is a request to a distant store.
+/// Concurrent chunk uploads, to hide the latency of a remote store.
 const PARALLEL_PUTS: usize = 4;
-/// A dry run has no generation; its manifest is never written.
+/// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
 
-/// Shards per chunk, by the number of keys.
+/// Shards per chunk for a number of keys.
 pub(super) type Cut = fn(&FilterSpec, u64) -> u32;
 
-/// The intended generation.
+/// Parameters of a build.
 pub(super) struct Plan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
@@ -46,46 +45,45 @@ pub(super) struct Plan<'a> {
     pub(super) counts: Counts,
     pub(super) fold: &'a MergedDeltas,
     pub(super) gate: Gate,
-    /// Time until expiry.
-    pub(super) expires: Option<Duration>,
+    pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
     pub(super) cut: Cut,
-    /// Location of the journal of chunks.
+    /// Journal of stored chunks, if the build can be resumed.
     pub(super) journal: Option<JournalLocation<'a>>,
 }
 
-/// Destination.
+/// Destination of the chunks.
 pub(super) enum ChunkSink<'s> {
     Store(Box<Publication<'s>>),
     /// A dry run.
     Nowhere,
 }
 
-/// Built generation.
+/// Result of a build.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) manifest: Manifest,
-    /// Chunks that the store did not have.
+    /// Chunks new to the store.
     pub(super) chunks_written: u64,
     pub(super) distinct: Distinct,
 }
 
-/// Chunks built and written.
+/// All chunks of a build, stored.
 struct Built {
     manifest: ManifestBuilder,
     chunks_written: u64,
     distinct: Distinct,
 }
 
-/// Written chunks.
+/// A stored item of the pipeline.
 enum Put {
     Chunk(usize, ChunkRecord, bool),
     End(usize, usize, Distinct),
 }
 
 impl ChunkSink<'_> {
-    /// Whether all chunks of a group are written.
+    /// Whether the store holds all chunks of a group.
     async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
         let Self::Store(publication) = self else { return Ok(false) };
         for chunk in &group.chunks {
@@ -112,7 +110,7 @@ impl ChunkSink<'_> {
 }
 
 impl Plan<'_> {
-    /// Builds keys in memory, where they take `held_bytes`.
+    /// Builds from keys in memory, which take `held_bytes`.
     pub(super) fn build_sorted<'s>(
         &self,
         keys: &Sorted<'_>,
@@ -128,13 +126,13 @@ impl Plan<'_> {
         self.finish(Built { distinct, ..built }, sink)
     }
 
-    /// Builds keys on disk.
+    /// Builds from keys on disk.
     pub(super) fn build_spilled<'s>(
         &self,
         keys: &Spilled<'_>,
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<Done, CommandError> {
-        // An upper limit, duplicates included.
+        // An upper bound: duplicates are included.
         self.gate.check_keys(keys.keys())?;
         let sink = sink()?;
         let unwanted = self.unwanted();
@@ -160,7 +158,7 @@ impl Plan<'_> {
         self.fold.removed()
     }
 
-    /// Largest memory of a chunk of these keys, given by partition.
+    /// Upper bound of the largest chunk's size, from the number of keys per partition.
     pub(super) fn largest_chunk(&self, partitions: &[u64]) -> u64 {
         let cut = (self.cut)(&self.filter, partitions.iter().sum()) as usize;
         let runs = partitions.chunks((cut / SHARDS_PER_PARTITION).max(1));
@@ -168,17 +166,13 @@ impl Plan<'_> {
         most * u64::from(self.filter.millibits_per_key()) / 8000
     }
 
-    /// Checks that need only the number of distinct keys.
+    /// Checks the number of distinct keys.
     fn check(&self, keys: u64) -> Result<(), CommandError> {
-        let (kind, fpr) = (self.filter.kind(), self.target_fpr);
-        let min_keys = FilterSpec::min_keys(kind, fpr);
-        if keys > 0 && keys < min_keys {
-            return Err(UsageError::TooFewKeys { fpr, keys, min_keys }.into());
-        }
+        check_min_keys(self.filter.kind(), self.target_fpr, keys)?;
         Ok(self.gate.check_keys(keys)?)
     }
 
-    /// Builds all chunks and writes them to the sink.
+    /// Builds all chunks and stores them.
     fn make(
         &self,
         keys: &dyn ShardKeys,
@@ -207,7 +201,7 @@ impl Plan<'_> {
         Ok(puts.end(self))
     }
 
-    /// Makes the generation live, if it passes the gate.
+    /// Commits the manifest if it passes the gate.
     fn finish(&self, built: Built, sink: ChunkSink<'_>) -> Result<Done, CommandError> {
         let Built { manifest, chunks_written, distinct } = built;
         let generation = match &sink {
@@ -215,7 +209,8 @@ impl Plan<'_> {
             ChunkSink::Nowhere => NO_GENERATION,
         };
         let manifest = self.manifest(manifest, generation, distinct.found);
-        // Checked as readers check it: chunks came from many threads, and some from an interrupted build.
+        // Parse the manifest as readers do: chunks come from many threads and from interrupted
+        // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(CommandError::Refused)?;
         self.gate.check(&manifest)?;
@@ -226,27 +221,19 @@ impl Plan<'_> {
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
-        let now = now_unix_seconds();
         let build = BuildReport {
-            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.counts.rows,
-            // A stream that was partly read before an interruption may have left keys that it no longer has.
+            // An interrupted stream may have left keys that the resumed stream no longer contains.
             duplicates: (self.counts.keys + self.fold.added().len() as u64).saturating_sub(found),
             rejected: self.counts.rejected.iter().sum(),
+            ..BuildReport::default()
         };
-        let manifest = chunks.finish(self.audience.clone(), generation, now, build);
-        let manifest = match &self.fold.folded {
-            Some(folded) => manifest.with_folded(folded.clone()),
-            None => manifest,
-        };
-        match self.expires {
-            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
-            None => manifest,
-        }
+        let folded = self.fold.folded.clone();
+        new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
     }
 }
 
-/// Largest memory of a chunk's filters at this cut.
+/// Upper bound of the largest chunk's filter size, for a number of shards per chunk.
 pub(super) fn largest_chunk(
     filter: &FilterSpec,
     shards_per_chunk: u32,
@@ -257,7 +244,7 @@ pub(super) fn largest_chunk(
     shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
 }
 
-/// Written chunks, by group.
+/// Stored chunks, by group.
 struct Puts<'a> {
     journal: Option<Journal<'a>>,
     open: HashMap<usize, OpenGroup>,
@@ -265,16 +252,16 @@ struct Puts<'a> {
     chunks_written: u64,
 }
 
-/// A group with missing chunks.
+/// A group with chunks still to be stored.
 #[derive(Default)]
 struct OpenGroup {
     chunks: Vec<ChunkRecord>,
-    /// Number of its chunks and of their keys.
+    /// Number of chunks and keys, once known.
     end: Option<(usize, Distinct)>,
 }
 
 impl<'a> Puts<'a> {
-    /// Including the chunks of an interrupted build.
+    /// Starts with the groups that an interrupted build stored.
     fn begin(
         plan: &Plan<'a>,
         sink: &ChunkSink<'_>,
@@ -283,7 +270,7 @@ impl<'a> Puts<'a> {
         let mut puts =
             Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
         if let (Some(journal), ChunkSink::Store(_)) = (&plan.journal, sink) {
-            // A gc may have removed them meanwhile.
+            // A gc may have removed chunks since.
             let holds = |group: &Group| plan.runtime.block_on(sink.holds(group));
             let (journal, groups) = journal.open(shards_per_chunk, holds)?;
             (puts.journal, puts.done) = (Some(journal), groups);

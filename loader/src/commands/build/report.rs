@@ -8,7 +8,7 @@ use serde::Serialize;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
-use super::gate::Gate;
+use super::super::gate::Gate;
 use super::publish::Done;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
@@ -45,16 +45,16 @@ pub(super) struct BuildSummary {
     stages: Stages,
 }
 
-/// Changes of the input by deltas and tombstones.
+/// Changes to the input by deltas and tombstones.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Changes {
     /// Appended keys, including those in the input.
     pub(super) added: u64,
-    /// Keys of the input that were left out.
+    /// Keys of the input that were removed.
     pub(super) removed: u64,
 }
 
-/// Broken values, by reason.
+/// Unusable values by reason, without the blank ones.
 #[derive(Debug, Serialize)]
 struct Rejected {
     total: u64,
@@ -133,9 +133,9 @@ impl BuildSummary {
             "  malformed   {malformed}, too long {too_long}, column missing {missing_column}"
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others already existed", self.chunks_written)?;
+        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
         let Self { target_fpr, expected_fpr, .. } = self;
-        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, target {target_fpr:.3e}")?;
+        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
         }
@@ -150,7 +150,8 @@ impl BuildSummary {
         } = self.stages;
         writeln!(
             out,
-            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks {chunk_seconds:.1} s",
+            "time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks \
+             {chunk_seconds:.1} s",
             self.total_seconds
         )?;
         let peak =

@@ -1,14 +1,15 @@
-//! Content of a spill directory, for resuming an interrupted build.
+//! Checkpoints in a spill directory, from which an interrupted build resumes.
 //!
 //! ```text
 //! rtad-00.keys …     keys read so far
-//! rtad-state.json    finished inputs, valid length of the key files, and the build's parameters
+//! rtad-state.json    completed inputs, valid length of each key file, identity of the build
 //! rtad-chunks.jsonl  chunks in the store
 //! ```
 //!
-//! Keys are a set: a partly read input is read again, and repeated keys vanish with other
-//! duplicates. Counts are of whole inputs only, so they equal those of an uninterrupted build.
-//! Bytes after the last state are cut off, as a crash may have left anything there.
+//! Keys are a set: a partly read input is read again, and its repeated keys are removed with the
+//! other duplicates. Counts are kept for completed inputs only, so they come out the same as
+//! without an interruption. Key files are truncated to the length in the last state, because a
+//! crash of the machine may have left garbage beyond it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -24,13 +25,13 @@ use super::super::error::{CommandError, UsageError};
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
-/// Shortest interval of recording.
+/// Shortest accepted interval.
 const LEAST_CHECKPOINT: Duration = Duration::from_millis(10);
 pub(super) const STATE: &str = "rtad-state.json";
 pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
 
-/// Parameters of a build, in words: only the same build can resume.
+/// Name and value of everything that identifies a build. Only the same build may resume.
 pub(super) type Fingerprint = Vec<(String, String)>;
 
 /// `rtad-state.json`.
@@ -38,22 +39,22 @@ pub(super) type Fingerprint = Vec<(String, String)>;
 pub(super) struct State {
     version: u32,
     fingerprint: Fingerprint,
-    /// The base: its generation, and the sequence of its publish.
+    /// The generation that was live when the build began, and the sequence of its publish.
     base: (u64, u64),
-    /// Whether all inputs were read.
+    /// Whether all inputs were read completely.
     pub(super) is_read: bool,
-    /// Finished inputs, by index.
+    /// Completed inputs, by index.
     sources: BTreeMap<usize, Counts>,
     /// Valid bytes of each partition's file.
     pub(super) lengths: Vec<u64>,
 }
 
-/// The part of the base that must not change.
+/// The live generation and the sequence of its publish; appends do not change it.
 fn base_of(base: &Base) -> (u64, u64) {
     base.current().map_or((0, 0), |current| (current.generation, current.published_sequence()))
 }
 
-/// Identity of the inputs.
+/// The inputs' part of the fingerprint.
 pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> {
     let describe = |source: &Source| {
         let identity = source.identity()?.unwrap_or_else(|| "a stream".to_owned());
@@ -63,7 +64,7 @@ pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> 
 }
 
 impl State {
-    /// Progress of an interrupted build, if there is any.
+    /// Reads the state of an interrupted build, if any.
     pub(super) fn read(
         dir: &SpillDir,
         fingerprint: &Fingerprint,
@@ -71,7 +72,7 @@ impl State {
         may_resume: bool,
     ) -> Result<Option<Self>, CommandError> {
         let Some(bytes) = dir.read_note(STATE)? else {
-            // Left by a build that was killed early.
+            // Left by a build that was killed before its first checkpoint.
             dir.clear_files();
             return Ok(None);
         };
@@ -79,23 +80,20 @@ impl State {
             return Err(UsageError::Interrupted { dir: dir.shown() }.into());
         }
         let differs = |what: String| UsageError::OtherBuild { dir: dir.shown(), what };
-        let state: Self = serde_json::from_slice(&bytes).map_err(|_| {
-            differs("its rtad-state.json is of another version, or broken".to_owned())
-        })?;
+        let state: Self = serde_json::from_slice(&bytes)
+            .map_err(|_| differs("rtad-state.json has another version or is damaged".to_owned()))?;
         if state.version != VERSION {
-            return Err(
-                differs(format!("its rtad-state.json has version {}", state.version)).into()
-            );
+            return Err(differs(format!("rtad-state.json has version {}", state.version)).into());
         }
         if let Some(what) = difference(&state.fingerprint, fingerprint) {
             return Err(differs(what).into());
         }
         if state.base != base_of(base) {
-            // No build can resume it.
+            // No build can resume from it.
             dir.keep(false);
             let (then, now) = (state.base.0, base_of(base).0);
             let reason = format!(
-                "generation {now} was published since this work began at generation {then}"
+                "generation {now} was published since this build began at generation {then}"
             );
             return Err(StoreError::Conflict {
                 audience: base.audience().clone(),
@@ -106,14 +104,14 @@ impl State {
         }
         dir.keep(false);
         if !state.is_read && dir.is_named() {
-            // Chunks exist only after all keys were read.
+            // Chunks are valid only for the complete set of keys.
             dir.remove_note(CHUNKS)?;
         }
         Ok(Some(state))
     }
 }
 
-/// The first difference.
+/// The first difference between two fingerprints.
 fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
     let (old, new) = then.iter().zip(now).find(|(then, now)| then != now).map_or_else(
         || (then.get(now.len()), now.get(then.len())),
@@ -124,16 +122,16 @@ fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
         (Some((name, _)), None) => Some(format!("{name} is missing now")),
         (None, Some((name, _))) => Some(format!("{name} is new")),
         (Some((then, old)), Some((now, new))) if then == now => {
-            Some(format!("{now} is {new}, it was {old}"))
+            Some(format!("{now}: expected {old}, found {new}"))
         }
-        (Some((then, _)), Some((now, _))) => Some(format!("{now} stands where {then} was")),
+        (Some((then, _)), Some((now, _))) => Some(format!("expected {then}, found {now}")),
     }
 }
 
-/// Progress of the inputs.
+/// Reading progress of each input.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Inputs in progress: parsed blocks, their counts, and the number of blocks once known.
+    /// Inputs in progress: blocks parsed, their counts, and the total of blocks once known.
     open: HashMap<usize, (u64, Counts, Option<u64>)>,
     ended: BTreeMap<usize, Counts>,
 }
@@ -151,7 +149,7 @@ impl Ledger {
     }
 }
 
-/// Recorder of the progress of reading.
+/// Saves the reading progress at intervals.
 pub(super) struct Checkpoints<'a> {
     dir: &'a SpillDir,
     fingerprint: Fingerprint,
@@ -188,19 +186,19 @@ impl<'a> Checkpoints<'a> {
         self.ledger.lock().expect("nothing panics under this lock")
     }
 
-    /// Inputs that need not be read again.
+    /// Indices of completed inputs.
     pub(super) fn ended(&self) -> Vec<usize> {
         self.ledger().ended.keys().copied().collect()
     }
 
-    /// Finished inputs.
+    /// Counts of all completed inputs.
     pub(super) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.ledger().ended.values().for_each(|counts| sum.add(counts));
         sum
     }
 
-    /// Runs `read` and records its progress, if the directory has a name.
+    /// Runs `read` and saves checkpoints meanwhile, if the directory has a name.
     pub(super) fn during<T>(
         &self,
         keys: &Keys<'_, '_>,
@@ -213,7 +211,7 @@ impl<'a> Checkpoints<'a> {
         let saved = self.ended().len();
         std::thread::scope(|scope| {
             scope.spawn(|| self.save_every_so_often(saved, keys, fillers));
-            // Also after a panic.
+            // Stops the thread even if reading panics.
             let _over = Over(self);
             read()
         })
@@ -238,7 +236,7 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// Records the end of reading, unless it took only moments.
+    /// Saves the final checkpoint, unless reading took no longer than one interval.
     pub(super) fn end(
         &self,
         keys: &Keys<'_, '_>,
@@ -254,7 +252,7 @@ impl<'a> Checkpoints<'a> {
         fillers: &[Filler<'_, '_>],
         is_read: bool,
     ) -> Result<(), SpillError> {
-        // Before the keys, which are in the fillers by now.
+        // Copied before the keys: the keys of these inputs are in the fillers by now.
         let sources = self.ledger().ended.clone();
         fillers.iter().for_each(Filler::flush);
         let lengths = keys.sync()?;
@@ -265,7 +263,7 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
-/// Stops the recording.
+/// Stops the checkpoint thread on drop.
 struct Over<'c, 'a>(&'c Checkpoints<'a>);
 
 impl Drop for Over<'_, '_> {
@@ -275,7 +273,7 @@ impl Drop for Over<'_, '_> {
     }
 }
 
-/// A parser's keys and progress.
+/// Receives a parser's keys and progress.
 pub(super) struct Sink<'a, 'k, 'm> {
     pub(super) filler: &'a Filler<'k, 'm>,
     pub(super) checkpoints: &'a Checkpoints<'a>,

@@ -1,7 +1,8 @@
-//! SIGINT and SIGTERM while keys are kept in a directory.
+//! SIGINT and SIGTERM during a build with a spill directory.
 //!
-//! The directory is valid at any moment, as after `kill -9`, so nothing is awaited: the process
-//! prints how to resume, and ends by the signal. Without a directory nothing is left.
+//! The checkpointed state is valid at any moment, even after `kill -9`, so a signal ends the
+//! process at once. A message names the directory and how to resume. Builds without a spill
+//! directory leave no files and need no handler.
 
 use std::sync::Arc;
 
@@ -14,27 +15,29 @@ use crate::exit;
 use crate::keys::SpillDir;
 use crate::progress::Progress;
 
-/// Base of the exit codes for signals.
+/// Offset of a signal number in a shell's exit code.
 const BY_SIGNAL: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
-    #[error("interrupted; progress is kept in {dir}: the same command with --resume continues")]
+    #[error(
+        "interrupted; completed work is kept in {dir}; the same command with --resume continues it"
+    )]
     Kept { dir: String },
-    #[error("interrupted; nothing was kept, as no input is finished")]
+    #[error("interrupted; nothing was kept, because no input was read completely")]
     Nothing,
 }
 
 /// Ends the process at the first of these signals.
 pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), CommandError> {
-    // Not held by this thread: its owner removes the content when done.
+    // A weak reference: the last owner of the directory removes its files.
     let (runtime, dir, bar) = (runtime()?, Arc::downgrade(dir), progress.handle());
     let mut signals = {
         let _context = runtime.enter();
         let install = |kind| signal(kind).map_err(CommandError::Runtime);
         (install(SignalKind::interrupt())?, install(SignalKind::terminate())?)
     };
-    // Not joined: it ends with the process.
+    // Not joined: the thread ends with the process.
     std::thread::spawn(move || {
         let kind = runtime.block_on(async {
             tokio::select! {
@@ -53,7 +56,7 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
                 dir.clear();
                 exit::write_error(&Interrupted::Nothing);
             }
-            // The build has ended.
+            // The build has already ended.
             None => {}
         }
         std::process::exit(BY_SIGNAL + kind.as_raw_value());

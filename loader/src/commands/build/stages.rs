@@ -1,4 +1,4 @@
-//! Time and memory of a build, by stage.
+//! Time and memory of each build stage.
 
 use std::time::Instant;
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use crate::keys::Budget;
 
-/// Stages in order.
+/// Stages in order of execution.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Stages {
-    /// Rows to keys, including spilling.
+    /// Reading rows into keys, including writes to disk.
     pub(super) read_seconds: f64,
-    /// Sorting of keys in memory. Keys on disk are sorted with their chunks; here the last of them
-    /// are written.
+    /// Sorting keys in memory, or writing the last keys to disk. Keys on disk are sorted while
+    /// their chunks are built.
     pub(super) sort_seconds: f64,
-    /// Chunks, built and written to the store, and the manifest.
+    /// Building and storing chunks, then the manifest.
     pub(super) chunk_seconds: f64,
     pub(super) threads: usize,
     pub(super) memory_bytes: u64,
-    /// Peak memory of the process, as reported by the system.
+    /// Peak memory of the process; `None` if the system does not report it.
     pub(super) peak_memory_bytes: Option<u64>,
-    /// Whether this run resumed a build; times and memory are of this run.
+    /// Whether this run resumed an interrupted build; times and memory cover this run only.
     #[serde(rename = "resumed")]
     pub(super) is_resumed: bool,
-    /// Keys on disk; 0 if all fitted into memory.
+    /// Keys on disk; 0 if all fit into memory.
     pub(super) spilled_bytes: u64,
     #[serde(skip)]
     last: Instant,
@@ -44,19 +44,19 @@ impl Stages {
         }
     }
 
-    /// Ends reading.
+    /// Ends the reading stage.
     pub(super) fn read(&mut self, is_resumed: bool) {
         self.is_resumed = is_resumed;
         self.read_seconds = self.lap();
     }
 
-    /// Ends sorting, with the bytes of keys on disk.
+    /// Ends the sorting stage; `spilled_bytes` of keys are on disk.
     pub(super) fn sorted(&mut self, spilled_bytes: u64) {
         self.sort_seconds = self.lap();
         self.spilled_bytes = spilled_bytes;
     }
 
-    /// Ends the build.
+    /// Ends the last stage.
     pub(super) fn end(mut self) -> Self {
         self.chunk_seconds = self.lap();
         self.peak_memory_bytes = peak_memory_bytes();

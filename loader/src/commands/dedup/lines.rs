@@ -1,21 +1,21 @@
-//! Lines with their keys: the parsers of `input` return keys only, and `dedup` writes the text.
+//! Line reader of `dedup`: keys and text of each line. The parsers of `input` give keys only.
 
 use std::io::{BufRead, BufReader};
 
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 use super::super::error::CommandError;
-use super::first::First;
+use super::first_seen::FirstSeen;
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
 use crate::progress::Progress;
 
-/// Longest line, as an id and as text.
+/// Longest line; longer ones are malformed.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Rows between checks of progress and failure.
-const TURN_ROWS: u64 = 1 << 16;
+/// Rows between two updates of the progress and checks for errors.
+const ROWS_PER_UPDATE: u64 = 1 << 16;
 
-/// Conversion of lines to keys.
+/// Parser of lines into keys.
 pub(super) struct LineKeys<'a> {
     input: &'a Input,
     /// `None` for any text.
@@ -35,7 +35,7 @@ impl<'a> LineKeys<'a> {
     pub(super) fn read(
         &self,
         sources: &[Source],
-        first: &mut First,
+        first: &mut FirstSeen,
         progress: &Progress,
     ) -> Result<Counts, CommandError> {
         let mut counts = Counts::default();
@@ -49,13 +49,13 @@ impl<'a> LineKeys<'a> {
     fn read_one(
         &self,
         reader: &mut BufReader<Opened>,
-        first: &mut First,
+        first: &mut FirstSeen,
         counts: &mut Counts,
         progress: &Progress,
     ) -> Result<(), CommandError> {
         let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            // In text every byte counts.
+            // With --text every byte counts.
             let is_id = self.kind.is_some();
             let text = line.strip_suffix(b"\r").filter(|_| is_id).unwrap_or(&line);
             let is_marked = std::mem::replace(&mut is_first, false) && is_id;
@@ -63,7 +63,8 @@ impl<'a> LineKeys<'a> {
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
-                    // With several spellings: new if any of them is new; all of them become seen.
+                    // An id with several spellings is new if any spelling is; all of them become
+                    // seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();
                     if new > 0 {
                         first.pass(text);
@@ -74,8 +75,8 @@ impl<'a> LineKeys<'a> {
             counts.rows += 1;
             counts.values += 1;
             counts.keys += keys.len() as u64;
-            if counts.rows.is_multiple_of(TURN_ROWS) {
-                progress.add(TURN_ROWS);
+            if counts.rows.is_multiple_of(ROWS_PER_UPDATE) {
+                progress.add(ROWS_PER_UPDATE);
                 if let Some(error) = first.failed.take() {
                     return Err(error);
                 }
@@ -100,8 +101,8 @@ impl<'a> LineKeys<'a> {
     }
 }
 
-/// Reads a line without its end into `line`. `false`: too long, `line` has its beginning. `None`:
-/// end of the input.
+/// Reads a line, without its line end, into `line`. `Some(false)`: the line is too long and `line`
+/// holds its start. `None`: end of input.
 fn next_line(
     reader: &mut BufReader<Opened>,
     line: &mut Vec<u8>,

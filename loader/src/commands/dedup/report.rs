@@ -16,13 +16,13 @@ use crate::seen::Seen;
 #[derive(Debug, Serialize)]
 pub(super) struct DedupReport {
     rows: u64,
-    /// Ids at their first occurrence, including false ones.
+    /// Ids that counted as new.
     first_seen: u64,
     duplicates: u64,
     blank: u64,
     malformed: u64,
     exact: bool,
-    /// Expected number of new ids counted as seen.
+    /// Expected number of new ids that counted as seen.
     expected_false_positives: f64,
     memory_bytes: u64,
     seconds: f64,
@@ -31,7 +31,7 @@ pub(super) struct DedupReport {
 impl DedupReport {
     pub(super) fn new(counts: &Counts, seen: &Seen, first_seen: u64, took: Duration) -> Self {
         let unusable: u64 = counts.rejected.iter().sum();
-        // Several spellings in one row are one id; a row of several columns may have several ids.
+        // Several spellings in one row are one id; several columns may hold several ids.
         let usable = (counts.values - unusable).min(counts.keys);
         Self {
             rows: counts.rows,
@@ -49,8 +49,8 @@ impl DedupReport {
         }
     }
 
-    /// Writes the report to its destination.
-    pub(super) fn give(
+    /// Writes the report to `file`, and to stdout or stderr.
+    pub(super) fn write(
         &self,
         file: Option<&Path>,
         on_stdout: bool,
@@ -62,8 +62,8 @@ impl DedupReport {
             text
         };
         if let Some(file) = file {
-            let failed = |source| CommandError::Report { path: file.display().to_string(), source };
-            std::fs::write(file, json()).map_err(failed)?;
+            let written = std::fs::write(file, json());
+            written.map_err(|source| CommandError::write_file("--report", file, source))?;
         }
         if on_stdout {
             return output.data(self, Self::write_text);
@@ -89,14 +89,12 @@ impl DedupReport {
             HumanCount(malformed)
         )?;
         match self.exact {
-            true => writeln!(
-                out,
-                "judged      exactly, in {} of memory",
-                HumanBytes(self.memory_bytes)
-            )?,
+            true => {
+                writeln!(out, "method      exact, {} of memory", HumanBytes(self.memory_bytes))?
+            }
             false => writeln!(
                 out,
-                "judged      by a filter of {}: {:.3} new ids are expected to count as seen",
+                "method      Bloom filter of {}: {:.3} new ids expected to count as seen",
                 HumanBytes(self.memory_bytes),
                 self.expected_false_positives
             )?,

@@ -1,8 +1,8 @@
 //! `inspect --plot`: a map of all 65,536 shards, 256 × 256, and the histogram of their figures.
 //!
-//! A row is the first byte of the keys, a column the second. Keys are hashes, so the map of a sound
-//! audience is noise and its histogram a bell; a row, a block or a dot that stands out is an export
-//! that was cut, ids that are no hashes, or keys that somebody chose.
+//! The row is the first byte of the keys, the column the second. Keys are hashes, so the map of a
+//! sound audience is noise and its histogram a bell curve. A visible row, block or dot means a
+//! truncated export, ids that are not hashes, or manipulated keys.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use rtad_core::device::SHARDS;
 use rtad_core::snapshot::Manifest;
 
-/// Figure of each shard that is drawn.
+/// The figure drawn for each shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Figure {
     /// Distinct keys
@@ -24,7 +24,7 @@ pub(crate) enum Figure {
     Keys,
     /// Fraction of its filter's bits that are set
     Fill,
-    /// False-positive rate that follows from the fill
+    /// False-positive rate by fill
     Fpr,
 }
 
@@ -37,7 +37,7 @@ impl Figure {
         }
     }
 
-    /// A value on the scale, in words. Rates are on it by their logarithms.
+    /// Text of a value on the scale. Rates are logarithms.
     fn label(self, value: f64) -> String {
         match self {
             Self::Keys if value >= 100.0 || value.fract() == 0.0 => {
@@ -56,22 +56,22 @@ const SIDE: usize = 256;
 const SIZE: (u32, u32) = (1340, 980);
 const MAP_WIDTH: u32 = 900;
 const HEADER_HEIGHT: u32 = 96;
-/// Bars of the histogram, at most.
+/// Maximum number of histogram bars.
 const BINS: u32 = 64;
-/// Color of a shard without keys: none of the scale.
+/// Color of a shard without keys, not on the scale.
 const EMPTY: RGBColor = RGBColor(236, 236, 238);
 const MUTED: RGBColor = RGBColor(107, 114, 128);
 const FONT: &str = "sans-serif";
 
-/// One figure of every shard that has keys.
+/// One figure for every shard with keys.
 #[derive(Debug)]
 pub(super) struct ShardMap {
     figure: Figure,
-    /// Rates by their logarithms.
+    /// Rates are logarithms.
     shards: Vec<Option<f64>>,
 }
 
-/// The scale, cut into the bars of the histogram.
+/// The scale, divided into the bars of the histogram.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     low: f64,
@@ -143,7 +143,7 @@ impl ShardMap {
         self.shards.iter().flatten().copied()
     }
 
-    /// From the lowest figure to the highest; never a point.
+    /// The scale from the lowest to the highest figure; never empty.
     fn scale(&self) -> Scale {
         let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let (low, high) = self.values().fold((f64::INFINITY, f64::NEG_INFINITY), ends);
@@ -151,7 +151,7 @@ impl ShardMap {
             return Scale { low: 0.0, high: 1.0, bins: BINS };
         }
         if self.figure == Figure::Keys {
-            // Bars of whole keys: with another width some would stand for more keys than others.
+            // A whole number of keys per bar; otherwise bars would cover unequal numbers of counts.
             let counts = high - low + 1.0;
             let width = (counts / f64::from(BINS)).ceil();
             let bins = (counts / width).ceil();
@@ -174,7 +174,7 @@ impl ShardMap {
             )?;
         let hex = |byte: &i32| format!("{byte:02x}");
         let (width, height) = chart.plotting_area().dim_in_pixel();
-        // A bitmap of the plot's size: 65,536 rectangles would be megabytes of SVG.
+        // A bitmap: 65,536 rectangles would take megabytes of SVG.
         let mut pixels = Vec::with_capacity(3 * (width * height) as usize);
         for y in 0..height {
             for x in 0..width {
@@ -204,7 +204,7 @@ impl ShardMap {
         let mut counts = vec![0_u32; scale.bins as usize];
         self.values().for_each(|value| counts[scale.bin(value)] += 1);
         let most = f64::from(counts.iter().copied().max().unwrap_or(0).max(1));
-        // Left of zero is a strip with the colors of the whole scale.
+        // A strip left of zero shows the colors of the scale.
         let strip = most / 12.0;
         let mut chart = ChartBuilder::on(area)
             .margin(20)
@@ -225,7 +225,7 @@ impl ShardMap {
         for (bin, count) in counts.into_iter().enumerate() {
             let (low, high) = (scale.edge(bin), scale.edge(bin + 1));
             let color = scale.color(f64::midpoint(low, high));
-            // A bar of few shards is still seen.
+            // Keep bars of few shards visible.
             let length = if count == 0 { 0.0 } else { f64::from(count).max(most / 150.0) };
             let bars = [(-strip, -strip / 4.0), (0.0, length)];
             chart.draw_series(
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_for_as_many_keys_each() {
+    fn bars_cover_equal_numbers_of_keys() {
         let mut map = ShardMap::new(Figure::Keys);
         assert_eq!(map.scale().bins, BINS);
         for keys in [20, 75, 300] {

@@ -1,4 +1,4 @@
-//! `begin`: base of a distributed build, and the deltas that it includes.
+//! `begin` command: records the live generation and reads the deltas for a distributed build.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,33 +10,30 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::context::{Output, Target, runtime};
 use super::super::error::{CommandError, UsageError};
-use super::{ChangedKeys, Job};
+use super::spec::{ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
 use crate::frames::{self, Content};
 use crate::merged_deltas::MergedDeltas;
 
-/// Begin a build on many machines: write the job for its other steps, as JSON on stdout.
+/// Begin a distributed build: write the job for its other steps, as JSON on stdout.
 ///
-/// The job has the live generation. Devices appended or removed before keep their state: their keys
-/// go to
-/// --changes, as frames for `rtad-loader distinct` beside those of the input; the job has their
-/// number.
-/// Later appends apply to the new generation. `rtad-loader publish` ends with exit code 6 after
-/// another
-/// publish.
+/// The job records the live generation. Devices appended or removed before stay appended or
+/// removed: their keys go to --changes, as frames for `rtad-loader distinct` beside those of the
+/// input. Later appends apply to the new generation. `rtad-loader publish` exits with code 6 if
+/// another process published in between.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct BeginArgs {
     #[command(flatten)]
     target: Target,
-    /// False-positive rate of the filters, a fraction
+    /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
     /// Kind of filter: block512, classic
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
-    /// File for the keys changed by deltas and tombstones; readable by its owner only
+    /// File for the keys that deltas and tombstones changed; readable by its owner only
     #[arg(long, value_name = "FILE")]
     changes: PathBuf,
 }
@@ -46,15 +43,12 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, fold) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        // Read now: a merge and a gc may remove these files while the job runs.
+        // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
         let fold = MergedDeltas::read(writer.store(), &base).await?;
         Ok::<_, CommandError>((base, fold))
     })?;
-    let written = write_changes(args, &fold);
-    written.map_err(|source| CommandError::Changes {
-        path: args.changes.display().to_string(),
-        source,
-    })?;
+    write_changes(args, &fold)
+        .map_err(|source| CommandError::write_file("--changes", &args.changes, source))?;
     let removed = fold.removed().map_or(0, |removed| removed.len() as u64);
     let changes = ChangedKeys { added: fold.added().len() as u64, removed };
     let job = Job::new(&base, &filter, args.fpr, changes);

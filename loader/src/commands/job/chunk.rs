@@ -1,6 +1,6 @@
-//! `chunk`: a chunk in the store from device keys.
+//! `chunk` command: builds a chunk from device keys and stores it.
 //!
-//! Safe to repeat and to run concurrently: equal keys give equal bytes under the same name.
+//! Retries and concurrent runs are safe: equal keys give equal bytes under the same name.
 
 use std::io::{self, Write};
 
@@ -14,42 +14,41 @@ use rtad_store::write::StoreWriter;
 
 use super::super::context::{Output, runtime};
 use super::super::error::CommandError;
+use super::distinct::sort_distinct;
+use super::error::JobError;
 use super::lines::{ChunkLine, Line};
-use super::{Job, JobError};
+use super::spec::Job;
 use crate::frames::{self, Content};
 
-/// Bytes per read: whole keys.
+/// Bytes per read: a whole number of keys.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Build one chunk and put it into the store under its digest; a step of a build on many machines.
+/// Build one chunk and store it under its digest: a step of a distributed build.
 ///
-/// Reads the chunk's device keys on stdin: 16 bytes each, back to back, in any order, duplicates
-/// allowed.
-/// Prints one line of JSON for `rtad-loader publish`; nothing without keys. The cut depends on
-/// --keys and
-/// the filters only; --cut prints it. Holds 16 bytes per key, and the chunk (about 16 MiB) twice:
-/// 150 MB
-/// without duplicates.
+/// Reads the device keys of the chunk from stdin: 16 bytes each, back to back, in any order,
+/// duplicates allowed. Writes one line of JSON for `rtad-loader publish`, or nothing without keys.
+/// Chunk boundaries depend on --keys and the filters only; --cut prints them. Takes 16 bytes per
+/// key, and the chunk (about 16 MiB) twice: 150 MB without duplicates.
 ///
-/// Safe to repeat and to run concurrently. Its chunks have no effect before `rtad-loader publish`.
+/// Retries and concurrent runs are safe. Stored chunks take effect only with `rtad-loader publish`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct ChunkArgs {
     /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL", required_unless_present = "cut")]
     store: Option<String>,
-    /// Output of `rtad-loader begin`: the text, or a file with it
+    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
     #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
     job: Job,
-    /// Distinct keys of the whole audience: the sum of `keys` over the reports of `rtad-loader
-    /// distinct`
+    /// Distinct keys of the audience: the sum of `keys` over all reports of `rtad-loader distinct`
     #[arg(long, value_name = "TOTAL")]
     keys: u64,
-    /// Read the output of `rtad-loader distinct`, of any number of chunks, and build each; a line
+    /// Read frames of `rtad-loader distinct` for any number of chunks; build each and write a line
     /// for each
     #[arg(long)]
     frames: bool,
-    /// Read nothing; print the shards per chunk, and the largest number of chunks
+    /// Read nothing; print the number of neighboring shards per chunk and the maximum number of
+    /// chunks
     #[arg(long, conflicts_with = "frames")]
     cut: bool,
 }
@@ -82,7 +81,7 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     if args.frames { builder.all() } else { builder.one() }
 }
 
-/// Parameters of chunks from keys.
+/// Builds and stores chunks.
 struct Builder<'a> {
     store: StoreWriter,
     runtime: tokio::runtime::Runtime,
@@ -92,7 +91,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The chunk of all keys on stdin.
+    /// Builds the chunk of all keys on stdin.
     fn one(&self) -> Result<(), CommandError> {
         let (mut stdin, mut piece) = (io::stdin().lock(), vec![0; PIECE_BYTES]);
         let mut keys = Vec::new();
@@ -109,8 +108,7 @@ impl Builder<'_> {
                 break;
             }
         }
-        keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
-        keys.dedup();
+        sort_distinct(&mut keys);
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(()) };
         let (one, other) = (self.chunk_of(first), self.chunk_of(last));
         if one != other {
@@ -120,7 +118,7 @@ impl Builder<'_> {
         self.build(&keys)
     }
 
-    /// Chunk by chunk, as the frames of all buckets come in order.
+    /// Builds chunk after chunk from frames in bucket order.
     fn all(&self) -> Result<(), CommandError> {
         let (mut keys, mut built) = (Vec::<DeviceKey>::new(), Ok(()));
         frames::read("stdin", io::stdin().lock(), |_, content, found| {
@@ -147,7 +145,7 @@ impl Builder<'_> {
         u32::from(key.shard()) / self.shards_per_chunk
     }
 
-    /// Builds, puts and reports the chunk of these sorted, distinct keys.
+    /// Builds, stores and reports the chunk of these keys, which are sorted and distinct.
     fn build(&self, keys: &[DeviceKey]) -> Result<(), CommandError> {
         let (found, all) = (keys.len() as u64, self.args.keys);
         if found > all {

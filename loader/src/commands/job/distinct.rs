@@ -1,4 +1,4 @@
-//! `distinct`: the distinct keys of a part of all shards, with the changes of deltas.
+//! `distinct` command: deduplicates the keys of a range of buckets and applies the deltas.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -13,33 +13,31 @@ use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, Line};
 use crate::frames::{self, BUCKETS, Content};
 
-/// Make the keys of frames distinct; a step of a build on many machines.
+/// Deduplicate the keys of frames: a step of a distributed build.
 ///
-/// Reads frames in any order on stdin: those of `rtad-loader keys --frames`, and those of
-/// `rtad-loader begin --changes`. Writes frames, sorted, each key once, with keys added by deltas
-/// and
-/// without those removed by deltas and tombstones: the sum of `keys` over all parts is the value of
-/// `rtad-loader chunk --keys`. All frames of a bucket must go to one run.
+/// Reads frames in any order from stdin: those of `rtad-loader keys --frames` and of `rtad-loader
+/// begin --changes`. Writes sorted frames of distinct keys, with the keys that deltas added and
+/// without those that deltas and tombstones removed. The sum of `keys` over all parts is the value
+/// of `rtad-loader chunk --keys`. All frames of a bucket must go to one run.
 ///
-/// The part and its number of keys go to stderr as one line of JSON, or to --report. Holds 16 bytes
-/// per key
-/// read, duplicates included, and up to as much again while that grows.
+/// The part and the number of keys go to stderr as one line of JSON, or to --report. Takes 16 bytes
+/// of memory per key read, duplicates included, and up to twice that while the buffer grows.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct DistinctArgs {
-    /// Skip all buckets but those of part J (from 0) of N, such as 3/16; N is a power of two up to
+    /// Process only the buckets of part J (from 0) of N, such as 3/16; N is a power of two up to
     /// 4096
     #[arg(long, value_name = "J/N", default_value = "0/1")]
     part: Part,
-    /// Write keys only, without frame headers
+    /// Write the keys without frame headers
     #[arg(long)]
     bare: bool,
-    /// File for the report, instead of stderr
+    /// Write the report to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
-/// A run of buckets.
+/// A range of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     first: u32,
@@ -80,8 +78,8 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         }
     })?;
     progress.phase("sorting keys");
-    sort(&mut added);
-    sort(&mut removed);
+    sort_distinct(&mut added);
+    sort_distinct(&mut removed);
     let mut line = DistinctLine {
         first_bucket: args.part.first,
         buckets: args.part.buckets,
@@ -90,7 +88,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         ..DistinctLine::default()
     };
     keys.append(&mut added);
-    sort(&mut keys);
+    sort_distinct(&mut keys);
     line.found = keys.len() as u64;
     if !removed.is_empty() {
         keys.retain(|key| removed.binary_search(key).is_err());
@@ -107,8 +105,9 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     lines::report(&Line::Distinct(line), args.report.as_deref())
 }
 
-fn sort(keys: &mut Vec<DeviceKey>) {
-    // As integers, keys compare in one step and in byte order.
+/// Sorts keys and removes duplicates.
+pub(super) fn sort_distinct(keys: &mut Vec<DeviceKey>) {
+    // Comparing keys as integers is faster and keeps the byte order.
     keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
     keys.dedup();
 }
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_runs_of_buckets() {
+    fn part_is_a_range_of_buckets() {
         assert_eq!("0/1".parse(), Ok(Part { first: 0, buckets: 4096 }));
         assert_eq!("15/16".parse(), Ok(Part { first: 3840, buckets: 256 }));
         assert_eq!("4095/4096".parse(), Ok(Part { first: 4095, buckets: 1 }));

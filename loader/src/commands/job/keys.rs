@@ -1,4 +1,4 @@
-//! `keys`: device keys from ids, read as `build` does.
+//! `keys` command: converts ids to device keys with the readers of `build`.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -12,31 +12,30 @@ use rtad_core::device::DeviceKey;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
+use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, Line};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};
 
-/// Keys that a thread collects before they are sorted and written: 32 MiB.
+/// Keys per thread between sorted writes: 32 MiB.
 const BATCH_KEYS: usize = 2 << 20;
 
-/// Turn device ids into device keys, on stdout: 16 bytes each, back to back; a step of a build on
-/// many
-/// machines.
+/// Convert device ids to device keys on stdout, 16 bytes each, back to back: a step of a
+/// distributed build.
 ///
-/// Counts of rows, keys and rejects by reason go to stderr as one line of JSON, or to --report.
-/// Memory is
-/// bounded: with --frames about 40 MB and 33 MB per thread.
+/// The counts of rows, keys and rejected values by reason go to stderr as one line of JSON, or to
+/// --report. Memory is independent of the input: with --frames about 40 MB, plus 33 MB per thread.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct KeysArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Write frames: a header of 8 bytes (u16 bucket, u16 0, u32 count, little-endian) and keys
-    /// that begin with the bucket's 12 bits, sorted, each once per frame; for `rtad-loader
-    /// distinct`
+    /// Write frames for `rtad-loader distinct`: a header of 8 bytes (u16 bucket, u16 0, u32 count,
+    /// little-endian),
+    /// then the sorted, distinct keys that start with the 12 bits of the bucket
     #[arg(long)]
     frames: bool,
-    /// File for the report, instead of stderr
+    /// Write the report to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Paths, globs, or `-` for stdin
@@ -65,15 +64,15 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
 /// Stdout, shared by all threads.
 struct Out {
     file: BufWriter<io::Stdout>,
-    /// First write error, returned at the end.
+    /// First error, kept because parsers cannot return one.
     failed: Option<io::Error>,
 }
 
-/// Keys of one parser, until they are written.
+/// Keys of one parser, until written.
 struct Sink<'a> {
     out: &'a Mutex<Out>,
     keys: Vec<DeviceKey>,
-    /// 0 writes them unsorted.
+    /// Keys per sorted write; 0 writes keys unsorted and without frames.
     batch: usize,
 }
 
@@ -100,8 +99,7 @@ impl KeySink for Sink<'_> {
 impl Sink<'_> {
     fn flush(&mut self) {
         let mut keys = std::mem::take(&mut self.keys);
-        keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
-        keys.dedup();
+        sort_distinct(&mut keys);
         self.write(&keys);
         keys.clear();
         self.keys = keys;

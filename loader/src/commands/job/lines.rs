@@ -1,4 +1,4 @@
-//! Reports of the steps, as lines of JSON, for the next steps and for `publish`.
+//! Reports of the steps, as lines of JSON, for `publish`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
 
 use super::super::error::CommandError;
-use super::JobError;
+use super::error::JobError;
 use crate::input::{Counts, Reason};
 
-/// One report of one step.
+/// The report of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub(super) enum Line {
@@ -27,25 +27,25 @@ pub(super) enum Line {
 pub(super) struct KeysLine {
     pub(super) rows: u64,
     pub(super) values: u64,
-    /// Duplicates included.
+    /// Keys, duplicates included.
     pub(super) keys: u64,
-    /// By reason.
+    /// Rejected values by reason.
     pub(super) rejected: BTreeMap<String, u64>,
 }
 
-/// Report of `distinct`.
+/// Report of `distinct` for one part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctLine {
-    /// The part: exactly these buckets.
+    /// First bucket of the part.
     pub(super) first_bucket: u32,
     pub(super) buckets: u32,
-    /// Distinct keys after additions and removals.
+    /// Distinct keys after all changes.
     pub(super) keys: u64,
-    /// Before removals.
+    /// Distinct keys before removals.
     pub(super) found: u64,
     /// Keys added by deltas, including those in the input.
     pub(super) added: u64,
-    /// Keys removed by deltas and tombstones, present or not.
+    /// Keys removed by deltas and tombstones, present in the input or not.
     pub(super) removed: u64,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct DistinctLine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChunkLine {
     pub(super) job: Digest,
-    /// Total number of keys that determined the cut.
+    /// Keys of the whole audience, which determine the chunk layout.
     pub(super) keys: u64,
     pub(super) entry: ChunkEntry,
     pub(super) stats: FillStats,
-    /// Whether the store did not have it.
+    /// Whether the chunk was new to the store.
     pub(super) written: bool,
 }
 
@@ -72,7 +72,7 @@ impl KeysLine {
         }
     }
 
-    /// Broken values, without blank ones.
+    /// Unusable values, without the blank ones.
     pub(super) fn malformed(&self) -> u64 {
         let is_broken = |(reason, _): &(&String, &u64)| reason.as_str() != Reason::Blank.as_str();
         self.rejected.iter().filter(is_broken).map(|(_, count)| count).sum()
@@ -88,15 +88,14 @@ impl KeysLine {
     }
 }
 
-/// Writes a step's report, as its data is on stdout: to a file, or to stderr.
+/// Writes a report to `file`, or to stderr: stdout carries the data of the step.
 pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandError> {
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
         return io::stderr().lock().write_all(&text).map_err(CommandError::Output);
     };
-    let failed = |source| CommandError::Report { path: file.display().to_string(), source };
-    std::fs::write(file, text).map_err(failed)
+    std::fs::write(file, text).map_err(|source| CommandError::write_file("--report", file, source))
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are skipped.

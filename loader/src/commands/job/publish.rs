@@ -1,70 +1,68 @@
-//! `publish`: a generation from the chunks of a job, if they are complete and within the limits.
-
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Duration;
+//! `publish` command: commits the chunks of a job as a generation, after checking all reports.
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use rtad_core::snapshot::{BuildReport, ChunkRecord, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
+use rtad_core::snapshot::{Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
-use super::super::build::{Gate, GateArgs, parse_lifetime, parse_ratio};
-use super::super::context::{Output, now_unix_seconds, runtime};
+use super::super::context::{Output, runtime};
 use super::super::error::CommandError;
+use super::super::expiry_args::ExpiryArgs;
+use super::super::gate::{Gate, GateArgs};
+use super::super::new_manifest::new_manifest;
+use super::super::reject_args::RejectLimit;
 use super::super::sign_args::SignArgs;
 use super::super::trust_args::TrustArgs;
+use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
-use super::{ChangedKeys, Job, JobError};
+use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
 
-/// A dry run has no generation; its manifest is never written.
+/// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
 
-/// Publish the chunks of a build on many machines: the last step, run once.
+/// Publish the chunks of a distributed build: the last step, run once.
 ///
-/// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order; a chunk's
-/// line may
-/// repeat. Publishes only if every part was made distinct with its changes of deltas, and the
-/// chunks belong
-/// to this job, have one cut, do not overlap, contain all keys and are in the store. Lines of
-/// `keys` and
-/// `distinct` must come once; without those of `keys`, malformed values are unknown.
+/// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order. Publishes
+/// only if every part was deduplicated with the keys of --changes, and the chunks belong to this
+/// job, share one layout, do not overlap, hold all keys and exist in the store. Lines of a chunk
+/// may repeat; each line of `keys` and `distinct` must occur once. Without the lines of `keys`,
+/// malformed values are not checked.
 ///
-/// Exit codes and limits are those of `rtad-loader build`.
+/// Exit codes and limits are the same as for `rtad-loader build`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct PublishArgs {
     /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL")]
     store: String,
-    /// Output of `rtad-loader begin`: the text, or a file with it
+    /// Output of `rtad-loader begin`: the JSON itself, or a file with it
     #[arg(long, value_name = "JOB|FILE", value_parser = Job::parse)]
     job: Job,
     #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
-    /// Publish nothing if a larger fraction of values is malformed; blank ones do not count
-    #[arg(long, value_name = "RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
-    max_reject_ratio: f64,
-    /// Publish even without any chunk; over a generation with keys also needs --max-shrink 1
+    #[command(flatten)]
+    reject_limit: RejectLimit,
+    /// Publish even without any chunk; over a generation with keys this also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
     gate: GateArgs,
-    /// Expiry: pods stop serving this generation after this time, such as 72h, and do not load it
-    /// later
-    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
-    expires: Option<Duration>,
-    /// Check everything, but write nothing to the store
+    #[command(flatten)]
+    expiry: ExpiryArgs,
+    /// Run all checks, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
-    /// Files of lines, or `-` for stdin
+    /// Files of report lines, or `-` for stdin
     #[arg(required = true, value_name = "LINES")]
     lines: Vec<PathBuf>,
 }
@@ -73,21 +71,20 @@ pub(in super::super) struct PublishArgs {
 #[derive(Debug, Default)]
 struct Reported {
     read: KeysLine,
-    /// Of all parts, by their first bucket.
     distinct: Distinct,
-    /// By the index of its run of shards.
+    /// By chunk index.
     chunks: BTreeMap<u32, ChunkLine>,
 }
 
-/// Reports of the parts.
+/// Combined reports of all parts.
 #[derive(Debug, Default)]
 struct Distinct {
-    /// Number of buckets of each, by its first.
+    /// Number of buckets by first bucket.
     parts: BTreeMap<u32, u32>,
     keys: u64,
-    /// Before removals.
+    /// Distinct keys before removals.
     found: u64,
-    /// Their share of `--changes`.
+    /// Keys read from `--changes`.
     changes: ChangedKeys,
 }
 
@@ -96,7 +93,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let store = args.trust.applied_to(Store::open(&args.store)?);
     let signer = args.sign.signer(&store, &args.trust)?;
     let is_signed = signer.is_some();
-    // A dry run also works with a read-only store.
+    // A dry run also works on a read-only store.
     let writer = match args.dry_run {
         true => None,
         false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
@@ -105,7 +102,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     reported.check(args)?;
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
-        // First, as the following checks compare with the base.
+        // First, because the gate compares with the live generation.
         let publication = match &writer {
             Some(writer) => Some(writer.publish(base.clone()).await?),
             None => None,
@@ -113,7 +110,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
         let manifest = reported.manifest(args, generation);
-        // Lines are checked as readers check manifests.
+        // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::Refused)?;
         gate.check(&manifest)?;
@@ -156,7 +153,7 @@ impl Reported {
         &mut self,
         args: &PublishArgs,
         line: ChunkLine,
-        job: rtad_core::snapshot::Digest,
+        job: Digest,
         expected: u64,
     ) -> Result<(), JobError> {
         let shards_per_chunk = shards_per_chunk(&args.job.filter(), line.keys);
@@ -190,13 +187,9 @@ impl Reported {
         }
     }
 
-    /// Whether it is complete and within the limits.
+    /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
-        let (malformed, values) = (self.read.malformed(), self.read.values);
-        if malformed as f64 > args.max_reject_ratio * values as f64 {
-            let max_ratio = args.max_reject_ratio;
-            return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
-        }
+        args.reject_limit.check(self.read.malformed(), self.read.values)?;
         self.distinct.check(args.job.changes)?;
         let found = self.chunks.values().map(|line| line.entry.keys).sum();
         let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
@@ -219,24 +212,16 @@ impl Reported {
             manifest.add_record(ChunkRecord { entry: line.entry.clone(), stats: line.stats });
         }
         let build = BuildReport {
-            tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned(),
             rows: self.read.rows,
             duplicates: self.duplicates(),
             rejected: self.read.rejected.values().sum(),
+            ..BuildReport::default()
         };
-        let now = now_unix_seconds();
-        let manifest = manifest.finish(job.audience.clone(), generation, now, build);
-        let manifest = match job.base().folded() {
-            Some(folded) => manifest.with_folded(folded),
-            None => manifest,
-        };
-        match args.expires {
-            Some(lifetime) => manifest.expiring_at(now + lifetime.as_secs()),
-            None => manifest,
-        }
+        let folded = job.base().folded();
+        new_manifest(manifest, &job.audience, generation, build, folded, args.expiry)
     }
 
-    /// Duplicate keys.
+    /// Repeated keys.
     fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }
@@ -258,7 +243,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Whether each bucket is in exactly one part, and the parts received all changes of deltas.
+    /// Checks that every bucket is in one part, and that the parts read all of `--changes`.
     fn check(&self, changes: ChangedKeys) -> Result<(), JobError> {
         let mut next = 0;
         for (first, buckets) in
@@ -358,7 +343,7 @@ impl Summary {
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others already existed", self.chunks_written)?;
+        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
         self.gate.write_text(out)
     }

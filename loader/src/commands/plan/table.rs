@@ -1,5 +1,4 @@
-//! `plan --table`: false positives of a classic Bloom filter by size and hashes, computed and
-//! measured.
+//! `plan --table`: false-positive rate of a classic Bloom filter, computed and optionally measured.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +17,12 @@ use crate::seen::{fpr, summed_fpr};
 const KEYS: [u32; 2] = [1_000_000_000, 7_000_000];
 const BITS_PER_KEY: [u32; 2] = [30, 50];
 const HASHES: [u32; 2] = [8, 16];
-/// Largest filter that is measured: seconds on any machine.
+/// Size of the measured filters: seconds on any machine.
 const MEASURED_KEYS: u32 = 7_000_000;
-/// Non-members queried: 2,000 false positives at 1e-5, none at 1e-9.
+/// Lookups of non-members: 2,000 false positives at 1e-5, and none at 1e-9.
 const PROBES: u64 = 200_000_000;
 const BATCH: u64 = 1 << 20;
-/// First number of the members; non-members start at 0.
+/// Index of the first member; non-members start at 0.
 const FIRST_MEMBER: u64 = 1 << 60;
 
 /// JSON object of `plan --table`.
@@ -39,9 +38,9 @@ struct Row {
     bits_per_key: u32,
     hashes: u32,
     memory_bytes: u64,
-    /// Of a filter with all keys: (1 − e^(−kn/m))^k.
+    /// Rate of a filter with all keys: (1 − e^(−kn/m))^k.
     fpr: f64,
-    /// Among all keys, while they are added one by one, as in `dedup`.
+    /// Expected false positives while all keys are added one by one, as in `dedup`.
     false_positives: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
@@ -52,14 +51,14 @@ struct Measured {
     probes: u64,
     false_positives: u64,
     fpr: f64,
-    /// 95 % interval (Wilson).
+    /// 95 % interval (Wilson 1927).
     low: f64,
     high: f64,
 }
 
 pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
-    progress.phase("querying filters with non-members");
+    progress.phase("probing non-members");
     let mut rows = Vec::new();
     for keys in KEYS {
         for bits_per_key in BITS_PER_KEY {
@@ -69,7 +68,7 @@ pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
         }
     }
     drop(progress);
-    let note = "by formula, of one classic filter; measured where it says so";
+    let note = "one classic filter, by formula; measured where given";
     output.data(&Table { rows, note }, Table::write_text)
 }
 
@@ -93,7 +92,7 @@ impl Row {
 }
 
 impl Measured {
-    /// Fills a filter, and queries it with non-members on all cores.
+    /// Fills a filter and looks up non-members on all cores.
     fn of(spec: &FilterSpec, keys: u32, progress: &Progress) -> Self {
         let mut filter = vec![0; spec.filter_bytes(keys) as usize];
         for index in 0..u64::from(keys) {
@@ -108,10 +107,9 @@ impl Measured {
                         if first >= PROBES {
                             return;
                         }
-                        let non_members = (first..PROBES.min(first + BATCH)).map(random_key);
-                        let wrong =
-                            non_members.filter(|key| spec.contains(&filter, key)).count() as u64;
-                        found.fetch_add(wrong, Ordering::Relaxed);
+                        let keys = (first..PROBES.min(first + BATCH)).map(random_key);
+                        let positives = keys.filter(|key| spec.contains(&filter, key)).count();
+                        found.fetch_add(positives as u64, Ordering::Relaxed);
                         progress.add(BATCH);
                     }
                 });
@@ -163,12 +161,12 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// By hand: k = 8 and m/n = 30 is (1 − e^(−8/30))^8.
+    /// For k = 8 and m/n = 30 the rate is (1 − e^(−8/30))^8.
     #[test]
-    fn the_table_is_the_formula_s() {
+    fn rows_match_the_formula() {
         let row = Row::new(7_000_000, 30, 8, false, &Progress::new(false));
         assert!((row.fpr / 9.0e-6 - 1.0).abs() < 0.01, "{}", row.fpr);
-        // Of m/n bits, the last key meets the full rate and the first none: the sum is far below n times the rate.
+        // Only the last key meets the full rate, so the sum is far below n times the rate.
         assert!(row.false_positives < 7e6 * row.fpr / 5.0 && row.false_positives > 1.0);
         assert_eq!(row.memory_bytes, 26_250_000);
     }

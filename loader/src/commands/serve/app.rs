@@ -1,4 +1,4 @@
-//! Shared state of the handlers, and the steps of every request: credentials, timeout, metrics.
+//! Shared state of the handlers, and middleware: credentials, timeout, metrics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::telemetry::Telemetry;
 use super::tokens::Tokens;
 use super::writers::Writers;
 
-/// Time for an answer: a slow store or large filters may need most of it.
+/// Time limit of a request; a slow store or loading large filters can take long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Shared state of the handlers.
@@ -36,9 +36,10 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Answers an authorized request and counts it. A panic becomes a 500 and affects no other
-    /// request.
-    pub(super) async fn observe(
+    /// Checks the token, runs `answer` with a timeout, and counts the request. A panic becomes a
+    /// 500
+    /// and affects no other request.
+    pub(super) async fn guard(
         &self,
         route: &'static str,
         headers: &HeaderMap,
@@ -61,15 +62,15 @@ impl App {
     }
 }
 
-/// The same as a middleware of one route, by its label in metrics.
-pub(super) async fn observe(
+/// [`App::guard`] as a middleware of one route, with its label in metrics.
+pub(super) async fn guard(
     State((app, route)): State<(Arc<App>, &'static str)>,
     request: Request,
     next: Next,
 ) -> Response {
-    // A request body is not `Sync`, so it cannot be borrowed across an await.
+    // Cloned because a request is not `Sync` and cannot be borrowed across an await.
     let headers = request.headers().clone();
-    app.observe(route, &headers, async { Ok(next.run(request).await) }).await
+    app.guard(route, &headers, async { Ok(next.run(request).await) }).await
 }
 
 /// The audience in a path.

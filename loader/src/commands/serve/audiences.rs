@@ -1,4 +1,4 @@
-//! `/v1/audiences`: the list, one audience, and changes of an audience as a whole.
+//! Handlers of `/v1/audiences`: list, details, and changes of a whole audience.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use super::app::{App, NamedAudience};
 use super::commands::AudienceChange;
 use super::error::ApiError;
 
-/// Audiences read at a time for a list.
+/// Audiences read concurrently for a list.
 const PARALLEL_READS: usize = 8;
-/// Default false-positive rate of a created audience.
+/// False-positive rate of an audience created without one.
 const DEFAULT_FPR: f64 = 0.0001;
 
 /// State of an audience in the store.
@@ -39,7 +39,7 @@ struct Info {
     appended_unix_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
-    /// Facts of the generation; a deleted audience has none.
+    /// The live generation; a deleted audience has none.
     #[serde(flatten)]
     built: Option<Built>,
 }
@@ -55,7 +55,7 @@ struct Built {
     age_seconds: u64,
 }
 
-/// An audience of a list, or the reason why it cannot be read.
+/// An audience in a list, or the cause of its read error.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Listed {
@@ -68,7 +68,7 @@ struct List {
     audiences: Vec<Listed>,
 }
 
-/// Answer to a change.
+/// Response to a change.
 #[derive(Debug, Serialize)]
 struct Done {
     audience: AudienceName,
@@ -99,7 +99,7 @@ pub(super) async fn info(
     Ok(json_of(StatusCode::OK, &info))
 }
 
-/// Reads the store rather than the writer's view, to include other processes' writes.
+/// Reads the store, not the writer's state, to include changes by other writers.
 async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
     let Some(mut live) = store.live(audience).await? else { return Ok(None) };
     loop {
@@ -112,7 +112,7 @@ async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>,
                 return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest)))));
             }
             Err(error) => match store.live(audience).await? {
-                // Concurrently replaced and collected, or deleted.
+                // Replaced and collected, or deleted, in between.
                 Some(now)
                     if now.current.manifest_sha256 != current.manifest_sha256
                         || now.current.state != current.state =>
@@ -222,7 +222,7 @@ async fn change(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expiry {
-    /// `null` for never; required.
+    /// `null` means never; the field is required.
     #[serde(deserialize_with = "Option::deserialize")]
     at_unix_seconds: Option<u64>,
 }
@@ -237,7 +237,7 @@ pub(super) async fn expire(
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 
-/// Fields of an object; none for an empty body.
+/// Parses an object; an empty body counts as `{}`.
 fn of_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     if body.trim_ascii_start().first() != Some(&b'{') {

@@ -1,8 +1,7 @@
-//! Combination of requests into one change: each gets the answer it would get alone, in order of
-//! arrival.
+//! Coalescing of requests into one change, with the same answers as one request after the other.
 //!
-//! Pure: no clock, no store. The audience's current state comes as a snapshot and its tombstones.
-//! If that state is outdated, the same requests are combined again.
+//! Pure: no clock, no store. The state of the audience is an argument. If it turns out to be
+//! stale, the same requests are coalesced again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +9,18 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
 use rtad_store::write::Change;
 
-/// Operation on devices.
+/// An operation on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Members from now on.
+    /// Adds them.
     Add,
-    /// No longer members.
+    /// Removes them.
     Remove,
-    /// As `Add` for non-members; the answer reports which were added.
+    /// Adds those that are not members, and returns which were added.
     AddIfAbsent,
-    /// Not members, whatever is added or built.
+    /// Keeps them out of all appends and builds.
     Tombstone,
-    /// Removes tombstones.
+    /// Removes their tombstones.
     Lift,
 }
 
@@ -29,7 +28,7 @@ impl Op {
     pub(super) const ALL: [Self; 5] =
         [Self::Add, Self::Remove, Self::AddIfAbsent, Self::Tombstone, Self::Lift];
 
-    /// Its name in requests and as a label.
+    /// Name in requests and metrics.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -49,33 +48,33 @@ impl Op {
     }
 }
 
-/// One request.
+/// A request to write devices.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) op: Op,
     pub(super) keys: Vec<DeviceKey>,
 }
 
-/// Answer to a request.
+/// Answer to one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Keys to add that have a tombstone.
+    /// Keys not added because of a tombstone.
     pub(super) entombed: u64,
-    /// For each key whether it was not a member; only for `AddIfAbsent`.
+    /// Whether each key was a non-member; `AddIfAbsent` only.
     pub(super) new: Vec<bool>,
 }
 
-/// Change of the first requests of a queue.
+/// A change, and the answers to the requests in it.
 #[derive(Debug)]
 pub(super) struct Coalesced {
     pub(super) change: Change,
-    /// Answers of the requests in the change. The others wait for the next one.
+    /// One for each of the first requests; the remaining requests need another change.
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// Combines requests up to the first that must not join those before: a change does not record
-/// whether a key was added before or after its tombstone, and the results differ. `members` is
-/// required for `AddIfAbsent`.
+/// Coalesces requests up to the first that conflicts with an earlier one. A change has no order
+/// between additions and tombstones, so a key may have only one of them. `members` is required
+/// if any request is `AddIfAbsent`.
 pub(super) fn coalesce<'a>(
     requests: impl IntoIterator<Item = &'a Asked>,
     members: Option<&Snapshot>,
@@ -120,7 +119,7 @@ pub(super) fn coalesce<'a>(
                     said.insert(*key, true);
                 }
                 Op::AddIfAbsent => {
-                    let before = || members.expect("loaded for AddIfAbsent").contains(key);
+                    let before = || members.expect("passed with `AddIfAbsent`").contains(key);
                     let is_member = said.get(key).copied().unwrap_or_else(before);
                     outcome.new.push(!is_member);
                     if !is_member {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_both_lists_of_a_change_begins_a_new_one() {
+    fn conflicting_request_starts_a_new_change() {
         for (requests, expected) in [
             (vec![asked(Op::Add, &[1]), asked(Op::Tombstone, &[2]), asked(Op::Remove, &[3])], 3),
             (vec![asked(Op::Add, &[1, 2]), asked(Op::Tombstone, &[3, 2])], 1),
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_the_api() {
+    fn op_names_match_the_api() {
         for op in Op::ALL {
             assert_eq!(Op::parse(op.as_str()), Some(op));
         }

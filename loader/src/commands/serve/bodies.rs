@@ -1,4 +1,4 @@
-//! Request bodies within a memory limit.
+//! Request bodies, with a limit on the memory of all bodies.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::sync::Semaphore;
 
 use super::error::ApiError;
 
-/// Limit of one body: 100,000 ids of the longest kind with JSON around them.
+/// Limits of one body: room for 100,000 ids of the longest kind.
 const LIMITS: BodyLimits = BodyLimits { max_bytes: 16 << 20, timeout: Duration::from_secs(30) };
-/// Limit of all bodies: 256 MiB; parsing takes up to twice that.
+/// Memory of all bodies: 256 MiB; parsing takes up to twice that.
 const MAX_BODIES_KIB: usize = 256 << 10;
 
-/// Memory budget of the bodies.
+/// Memory shared by all bodies.
 pub(super) struct Bodies(Semaphore);
 
 impl Default for Bodies {
@@ -25,13 +25,13 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Reads a body and processes it on the blocking pool, within the budget.
+    /// Reads a body and processes it on the blocking pool, within the memory limit.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         body: Body,
         work: impl FnOnce(Bytes) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        // Without a length, the limit is reserved.
+        // Without a length the maximum is assumed.
         let most = body.size_hint().upper().unwrap_or(u64::MAX).min(LIMITS.max_bytes as u64);
         let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
         let permit = self.0.try_acquire_many(kib).map_err(|_| ApiError::Overloaded)?;

@@ -1,20 +1,21 @@
-//! Changes of a whole audience: created, disabled, enabled, expired, deleted. They share the queue
-//! of its writes.
+//! Changes of a whole audience: create, disable, enable, expire, delete. They share the queue of
+//! its writes.
 
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, State};
 use rtad_store::StoreError;
 
-use super::super::context::now_unix_seconds;
+use super::super::expiry_args::ExpiryArgs;
+use super::super::new_manifest::new_manifest;
 use super::commands::AudienceChange;
 use super::error::ApiError;
 use super::session::Session;
 
-/// Tries of a change while others write the same audience.
+/// Attempts of a change while others write the same audience.
 const MAX_TRIES: u32 = 20;
 
 impl Session {
-    /// Makes a change; returns the sequence of its `CURRENT`.
+    /// Makes a change; returns the sequence of the `CURRENT` with it.
     pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
@@ -57,7 +58,7 @@ impl Session {
         match self.publish_empty(filter, fpr).await {
             Ok(Some(sequence)) => Ok(sequence),
             Ok(None) => Err(ApiError::Exists),
-            // Concurrently created, or being built.
+            // Another process created it, or a build is running.
             Err(StoreError::Conflict { .. }) => match self.store.store().live(&self.audience).await
             {
                 Ok(Some(live)) if live.current.state != State::Deleted => Err(ApiError::Exists),
@@ -68,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Returns the sequence; `None` if it exists.
+    /// Returns the sequence; `None` if the audience exists.
     async fn publish_empty(
         &mut self,
         filter: FilterSpec,
@@ -80,16 +81,14 @@ impl Session {
         }
         let folded = base.folded();
         let publication = self.store.publish(base).await?;
-        let now = now_unix_seconds();
-        let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
-        let report = BuildReport { tool, ..BuildReport::default() };
-        let manifest = ManifestBuilder::new(filter, fpr);
-        let manifest =
-            manifest.finish(self.audience.clone(), publication.generation(), now, report);
-        let manifest = match folded {
-            Some(folded) => manifest.with_folded(folded),
-            None => manifest,
-        };
+        let manifest = new_manifest(
+            ManifestBuilder::new(filter, fpr),
+            &self.audience,
+            publication.generation(),
+            BuildReport::default(),
+            folded,
+            ExpiryArgs::default(),
+        );
         publication.commit(&manifest).await?;
         let ledger = self.store.ledger(&self.audience).await?;
         let sequence = ledger.current().sequence;
@@ -99,7 +98,7 @@ impl Session {
 
     async fn delete(&mut self) -> Result<u64, ApiError> {
         let deleted = self.store.delete(&self.audience).await;
-        // Also after an error: a deleted audience may still have files.
+        // Also after an error: the audience may be deleted but still have files.
         self.ledger = None;
         match deleted {
             Ok(deletion) => Ok(deletion.sequence),

@@ -1,4 +1,4 @@
-//! Commands to the task of an audience, and their replies.
+//! Commands to the writer task of an audience, and their replies.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -9,13 +9,13 @@ use super::batch::Asked;
 use super::error::ApiError;
 use super::telemetry::Waiting;
 
-/// Channel of an answer.
+/// Channel for a reply.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 
-/// A command to the task.
+/// A command to the writer task.
 pub(super) enum Command {
     Write(Write),
-    /// A change of the whole audience. The reply is the sequence of its `CURRENT`.
+    /// A change of the whole audience. The reply is the sequence of the `CURRENT` with it.
     Change(AudienceChange, Reply<u64>),
 }
 
@@ -24,28 +24,28 @@ pub(super) struct Write {
     pub(super) asked: Asked,
     pub(super) reply: Reply<Written>,
     pub(super) waiting: Waiting,
-    /// Its share of the process's limit of waiting keys.
+    /// Share of the process-wide limit of waiting keys.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A finished write.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Sequence of its `CURRENT`.
+    /// Sequence of the `CURRENT` with the write.
     pub(super) sequence: u64,
     pub(super) generation: u64,
     pub(super) entombed: u64,
     pub(super) new: Vec<bool>,
 }
 
-/// A change of the whole audience.
+/// A change of a whole audience.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AudienceChange {
-    /// A first generation without devices.
+    /// Publishes a first generation without devices.
     Create(FilterSpec, f64),
-    /// Live or disabled.
+    /// Sets live or disabled.
     State(State),
-    /// End of serving, in seconds since 1970.
+    /// Sets the expiry, in seconds since 1970.
     Expires(Option<u64>),
     /// Deletion.
     Delete,

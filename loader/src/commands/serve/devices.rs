@@ -1,4 +1,4 @@
-//! `POST /v1/audiences/{audience}/devices`: adds, removes and erases devices.
+//! Handler of `POST /v1/audiences/{audience}/devices`: adds and removes devices.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,11 +22,11 @@ use super::error::ApiError;
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;
 
-/// A request's ids as keys, and its rejected ids.
+/// Keys of a request, and its unusable ids.
 #[derive(Debug)]
 struct Parsed {
     asked: Asked,
-    /// Number of ids in the request.
+    /// Number of ids.
     ids: usize,
     rejected: Vec<Rejected>,
 }
@@ -70,7 +70,7 @@ pub(super) async fn write(
     Ok(json_of(StatusCode::OK, &answer))
 }
 
-/// Expands per-key answers to per-id answers: a rejected id is not new.
+/// Maps flags per key to flags per id; a rejected id is not new.
 fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
     let (mut keys, mut rejected) = (keys.iter(), rejected.iter().peekable());
     let is_new = |index| match rejected.next_if(|rejected| rejected.index == index) {
@@ -80,7 +80,7 @@ fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
     (0..ids).map(is_new).collect()
 }
 
-/// `op` of a query string; other parameters are ignored.
+/// The `op` parameter of a query; other parameters are ignored.
 fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
     let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs
@@ -116,7 +116,7 @@ struct Fields<'a> {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Ids, counted beyond the limit but not kept.
+/// Ids; beyond the limit they are counted but not kept.
 struct Ids<'a> {
     kept: Vec<Option<Text<'a>>>,
     count: usize,
@@ -154,7 +154,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ids<'a> {
 }
 
 fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
-    // A derived deserializer would also accept a list of the fields' values.
+    // A derived `Deserialize` would also accept a list of the field values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
     }

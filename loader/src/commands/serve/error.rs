@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problem documents with a stable `code`.
+//! Errors of the write service: RFC 9457 problem documents with a stable `code`.
 
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
@@ -12,22 +12,21 @@ use rtad_store::StoreError;
 
 use super::batch::Op;
 
-/// A refused request; nothing of it was acknowledged. Details name the accepted values and quote no
-/// id.
+/// Error of a request; nothing was acknowledged. Details name the accepted values and quote no ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
-    /// A body that the route does not accept.
+    /// The body is invalid for the route.
     BadBody(String),
-    /// An invalid audience name in the path.
+    /// The audience name in the path is invalid.
     BadAudience,
-    /// No such operation.
+    /// The operation does not exist.
     UnknownOp,
-    /// No such id kind.
+    /// The id kind does not exist.
     UnknownKind,
-    /// Nothing was ever published under the name.
+    /// The audience was never published.
     UnknownAudience,
     /// No such route.
     NotFound,
@@ -37,32 +36,32 @@ pub(super) enum ApiError {
     BodyTimeout,
     /// The audience to create exists.
     Exists,
-    /// The audience is disabled.
+    /// The audience is disabled and rejects writes.
     Disabled,
     /// The audience was deleted.
     Deleted,
-    /// A build or a gc has the audience.
+    /// A build or a gc holds the audience.
     Busy,
     /// The body, or a list in it, is too large.
     TooLarge(String),
-    /// The queue is full.
+    /// The queue of waiting writes is full.
     Overloaded,
-    /// Other processes replaced `CURRENT` at every try.
+    /// All attempts conflicted with other writers.
     Contended,
     /// The store failed.
     Store,
-    /// A build is due before further deltas.
+    /// The deltas are at their limit; a build is due.
     DeltasFull,
-    /// The answer took too long.
+    /// The write did not finish in time.
     NoAnswer,
-    /// The process is draining.
+    /// The process is stopping.
     Draining,
     /// An internal error.
     Internal,
 }
 
 impl ApiError {
-    /// The problem's `code`, and the label in metrics.
+    /// The problem's `code`, also a label in metrics.
     pub(super) const fn code(&self) -> &'static str {
         self.words().1
     }
@@ -115,41 +114,49 @@ impl ApiError {
                 "accepted: 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit".to_owned()
             }
             Self::UnknownAudience => {
-                "nothing was published under this name; PUT /v1/audiences/{audience} creates it empty"
+                "nothing was published under this name; PUT /v1/audiences/{audience} creates it \
+                 empty"
                     .to_owned()
             }
             Self::NotFound => {
-                "accepted: /v1/audiences, /v1/audiences/{audience}, and below it /devices, /disable, \
-                 /enable, /expire"
+                "accepted: /v1/audiences, /v1/audiences/{audience}, and below it /devices, \
+                 /disable, /enable, /expire"
                     .to_owned()
             }
-            Self::MethodNotAllowed => "the Allow header names those that this route takes".to_owned(),
+            Self::MethodNotAllowed => "the Allow header lists the accepted methods".to_owned(),
             Self::BodyTimeout => "the body did not arrive within 30 s".to_owned(),
-            Self::Exists => "it is as it was; DELETE it first to begin anew".to_owned(),
-            Self::Disabled => "nothing was changed; POST /v1/audiences/{audience}/enable".to_owned(),
-            Self::Deleted => "PUT /v1/audiences/{audience} creates it anew, without what it had".to_owned(),
-            Self::Busy => {
-                "a build, a gc or a deletion is at work on it; try again when it is done".to_owned()
+            Self::Exists => {
+                "nothing was changed; DELETE the audience first to start over".to_owned()
             }
-            Self::Overloaded => "too much is waiting to be written; nothing was acknowledged".to_owned(),
-            Self::Contended => "other writers replaced CURRENT each time; nothing was changed".to_owned(),
+            Self::Disabled => {
+                "nothing was changed; POST /v1/audiences/{audience}/enable".to_owned()
+            }
+            Self::Deleted => "PUT /v1/audiences/{audience} creates it again, empty".to_owned(),
+            Self::Busy => {
+                "a build, a gc or a deletion is running on it; retry when it has finished"
+                    .to_owned()
+            }
+            Self::Overloaded => "too many writes are waiting; nothing was acknowledged".to_owned(),
+            Self::Contended => {
+                "other writers replaced CURRENT each time; nothing was changed".to_owned()
+            }
             Self::Store => {
-                "the store did not take it, the log says why; not acknowledged, it may be sent again"
+                "the store failed, see the log; the write was not acknowledged and may be retried"
                     .to_owned()
             }
             Self::DeltasFull => {
-                "the deltas hold as much as they may; run `rtad-loader build` first".to_owned()
+                "the deltas are at their limit; run `rtad-loader build` first".to_owned()
             }
             Self::NoAnswer => {
-                "not acknowledged, though it may yet be written; it may be sent again".to_owned()
+                "not acknowledged, but still possibly written; it may be retried".to_owned()
             }
             Self::Draining => "this process is stopping; nothing was changed".to_owned(),
             Self::Internal => "internal error; its source location is in the log".to_owned(),
         }
     }
 
-    /// Error of a write to an audience that is not live.
-    pub(super) const fn of_state(state: State) -> Self {
+    /// The error of a write to an audience that is not live.
+    pub(super) const fn not_live(state: State) -> Self {
         match state {
             State::Deleted => Self::Deleted,
             _ => Self::Disabled,
@@ -161,7 +168,7 @@ impl From<&StoreError> for ApiError {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::TooManyDeltas { .. } => Self::DeltasFull,
-            StoreError::NotLive { state, .. } => Self::of_state(*state),
+            StoreError::NotLive { state, .. } => Self::not_live(*state),
             _ => Self::Store,
         }
     }

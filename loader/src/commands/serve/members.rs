@@ -1,9 +1,8 @@
-//! Members of an audience, for `add_if_absent`.
+//! Filters of the live generation, for the membership check of `add_if_absent`.
 //!
-//! The filters of the live generation are loaded at the first need, beside other writes, and kept.
-//! Of the next generation only new chunks are loaded, after unused ones are freed, so that an
-//! audience takes its size once. Each batch gets the current deltas over them; loaded deltas are
-//! shared.
+//! The filters are loaded on first use, concurrently with other writes, and kept. For a new
+//! generation only its new chunks are loaded, after unused ones were dropped, so an audience takes
+//! memory once. Each batch applies the current deltas; loaded deltas are shared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Over
 use rtad_store::write::Ledger;
 use rtad_store::{Store, StoreError};
 
-/// Chunks read at a time.
+/// Concurrent chunk reads.
 const PARALLEL_CHUNKS: usize = 2;
 
 /// A loaded generation, and the digest of its manifest.
@@ -41,10 +40,10 @@ impl Members {
         self.loading.is_some()
     }
 
-    /// The loaded generation, which must be the ledger's, with the ledger's deltas.
+    /// The loaded generation, which must be the ledger's, with all its deltas.
     pub(super) async fn over(&mut self, ledger: &mut Ledger) -> Result<Arc<Snapshot>, StoreError> {
         let current = ledger.current().clone();
-        let held = self.held.as_mut().expect("checked by has");
+        let held = self.held.as_mut().expect("the caller checked `are_of`");
         if held.snapshot.overlay().sequence() != current.sequence {
             let mut deltas = Vec::with_capacity(current.deltas.len());
             for entry in &current.deltas {
@@ -60,7 +59,7 @@ impl Members {
         Ok(Arc::clone(&held.snapshot))
     }
 
-    /// Starts to load the generation of `current`, unless a load is in progress.
+    /// Starts loading the generation of `current`, unless a load is running.
     pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
         if self.loading.is_none() {
             let old = self.held.take();
@@ -69,7 +68,7 @@ impl Members {
         }
     }
 
-    /// Waits for the load in progress; forever without one. Cancel-safe.
+    /// Waits for the running load, or forever without one. Cancel-safe.
     pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
         let Some(loading) = &mut self.loading else { return std::future::pending().await };
         let loaded = loading.await;

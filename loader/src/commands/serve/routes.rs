@@ -11,14 +11,14 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::app::{App, observe};
+use super::app::{App, guard};
 use super::error::ApiError;
 use super::{audiences, devices};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
     let with_metrics = |label: &'static str, route: MethodRouter<Arc<App>>| {
-        route.route_layer(from_fn_with_state((Arc::clone(&app), label), observe))
+        route.route_layer(from_fn_with_state((Arc::clone(&app), label), guard))
     };
     let audience = with_metrics("info", get(audiences::info))
         .merge(with_metrics("create", put(audiences::create)))
@@ -41,7 +41,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 }
 
 async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
-    app.observe("unknown", request.headers(), async { Err(error) }).await
+    app.guard("unknown", request.headers(), async { Err(error) }).await
 }
 
 /// The routes for probes and scrapers.

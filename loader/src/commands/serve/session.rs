@@ -1,4 +1,4 @@
-//! Session of one audience at the store: its ledger, opened when needed, and failures in the log.
+//! Session of one audience at the store: opens its ledger on demand and logs store errors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rtad_store::write::{Ledger, StoreWriter};
 use super::error::ApiError;
 use super::telemetry::Telemetry;
 
-/// An audience at the store.
+/// A session of one audience.
 pub(super) struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
@@ -27,7 +27,7 @@ impl Session {
         Self { store, audience, telemetry, ledger: None }
     }
 
-    /// Opens the ledger unless it is open. Returns whether it was opened now.
+    /// Opens the ledger unless it is open. Returns whether this call opened it.
     pub(super) async fn open(&mut self) -> Result<bool, ApiError> {
         if self.ledger.is_some() {
             return Ok(false);
@@ -40,13 +40,13 @@ impl Session {
         Ok(true)
     }
 
-    /// Keeps the ledger of an audience that exists.
+    /// Stores the opened ledger.
     pub(super) fn opened(&mut self, ledger: Ledger) {
         self.telemetry.opened(&self.audience);
         self.ledger = Some(ledger);
     }
 
-    /// Reads `CURRENT` again; returns whether another process has written.
+    /// Rereads `CURRENT`; returns whether it has changed.
     pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
         let Some(ledger) = &mut self.ledger else { return Ok(false) };
         ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
@@ -56,7 +56,7 @@ impl Session {
         self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
-    /// Logs the store's error; returns the client's.
+    /// Logs a store error; returns the error for the client.
     pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
         let audience = self.audience.as_str();
         tracing::warn!(audience, what, error = error_chain(error), "not written");

@@ -1,5 +1,5 @@
-//! Metrics of the write service in Prometheus' text format. Labels are closed sets and names of
-//! existing audiences; never an id.
+//! Metrics of the write service, in Prometheus text format. Labels are closed sets and names of
+//! existing audiences, never ids.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,17 +15,17 @@ use rtad_core::snapshot::AudienceName;
 use super::batch::Op;
 use super::error::ApiError;
 
-/// Buckets in seconds: from a directory on a fast disk to a slow bucket.
+/// Histogram edges in seconds: from a fast local disk to a slow bucket.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
-/// Interval of draining the exporter's samples.
+/// The exporter keeps every sample until it is drained.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All metrics of one process.
+/// Metrics of one process.
 pub(super) struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
-    /// Audiences that exist or existed: clients may send any name.
+    /// Audiences that exist or existed; only these become labels.
     known: Mutex<HashSet<AudienceName>>,
 }
 
@@ -53,18 +53,18 @@ fn describe() {
     );
     metrics::describe_counter!(
         "rtad_loader_writes_total",
-        "Well-formed requests to write devices of an audience that there is, by what became of them"
+        "Well-formed requests to write devices of an existing audience, by result"
     );
     metrics::describe_histogram!(
         "rtad_loader_append_duration_seconds",
         Unit::Seconds,
-        "Time an append took, with all that was written together"
+        "Duration of an append, with all coalesced requests"
     );
     metrics::describe_counter!(
         "rtad_loader_conflicts_total",
-        "Appends tried again as others had written"
+        "Appends retried after a conflict with another writer"
     );
-    metrics::describe_gauge!("rtad_loader_queue", "Requests that wait to be written");
+    metrics::describe_gauge!("rtad_loader_queue", "Requests waiting to be written");
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
@@ -76,15 +76,15 @@ impl Telemetry {
         self.counter("rtad_loader_requests_total", labels).increment(1);
     }
 
-    /// Counts a write by its result, for an audience that was ever opened.
+    /// Counts a write by result, if the audience was ever opened.
     pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
         if self.known().contains(audience) {
             self.writes(audience, op, result).increment(1);
         }
     }
 
-    /// Starts counting writes to the audience at 0: Prometheus sees no increase in a counter that
-    /// appears with its first value.
+    /// Enables counting for the audience. Failure counters start at 0: Prometheus does not see an
+    /// increase in a counter that first appears with a nonzero value.
     pub(super) fn opened(&self, audience: &AudienceName) {
         if !self.known().insert(audience.clone()) {
             return;
@@ -116,7 +116,7 @@ impl Telemetry {
         self.counter("rtad_loader_writes_total", labels)
     }
 
-    /// Counts a repeated append.
+    /// Counts a retried append.
     pub(super) fn conflict(&self, audience: &AudienceName) {
         self.conflicts(audience).increment(1);
     }
@@ -128,7 +128,7 @@ impl Telemetry {
 
     /// Records the duration of an append.
     pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
-        // Starts the counter of conflicts at 0.
+        // Starts the conflict counter at 0.
         let _ = self.conflicts(audience);
         metrics::with_local_recorder(&self.recorder, || {
             let audience = audience.as_str().to_owned();
@@ -137,7 +137,7 @@ impl Telemetry {
         });
     }
 
-    /// Counts a waiting request for the lifetime of the returned guard.
+    /// Counts a waiting request until the returned guard is dropped.
     pub(super) fn waiting(&self) -> Waiting {
         self.queue.increment(1);
         Waiting(self.queue.clone())
@@ -152,7 +152,7 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Drains the histograms forever, so that memory stays constant without scrapes.
+    /// Drains the histograms forever, so that memory stays flat without scrapes.
     pub(super) async fn upkeep(&self) {
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
@@ -161,7 +161,7 @@ impl Telemetry {
     }
 }
 
-/// A request in the queue.
+/// Guard of a waiting request.
 pub(super) struct Waiting(Gauge);
 
 impl Drop for Waiting {

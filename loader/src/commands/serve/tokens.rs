@@ -1,4 +1,4 @@
-//! Tokens of writers: lines of a file, reloaded on demand.
+//! Bearer tokens of writers: lines of a file, reloaded on SIGHUP.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,10 +7,10 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq as _;
 
-/// Shortest accepted token; a shorter one can be guessed.
+/// Minimum length; shorter tokens can be guessed.
 const MIN_BYTES: usize = 16;
 
-/// A refused token file. Its content is not quoted.
+/// An invalid token file. Messages quote nothing from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TokenError {
@@ -21,34 +21,36 @@ pub(crate) enum TokenError {
         source: std::io::Error,
     },
     #[error(
-        "--token-file {path} holds no token; accepted: one per line, of at least {MIN_BYTES} visible ASCII characters"
+        "--token-file {path}: no token: expected one per line, of at least {MIN_BYTES} visible \
+         ASCII characters"
     )]
     None { path: String },
     #[error(
-        "--token-file {path}: line {line} is no token; accepted: at least {MIN_BYTES} visible ASCII characters"
+        "--token-file {path}, line {line}: not a token: expected at least {MIN_BYTES} visible \
+         ASCII characters"
     )]
     Line { path: String, line: usize },
 }
 
-/// Authorization of writers, shared by threads.
+/// The accepted tokens. Shared by all threads.
 pub(super) struct Tokens {
-    /// `None`: no token needed.
+    /// `None` with `--no-token`.
     file: Option<PathBuf>,
     tokens: RwLock<Arc<[Vec<u8>]>>,
 }
 
 impl Tokens {
-    /// The tokens of a file.
-    pub(super) fn of_file(path: &Path) -> Result<Self, TokenError> {
+    /// Reads a token file.
+    pub(super) fn from_file(path: &Path) -> Result<Self, TokenError> {
         Ok(Self { file: Some(path.to_owned()), tokens: RwLock::new(read(path)?) })
     }
 
-    /// No token needed.
-    pub(super) fn of_nobody() -> Self {
+    /// Admits every request.
+    pub(super) fn disabled() -> Self {
         Self { file: None, tokens: RwLock::new(Arc::new([])) }
     }
 
-    /// Reloads the file. If it is refused, the old tokens stay.
+    /// Rereads the file. After an error the old tokens stay valid.
     pub(super) fn reload(&self) -> Result<(), TokenError> {
         if let Some(path) = &self.file {
             let tokens = read(path)?;
@@ -57,7 +59,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whether a request has a valid token. Takes the same time for tokens of one length.
+    /// Whether a request carries an accepted token. Constant time for tokens of the same length.
     pub(super) fn admit(&self, headers: &HeaderMap) -> bool {
         if self.file.is_none() {
             return true;
@@ -68,7 +70,7 @@ impl Tokens {
             return false;
         };
         let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
-        // All tokens are compared to their ends, also after a match.
+        // Compares all tokens, even after a match.
         let matches = tokens
             .iter()
             .fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());
@@ -107,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn any_of_the_file_is_admitted_and_nothing_else() {
+    fn only_tokens_of_the_file_are_admitted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         std::fs::write(&path, format!("{OLD}\n\n  {NEW}\r\n")).unwrap();
-        let tokens = Tokens::of_file(&path).unwrap();
+        let tokens = Tokens::from_file(&path).unwrap();
         for value in [format!("Bearer {OLD}"), format!("bearer {NEW}")] {
             assert!(admits(&tokens, &value), "{value}");
         }
@@ -132,26 +134,26 @@ mod tests {
         assert!(!tokens.admit(&twice));
 
         std::fs::write(&path, NEW).unwrap();
-        assert!(admits(&tokens, &format!("Bearer {OLD}")), "it is not read before it is to be");
+        assert!(admits(&tokens, &format!("Bearer {OLD}")), "not reloaded yet");
         tokens.reload().unwrap();
         assert!(
             !admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}"))
         );
         for (text, message) in [
-            ("\n \n", "holds no token"),
-            ("short", "line 1 is no token"),
+            ("\n \n", "no token"),
+            ("short", "line 1: not a token"),
             ("\nwith a space in it", "line 2"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = tokens.reload().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
-            assert!(admits(&tokens, &format!("Bearer {NEW}")), "the old ones stay");
+            assert!(admits(&tokens, &format!("Bearer {NEW}")), "the old tokens stay valid");
         }
     }
 
     #[test]
-    fn nobody_s_tokens_admit_anybody() {
-        assert!(Tokens::of_nobody().admit(&HeaderMap::new()));
-        assert!(Tokens::of_file(Path::new("/does/not/exist")).is_err());
+    fn disabled_tokens_admit_all() {
+        assert!(Tokens::disabled().admit(&HeaderMap::new()));
+        assert!(Tokens::from_file(Path::new("/does/not/exist")).is_err());
     }
 }

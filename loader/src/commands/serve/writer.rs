@@ -1,13 +1,13 @@
-//! The only task of this process that writes an audience.
+//! Writer task: the only task of this process that writes an audience.
 //!
-//! Requests wait in a queue. All waiting requests are written together: one delta and one
-//! `CURRENT`, at most once per interval. A request is answered when `CURRENT` names its change, or
-//! with the store's failure.
+//! Requests wait in a queue. The task coalesces all waiting requests into one delta and one
+//! `CURRENT`, at a limited rate. A request is answered once `CURRENT` contains its change, or with
+//! the store's error.
 //!
-//! Other processes may write the same audience. After a conflict (`rtad_store`, `write/append.rs`)
-//! the task reads `CURRENT` again, combines the requests again over the new state, and retries. So
-//! an answer always describes the state at its write. A batch that writes nothing is answered only
-//! after a read of `CURRENT` without a foreign write.
+//! Other processes may write the same audience; the store resolves conflicts (`rtad_store`,
+//! `write/append.rs`). After a conflict the task rereads `CURRENT`, coalesces its requests again
+//! over the new state, and retries. Answers therefore reflect the state at the time of the write.
+//! A batch without changes is answered only after `CURRENT` was found unchanged.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -27,41 +27,41 @@ use super::error::ApiError;
 use super::members::Members;
 use super::session::Session;
 
-/// Tries of a batch while others write the same audience.
+/// Attempts of a batch while others write the same audience.
 const MAX_TRIES: u32 = 12;
-/// Longest delay before the second try; doubled for each further one.
+/// Longest delay before the second attempt; doubles with each further attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// After a conflict, so many batches begin with a refresh: the other writer will write again.
+/// Batches after a conflict that start with a refresh, because the other writer is likely active.
 const CAREFUL_BATCHES: u32 = 64;
 
-/// Parameters of writing an audience.
+/// Rate limits of an audience's writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// Time between the starts of two appends.
+    /// Time from the start of one append to the start of the next.
     pub(super) every: Duration,
-    /// Keys in one append.
+    /// Maximum number of keys in one append.
     pub(super) max_batch: usize,
 }
 
-/// The task.
+/// The writer task.
 pub(super) struct Writer {
     session: Session,
     pace: Pace,
     queue: mpsc::Receiver<Command>,
     pending: VecDeque<Command>,
-    /// Requests that wait for the filters.
+    /// Writes that wait for the filters.
     waiting: Vec<Write>,
     members: Members,
-    /// Batches that begin with a refresh.
+    /// Remaining batches that start with a refresh.
     careful: u32,
 }
 
-/// Result of a try.
+/// Result of one attempt.
 enum Tried {
-    /// All requests are answered.
+    /// All requests were answered.
     Done,
-    /// Another process wrote meanwhile.
+    /// Another writer was faster.
     Again(Vec<Write>),
     Failed(Vec<Write>, ApiError),
 }
@@ -72,7 +72,7 @@ impl Writer {
         Self { session, pace, queue, pending, waiting, members, careful: 0 }
     }
 
-    /// Runs until all senders are gone, or until the audience is found not to exist.
+    /// Runs until the queue is closed, or the audience turns out not to exist.
     pub(super) async fn run(mut self) {
         let mut next = Instant::now();
         while self.has_work().await {
@@ -93,7 +93,7 @@ impl Writer {
                 None => {}
             }
             if self.session.ledger.is_none() && self.pending.is_empty() && self.waiting.is_empty() {
-                // The next request starts a task again: names without an audience must not keep one.
+                // The next request starts a new task: nonexistent audiences must not keep tasks.
                 self.queue.close();
             }
         }
@@ -102,14 +102,14 @@ impl Writer {
     async fn change(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         let changed = self.session.apply(change).await;
         if matches!(change, AudienceChange::Delete) {
-            // Writes that waited for the filters fail, as the audience is deleted.
+            // Writes that waited for the filters get the deletion as their answer.
             self.members = Members::default();
             self.wake();
         }
         changed
     }
 
-    /// Waits for a command; `false` if none can come.
+    /// Waits for work; `false` if none can arrive.
     async fn has_work(&mut self) -> bool {
         while self.pending.is_empty() {
             tokio::select! {
@@ -135,7 +135,7 @@ impl Writer {
             Ok(()) => self.wake(),
             Err(error) => {
                 let refusal = self.session.failed("could not read the filters", &error);
-                // They may belong to a removed generation.
+                // The generation may have been removed.
                 self.careful = self.careful.max(1);
                 let waiting = std::mem::take(&mut self.waiting);
                 Self::refuse(waiting, &refusal);
@@ -143,8 +143,8 @@ impl Writer {
         }
     }
 
-    /// Takes a request and those after it that can join it. Requests of closed connections are
-    /// dropped, as nothing was promised to them.
+    /// Takes the requests that fit into one batch with `first`, without those of disconnected
+    /// clients, which were not acknowledged.
     fn batch(&mut self, first: Write) -> Vec<Write> {
         let mut keys = first.asked.keys.len();
         let mut batch = vec![first];
@@ -175,7 +175,7 @@ impl Writer {
         }
         tracing::warn!(
             audience = self.session.audience.as_str(),
-            "other writers were faster each time"
+            "all attempts conflicted with other writers"
         );
         Self::refuse(batch, &ApiError::Contended);
     }
@@ -187,11 +187,12 @@ impl Writer {
         match self.append(batch).await {
             Ok(tried) => tried,
             Err((batch, error)) => {
-                // After any error the known state may be outdated.
+                // After any error the known state may be stale.
                 self.careful = CAREFUL_BATCHES;
                 match error {
                     StoreError::Conflict { .. } => Tried::Again(batch),
-                    // Disabled meanwhile, or merged deltas were removed: refresh to find out.
+                    // Disabled, or deltas merged by another writer and removed: refresh to find
+                    // out.
                     StoreError::NotFound { .. } | StoreError::NotLive { .. }
                         if self.is_behind().await =>
                     {
@@ -213,7 +214,7 @@ impl Writer {
         let ledger = self.session.ledger.as_mut().expect("it was just opened");
         match ledger.current().state {
             State::Live => Ok(ledger),
-            state => Err(ApiError::of_state(state)),
+            state => Err(ApiError::not_live(state)),
         }
     }
 
@@ -221,7 +222,7 @@ impl Writer {
         self.session.refresh().await.unwrap_or(false)
     }
 
-    /// One try over the ledger's state. On an error the requests are returned.
+    /// One attempt with the ledger's known state. An error returns the requests.
     async fn append(&mut self, mut batch: Vec<Write>) -> Result<Tried, (Vec<Write>, StoreError)> {
         let mut ledger = self.session.ledger.take().expect("it was opened");
         let appended = self.append_to(&mut ledger, &mut batch).await;
@@ -233,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// Returns whether the rest of the batch is answered; otherwise it is combined again.
+    /// Returns whether the batch was answered; if not, it must be coalesced again.
     async fn append_to(
         &mut self,
         ledger: &mut Ledger,
@@ -250,7 +251,7 @@ impl Writer {
                     &self.session.audience,
                     ledger.current(),
                 );
-                // The other requests do not wait for it.
+                // Only writes that need the filters wait for them.
                 self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
             }
         }
@@ -295,14 +296,15 @@ impl Writer {
         batch.into_iter().for_each(|write| Self::answer(write, Err(refusal.clone())));
     }
 
-    /// Returns requests that waited for filters to the queue.
+    /// Moves writes that waited for the filters back to the queue.
     fn wake(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
     }
 }
 
-/// Runs on the blocking pool: a batch may have a million keys, with a lookup each.
+/// Coalesces on the blocking pool: a batch may hold a million keys with a random memory access
+/// each.
 async fn coalesce_blocking(
     batch: &mut Vec<Write>,
     members: Option<Arc<Snapshot>>,
@@ -323,7 +325,7 @@ async fn coalesce_blocking(
     }
 }
 
-/// A random delay of up to twice the previous one, so that two writers do not stay in step.
+/// Exponential backoff with full jitter, to keep two writers out of step.
 fn delay(tries: u32) -> Duration {
     let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
     let random = RandomState::new().build_hasher().finish();

@@ -1,4 +1,4 @@
-//! Writers of this process: one task per written audience, started at its first request.
+//! Writer tasks of this process: one per audience, started on its first write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,18 +17,18 @@ use super::session::Session;
 use super::telemetry::Telemetry;
 use super::writer::{Pace, Writer};
 
-/// Requests that may wait for one audience.
+/// Maximum number of waiting requests per audience.
 const QUEUE: usize = 1024;
-/// Keys that may wait in the whole process: 64 MiB.
+/// Maximum number of waiting keys in the process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
 
-/// Queues of the audiences' tasks.
+/// Queues and tasks, by audience.
 pub(super) struct Writers {
     pub(super) store: StoreWriter,
     pace: Pace,
     telemetry: Arc<Telemetry>,
     permits: Arc<Semaphore>,
-    /// `None` while draining.
+    /// `None` once draining.
     queues: Mutex<Option<HashMap<AudienceName, mpsc::Sender<Command>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -46,7 +46,7 @@ impl Writers {
         }
     }
 
-    /// Writes devices; returns when they are durable. Counts the result.
+    /// Writes devices; returns once they are durable. Counts the result.
     pub(super) async fn write(
         &self,
         audience: &AudienceName,
@@ -73,7 +73,7 @@ impl Writers {
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
 
-    /// Changes a whole audience. Returns the sequence of its `CURRENT`.
+    /// Changes a whole audience. Returns the sequence of the `CURRENT` with the change.
     pub(super) async fn change(
         &self,
         audience: &AudienceName,
@@ -108,7 +108,7 @@ impl Writers {
         }
         queues.retain(|_, queue| !queue.is_closed());
         let (sender, receiver) = mpsc::channel(QUEUE);
-        // The new queue has capacity for it.
+        // A new channel has room for one command.
         let _ = sender.try_send(command);
         let telemetry = Arc::clone(&self.telemetry);
         let session = Session::new(self.store.clone(), audience.clone(), telemetry);
@@ -120,7 +120,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Accepts nothing more, and waits until all accepted requests are written.
+    /// Accepts no more requests, and waits until all accepted ones are written.
     pub(super) async fn finish(&self) {
         *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut tasks =
@@ -129,7 +129,7 @@ impl Writers {
     }
 }
 
-/// Counts a write when it ends or its client stops waiting.
+/// Counts a write on drop, also if its client disconnects.
 struct Counted<'a> {
     telemetry: &'a Telemetry,
     audience: &'a AudienceName,

@@ -1,23 +1,23 @@
-//! Failed verifications.
+//! Errors of a failed verification.
 
 use rtad_store::StoreError;
 
 use super::probe::MeasuredFpr;
 
-/// A generation that contradicts its own statements.
+/// A generation that failed verification.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum VerifyError {
     #[error("verification failed")]
     File(#[source] StoreError),
     #[error(
-        "verification failed: {field} is {found} by the chunks, the manifest says {stated}; \
-         rebuild with `rtad-loader build`"
+        "verification failed: {field}: expected {stated} by the manifest, found {found} in the \
+         chunks; rebuild with `rtad-loader build`"
     )]
     Statistics { field: &'static str, found: f64, stated: f64 },
     #[error(
         "verification failed: {missing} of {checked} ids are not members; \
-         were they in the build, and read with the same flags?"
+check that the build had these inputs and the same flags"
     )]
     FalseNegatives { missing: u64, checked: u64 },
     #[error(

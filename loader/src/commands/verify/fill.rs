@@ -1,4 +1,4 @@
-//! Fill of the filters, read from the chunks.
+//! Fill of the filters, computed from the chunks.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterSpec, fill_ratio};
 use rtad_core::snapshot::Chunk;
 
-/// Minimum, mean and maximum of a figure over shards with keys; all 0 without any.
+/// Minimum, mean and maximum of a figure over the shards with keys; 0 without any such shard.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Adds a figure, the `count`th.
+    /// Adds the `count`th figure.
     fn add(&mut self, figure: f64, count: u32) {
         self.min = if count == 1 { figure } else { self.min.min(figure) };
         self.max = self.max.max(figure);
@@ -23,7 +23,7 @@ impl Spread {
     }
 }
 
-/// Statistics of chunks.
+/// Fill statistics over the shards of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct FillSurvey {
     /// Shards with keys.
@@ -54,7 +54,7 @@ impl FillSurvey {
         Some((fill, fpr))
     }
 
-    /// False-positive rate of a random key: shards without keys have none.
+    /// False-positive rate of a random key; in shards without keys it is 0.
     pub(crate) fn overall_fpr(&self) -> f64 {
         self.expected_fpr.mean * f64::from(self.shards) / SHARDS as f64
     }

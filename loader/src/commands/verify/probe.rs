@@ -1,6 +1,7 @@
-//! Measurement of the false-positive rate with random keys, members only by an accident of 2⁻¹²⁸.
+//! Measurement of the false-positive rate with random keys.
 //!
-//! The keys depend on their number only, so a measurement is reproducible on any number of threads.
+//! A random key is a member with a chance of 2⁻¹²⁸ only. Keys depend on their index alone, so a
+//! measurement is reproducible on any number of threads.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -13,11 +14,11 @@ use rtad_core::snapshot::Snapshot;
 use crate::keys::next;
 use crate::progress::Progress;
 
-/// Target number of false positives by default: an interval of 2 % either way.
+/// Expected false positives of a default measurement: enough for an interval of ±2 %.
 const WANTED_POSITIVES: f64 = 10_000.0;
 const MAX_DEFAULT_PROBES: u64 = 200_000_000;
 const BATCH_KEYS: usize = 4096;
-const BATCHES_PER_TURN: u64 = 256;
+const BATCHES_PER_TASK: u64 = 256;
 /// The normal distribution's 97.5th percentile: two-sided 95 %.
 const Z: f64 = 1.959_963_985;
 
@@ -32,31 +33,31 @@ pub(crate) struct MeasuredFpr {
     pub(super) high: f64,
 }
 
-/// Default number of keys to query.
+/// Default number of random keys.
 pub(super) fn default_probes(expected_fpr: f64) -> u64 {
-    // A snapshot without keys has no false positives.
+    // A snapshot without keys has no false positives at any number of probes.
     if expected_fpr <= 0.0 {
         return 1_000_000;
     }
     ((WANTED_POSITIVES / expected_fpr).ceil() as u64).min(MAX_DEFAULT_PROBES)
 }
 
-/// Queries `snapshot` with `probes` keys that are not members.
+/// Looks up `probes` non-members in `snapshot`.
 pub(super) fn measure(
     snapshot: &Snapshot,
     probes: u64,
     threads: usize,
     progress: &Progress,
 ) -> MeasuredFpr {
-    let turn = BATCHES_PER_TURN * BATCH_KEYS as u64;
-    let turns =
-        (0..probes.div_ceil(turn)).map(|index| index * turn..probes.min((index + 1) * turn));
-    let queue = Mutex::new(turns);
+    let size = BATCHES_PER_TASK * BATCH_KEYS as u64;
+    let tasks =
+        (0..probes.div_ceil(size)).map(|index| index * size..probes.min((index + 1) * size));
+    let queue = Mutex::new(tasks);
     let work = || {
         let mut found = 0;
-        while let Some(turn) = next(&queue) {
-            progress.add(turn.end - turn.start);
-            found += ask(snapshot, turn);
+        while let Some(task) = next(&queue) {
+            progress.add(task.end - task.start);
+            found += count_members(snapshot, task);
         }
         found
     };
@@ -72,7 +73,7 @@ pub(super) fn measure(
     MeasuredFpr { probes, false_positives, measured_fpr, low, high }
 }
 
-fn ask(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
+fn count_members(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
     let mut keys = Vec::with_capacity(BATCH_KEYS);
     let mut members = vec![false; BATCH_KEYS];
     let mut found = 0;
@@ -85,7 +86,8 @@ fn ask(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
     found
 }
 
-/// Two steps of SplitMix64 (Steele, Lea and Flood 2014) from a seed of its own for each index.
+/// Random key of an index: two steps of SplitMix64 (Steele, Lea and Flood 2014), seeded by the
+/// index.
 pub(in super::super) fn random_key(index: u64) -> DeviceKey {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |n: u64| {
@@ -98,15 +100,16 @@ pub(in super::super) fn random_key(index: u64) -> DeviceKey {
     DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
 }
 
+/// 95 % confidence interval of a proportion (Wilson 1927).
 pub(in super::super) fn wilson(positives: u64, probes: u64) -> (f64, f64) {
     if probes == 0 {
         return (0.0, 1.0);
     }
     let (n, p) = (probes as f64, positives as f64 / probes as f64);
-    let centre = p + Z * Z / (2.0 * n);
+    let center = p + Z * Z / (2.0 * n);
     let reach = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    (((centre - reach) / scale).max(0.0), (centre + reach) / scale)
+    (((center - reach) / scale).max(0.0), (center + reach) / scale)
 }
 
 #[cfg(test)]
@@ -114,8 +117,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_wilsons() {
-        // 10 of 100: 0.0552 to 0.1744, as tables have it.
+    fn interval_matches_published_tables() {
+        // 10 of 100: 0.0552 to 0.1744.
         let (low, high) = wilson(10, 100);
         assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
         assert_eq!(wilson(0, 1000).0, 0.0);
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_is_asked_by_default_and_not_too_much() {
+    fn default_probes_are_bounded() {
         assert_eq!(default_probes(0.0001), 100_000_000);
         assert_eq!(default_probes(1e-7), MAX_DEFAULT_PROBES);
         assert_eq!(default_probes(0.0), 1_000_000);

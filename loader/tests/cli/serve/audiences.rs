@@ -1,4 +1,4 @@
-//! What is done to audiences as a whole.
+//! Changes of whole audiences through the write service.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ fn states(list: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn an_audience_s_life() {
+fn audience_lifecycle() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
@@ -58,7 +58,7 @@ fn an_audience_s_life() {
         api.ask("POST", &format!("{AUDIENCE}/{what}"), body).ok()["sequence"].as_u64().unwrap()
     };
     assert_eq!(order(&mut api, "disable", ""), 5);
-    assert_eq!(order(&mut api, "disable", ""), 5, "it was already");
+    assert_eq!(order(&mut api, "disable", ""), 5, "already disabled");
     assert_eq!(api.get(AUDIENCE).ok()["state"], "disabled");
     api.post(DEVICES, &json!({"op": "add", "ids": all})).problem(409, "disabled");
     assert_eq!(order(&mut api, "expire", r#"{"at_unix_seconds": 4000000000}"#), 6);
@@ -89,21 +89,24 @@ fn an_audience_s_life() {
     let created = api.ask("PUT", AUDIENCE, "");
     assert_eq!((created.status, created.json()["sequence"].as_u64()), (201, Some(10)));
     assert_eq!(api.get(AUDIENCE).ok()["generation"], 2);
-    // Who was erased stays so, until told otherwise.
+    // Erased devices stay erased until their tombstones are lifted.
     api.write("lift", &all[5..8]);
     let new = api.write("add_if_absent", &all)["new"].clone();
-    assert!(new.as_array().unwrap().iter().all(|new| *new == true), "nothing of before is left");
+    assert!(
+        new.as_array().unwrap().iter().all(|new| *new == true),
+        "a recreated audience is empty"
+    );
     assert_eq!(count(&stored(&sandbox), &all), 100);
-    // The loader's own commands go on with it.
+    // The loader's other commands work on it.
     sandbox.file("ids", lines(&all[..10]));
     assert_eq!(sandbox.build("{}/ids")["generation"], 3);
-    // What was written online is in it, though the input has a tenth of it.
+    // The build includes the online writes, although its input has a tenth of them.
     assert_eq!(api.get(AUDIENCE).ok()["keys"], 100);
     assert_eq!(count(&stored(&sandbox), &all), 100);
 }
 
 #[test]
-fn what_others_do_to_an_audience_is_noticed() {
+fn changes_by_other_writers_are_noticed() {
     let sandbox = Sandbox::new();
     let (first, second) = (Serve::start(&sandbox), Serve::start(&sandbox));
     let (mut one, mut other) = (first.connect(), second.connect());
@@ -117,7 +120,7 @@ fn what_others_do_to_an_audience_is_noticed() {
     other.post(DEVICES, &json!({"op": "add", "ids": all})).problem(409, "disabled");
     other.ask("POST", "/v1/audiences/a/enable", "").ok();
     one.write("add", &all[1..2]);
-    // Nothing is to be written for a member; that it is one no longer is found out all the same.
+    // A member needs no write, but a removal by another writer is still noticed.
     assert_eq!(one.write("add_if_absent", &all[..2])["new"], json!([false, false]));
     other.write("remove", &all[..1]);
     assert_eq!(one.write("add_if_absent", &all[..2])["new"], json!([true, false]));
@@ -128,13 +131,13 @@ fn what_others_do_to_an_audience_is_noticed() {
 }
 
 #[test]
-fn a_build_that_began_before_a_deletion_loses() {
+fn deletion_during_a_build_fails_the_build() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
     let all = ids(IdKind::Md5, 0..10);
-    // It has noted what is live when the rejects file is there.
+    // The rejects file is created after the base was read.
     let mut build =
         spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
     wait_until("the build has read its base", || sandbox.path().join("r").exists());

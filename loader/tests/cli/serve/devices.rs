@@ -1,4 +1,4 @@
-//! What becomes of devices.
+//! Writes of devices through the write service.
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::process::{DEVICES, Serve, count, current, key, stored};
 use crate::support::{Sandbox, ids, lines};
 
 #[test]
-fn each_operation_does_what_it_says() {
+fn operations_change_membership() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
@@ -19,7 +19,7 @@ fn each_operation_does_what_it_says() {
         json!({"sequence": 2, "generation": 1, "accepted": 50, "rejected": [], "entombed": 0})
     );
     assert_eq!(count(&stored(&sandbox), &all), 50);
-    // What is done is done: sent again it changes nothing.
+    // Repeating a request changes nothing.
     assert_eq!(api.write("add", &all[..50])["accepted"], 50);
     api.write("remove", &all[..10]);
     api.write("remove", &all[90..]);
@@ -33,7 +33,7 @@ fn each_operation_does_what_it_says() {
     assert_eq!(count(&stored(&sandbox), &all), 45);
     let twice = [all[60].clone(), all[60].clone()];
     assert_eq!(api.write("add_if_absent", &twice)["new"], json!([true, false]));
-    // Nothing is written for what is there.
+    // Existing members cause no write.
     let before = current(&sandbox).sequence;
     assert_eq!(api.write("add_if_absent", &all[5..15])["sequence"], before);
     assert_eq!(current(&sandbox).sequence, before);
@@ -45,13 +45,13 @@ fn each_operation_does_what_it_says() {
     let absent = api.write("add_if_absent", &all[28..31]);
     assert_eq!((&absent["new"], &absent["entombed"]), (&json!([false, false, false]), &json!(2)));
     api.write("lift", &all[20..25]);
-    // Added before the tombstone, so it is what it was.
+    // Added before the tombstone, so lifting restores it.
     assert_eq!(count(&stored(&sandbox), &all[20..30]), 5);
     assert_eq!(stored(&sandbox).overlay().tombstones().unwrap().entry().removed, 5);
 }
 
 #[test]
-fn ids_of_every_kind_are_taken_in_their_canonical_form() {
+fn ids_of_every_kind_are_canonicalized() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
@@ -70,7 +70,7 @@ fn ids_of_every_kind_are_taken_in_their_canonical_form() {
 }
 
 #[test]
-fn what_is_no_id_is_left_out_and_told_by_its_place() {
+fn unusable_ids_are_rejected_by_index() {
     let sandbox = Sandbox::new();
     let serve =
         Serve::over(&sandbox, "{}/s", "--every 5ms --blank 1E2DFA89-496A-47FD-9941-DF1FC4E6484A");
@@ -91,13 +91,13 @@ fn what_is_no_id_is_left_out_and_told_by_its_place() {
 }
 
 #[test]
-fn keys_come_as_bytes_too() {
+fn binary_keys_are_accepted() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
     let mut keys: Vec<_> = ids(IdKind::Md5, 0..1000).iter().map(|id| key(id)).collect();
-    // The md5 of nothing.
+    // The md5 of the empty string.
     keys.push(key("d41d8cd98f00b204e9800998ecf8427e"));
     let added = api.binary("/v1/audiences/a/devices?op=add_if_absent", &keys).ok();
     assert_eq!(
@@ -112,9 +112,9 @@ fn keys_come_as_bytes_too() {
     assert_eq!(keys.iter().filter(|key| snapshot.contains(key)).count(), 1);
 }
 
-/// Over filters, also when the next generation comes while they are held.
+/// Includes a new generation while the filters of the old one are loaded.
 #[test]
-fn add_if_absent_asks_the_live_generation_s_filters() {
+fn add_if_absent_uses_the_filters_of_the_live_generation() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..6000);
     sandbox.file("ids", lines(&all[..2000]));
@@ -126,7 +126,7 @@ fn add_if_absent_asks_the_live_generation_s_filters() {
         answer["new"].as_array().unwrap().iter().filter(|new| **new == true).count()
     };
     assert_eq!(new(&all[..2000]), 0, "a member is never new");
-    // A stranger may be taken for a member, at 1 in 10,000.
+    // The false-positive rate is 1 in 10,000.
     assert!(new(&all[2000..3000]) > 990);
     assert_eq!(new(&all[1000..3000]), 0);
     sandbox.file("ids", lines(&all[..5000]));

@@ -1,4 +1,4 @@
-//! What an acknowledgement is worth: processes that are killed, stores that fail, ends that are asked for.
+//! Durability of acknowledged writes: killed processes, failing stores, shutdown.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -16,8 +16,8 @@ use testkit::wait_until;
 /// Requests of ten ids each.
 const IDS: usize = 10;
 
-/// Several clients write request after request until they get no answer, or `enough` are answered. Returns the numbers of those
-/// that were acknowledged and of those that were not.
+/// Several clients write requests until one gets no answer, or `enough` were answered. Returns the
+/// numbers of acknowledged and of unacknowledged requests.
 fn load(
     serve: &Serve,
     op: &str,
@@ -52,9 +52,10 @@ fn of_request(number: usize) -> Vec<String> {
     ids(IdKind::Md5, first..first + IDS as u64)
 }
 
-/// Killed at any moment under load: what was acknowledged is there, and of what was not each request is whole or not there.
+/// Killed at random moments under load: acknowledged requests are stored, and every other request
+/// is stored completely or not at all.
 #[test]
-fn what_was_acknowledged_outlives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let sandbox = Sandbox::new();
     Serve::start(&sandbox).connect().create();
     let (mut acknowledged, mut others, mut removed) =
@@ -66,7 +67,7 @@ fn what_was_acknowledged_outlives_a_kill() {
         let (done, undone) = load(&serve, op, first, 5 + 17 * round, || serve.signal("KILL"));
         assert!(!undone.is_empty(), "it was killed under load");
         serve.kill();
-        // The next one takes some of them away again.
+        // The next process removes some of them.
         let serve = Serve::start(&sandbox);
         let mut api = serve.connect();
         for number in &done[..3] {
@@ -94,7 +95,7 @@ fn what_was_acknowledged_outlives_a_kill() {
 }
 
 #[test]
-fn told_to_stop_it_writes_what_it_has_taken() {
+fn shutdown_finishes_accepted_writes() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
@@ -102,19 +103,19 @@ fn told_to_stop_it_writes_what_it_has_taken() {
     assert_eq!(serve.wait().status, Some(0));
     let snapshot = stored(&sandbox);
     assert!(done.iter().all(|number| count(&snapshot, &of_request(*number)) == IDS));
-    // Each connection ends after an answer, so what has none was not read.
+    // Connections close after an answer, so requests without an answer were not read.
     assert!(undone.iter().all(|number| count(&snapshot, &of_request(*number)) == 0));
 }
 
 #[test]
-fn a_store_that_fails_acknowledges_nothing_and_is_written_when_it_is_back() {
+fn failing_store_acknowledges_nothing_until_it_recovers() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
     api.create();
     let all = ids(IdKind::Md5, 0..40);
     api.write("add", &all[..10]);
-    // As root nothing is read-only; but where the folder of deltas should be, there is none.
+    // Root ignores permissions, so a file takes the path of the deltas folder instead.
     let (deltas, away) = (sandbox.path().join("s/a/deltas"), sandbox.path().join("away"));
     std::fs::rename(&deltas, &away).unwrap();
     std::fs::write(&deltas, "").unwrap();
@@ -129,7 +130,7 @@ fn a_store_that_fails_acknowledges_nothing_and_is_written_when_it_is_back() {
     assert_eq!(absent["new"].as_array().unwrap().iter().filter(|new| **new == true).count(), 10);
     assert_eq!(count(&stored(&sandbox), &all), 20);
 
-    // The same with what cannot be read.
+    // The same for failing reads.
     let live = sandbox.path().join("s/a/CURRENT");
     let bytes = std::fs::read(&live).unwrap();
     std::fs::write(&live, "{").unwrap();
@@ -146,9 +147,9 @@ fn a_store_that_fails_acknowledges_nothing_and_is_written_when_it_is_back() {
 }
 
 #[test]
-fn what_never_came_to_be_written_is_counted() {
+fn unwritten_requests_are_counted() {
     let sandbox = Sandbox::new();
-    // Its writer rests after the first write for longer than this takes.
+    // The writer pauses after the first write for longer than this test.
     let serve = Serve::over(&sandbox, "{}/s", "--every 10m");
     let mut api = serve.connect();
     api.create();
@@ -167,13 +168,13 @@ fn what_never_came_to_be_written_is_counted() {
     for result in ["no_answer", "overloaded", "internal"] {
         assert_eq!(metric(&serve.metrics(), &named(result)), 0.0);
     }
-    // A client that hangs up.
+    // A disconnected client.
     let mut gone = serve.connect();
     gone.send_write("remove", &all[..1]);
     waiting(1);
     drop(gone);
     wait_until("it is not answered", || metric(&serve.metrics(), &named("no_answer")) == 1.0);
-    // As many keys as may wait.
+    // The limit of waiting keys.
     let mut others: Vec<_> = (0..41).map(|_| serve.connect()).collect();
     for (index, other) in others.iter_mut().enumerate() {
         other.send_write("remove", &all);
@@ -181,13 +182,13 @@ fn what_never_came_to_be_written_is_counted() {
     }
     api.post(DEVICES, &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
     assert_eq!(metric(&serve.metrics(), &named("overloaded")), 1.0);
-    // Of no audience that there is.
+    // A nonexistent audience.
     api.post("/v1/audiences/b/devices", &json!({"op": "remove", "ids": all}))
         .problem(503, "overloaded");
     assert!(!serve.metrics().contains("audience=\"b\""));
 }
 
-/// A store that is a bucket, where puts are conditional and `flock` does not help.
+/// A bucket: conditional puts instead of `flock`.
 #[test]
 fn on_s3_two_processes_share_an_audience() {
     let Some(url) = s3("serve") else { return };

@@ -1,4 +1,4 @@
-//! The binary as a child that does not outlive its test, and what its store holds.
+//! Child process of `rtad-loader serve`, killed with its test, and access to its store.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -20,11 +20,11 @@ pub(crate) const TOKEN: &str = "a-token-of-the-tests-0123456789";
 pub(crate) const AUDIENCE: &str = "/v1/audiences/a";
 pub(crate) const DEVICES: &str = "/v1/audiences/a/devices";
 
-/// A running `rtad-loader serve`. It is killed when dropped.
+/// A running `rtad-loader serve`, killed on drop.
 pub(crate) struct Serve(Service);
 
 impl Serve {
-    /// Over `s` in the sandbox.
+    /// Starts with store `s` of the sandbox.
     pub(crate) fn start(sandbox: &Sandbox) -> Self {
         Self::over(sandbox, "{}/s", "--every 5ms")
     }
@@ -32,7 +32,8 @@ impl Serve {
     pub(crate) fn over(sandbox: &Sandbox, store: &str, more: &str) -> Self {
         sandbox.file("tokens", format!("{TOKEN}\nanother-token-0123456789\n"));
         let arguments = format!(
-            "serve --store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file {{}}/tokens {more}"
+            "serve --store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
+             {{}}/tokens {more}"
         );
         Self::spawn(&mut command(sandbox.path(), &arguments))
     }
@@ -76,7 +77,7 @@ impl Deref for Serve {
     }
 }
 
-/// A connection that shows the token.
+/// A connection with the token.
 pub(crate) struct Api(pub(crate) Client);
 
 impl Api {
@@ -105,36 +106,37 @@ impl Api {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
 
-    /// Has ids written to audience `a`.
+    /// Writes ids to audience `a`.
     #[track_caller]
     pub(crate) fn write(&mut self, op: &str, ids: &[String]) -> Value {
         self.post(DEVICES, &json!({ "op": op, "ids": ids })).ok()
     }
 
-    /// The same, but the process may be killed meanwhile: `None` if it was not acknowledged.
+    /// [`Self::write`], but `None` if the process was killed before acknowledging.
     pub(crate) fn try_write(&mut self, op: &str, ids: &[String]) -> Option<Value> {
         self.send_write(op, ids);
         let answer = self.0.next()?;
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// The same, without waiting for the answer.
+    /// [`Self::write`], without waiting for the answer.
     pub(crate) fn send_write(&mut self, op: &str, ids: &[String]) {
         let body = json!({ "op": op, "ids": ids }).to_string();
         let head = format!(
-            "POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n\r\n",
+            "POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer \
+             {TOKEN}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         self.0.send(head + &body);
     }
 }
 
-/// The live snapshot of audience `a`, every file of it verified.
+/// The live snapshot of audience `a`, with all files verified.
 pub(crate) fn snapshot(store: &str) -> Snapshot {
     Depot::over(store).read("a").unwrap()
 }
 
-/// Of the sandbox's store.
+/// The live snapshot in the sandbox's store.
 pub(crate) fn stored(sandbox: &Sandbox) -> Snapshot {
     snapshot(&path(sandbox))
 }
@@ -148,7 +150,7 @@ fn path(sandbox: &Sandbox) -> String {
     path.join("s").display().to_string()
 }
 
-/// How many of the ids, md5s in hex, are members.
+/// Number of members among the ids, which are md5 digests in hex.
 pub(crate) fn count(snapshot: &Snapshot, ids: &[String]) -> usize {
     ids.iter().filter(|id| snapshot.contains(&key(id))).count()
 }

@@ -1,4 +1,4 @@
-//! What is refused, in which words, and that nothing was changed by it.
+//! Rejected requests: status, code, message, and no change to the store.
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use testkit::process::{outcome, spawn};
 use crate::support::{Sandbox, command, ids};
 
 #[test]
-fn without_a_token_nothing_is_told() {
+fn requests_without_a_token_are_rejected() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
@@ -33,7 +33,7 @@ fn without_a_token_nothing_is_told() {
     }
     assert_eq!(current(&sandbox).sequence, 1);
 
-    // Rotation: both, then the new one alone.
+    // Rotation: both tokens, then only the new one.
     let other = "Authorization: Bearer another-token-0123456789\r\n";
     assert_eq!(api.0.request("GET", AUDIENCE, other, "").status, 200);
     sandbox.file("tokens", "another-token-0123456789\n");
@@ -43,14 +43,14 @@ fn without_a_token_nothing_is_told() {
     api.get(AUDIENCE).problem(401, "unauthorized");
     sandbox.file("tokens", "");
     serve.signal("HUP");
-    let refused = serve.log("tokens not reloaded; the old ones stay", 1);
-    assert!(refused["error"].as_str().unwrap().contains("holds no token"), "{refused}");
+    let refused = serve.log("tokens not reloaded; the old tokens stay valid", 1);
+    assert!(refused["error"].as_str().unwrap().contains("no token"), "{refused}");
     assert_eq!(api.0.request("GET", AUDIENCE, other, "").status, 200);
     assert!(!serve.stderr().contains("another-token") && !serve.stderr().contains(TOKEN));
 }
 
 #[test]
-fn what_is_not_understood_is_told_without_quoting_it() {
+fn invalid_requests_are_rejected_without_quoting_values() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut api = serve.connect();
@@ -145,7 +145,7 @@ fn what_is_not_understood_is_told_without_quoting_it() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_told_so() {
+fn oversized_bodies_are_rejected() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
@@ -154,7 +154,7 @@ fn a_body_that_is_too_large_is_told_so() {
     let mut stated = serve.connect();
     stated.0.send(format!("{head}Content-Length: {}\r\n\r\n", (16 << 20) + 1));
     stated.0.next().unwrap().problem(413, "too_large");
-    // Without a length it is read as far as may be.
+    // Without a length the body is read up to the limit.
     let mut chunked = serve.connect();
     chunked.0.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
     for _ in 0..17 {
@@ -164,12 +164,12 @@ fn a_body_that_is_too_large_is_told_so() {
 }
 
 #[test]
-fn what_is_asked_of_it_is_counted_and_no_id_is_shown() {
+fn requests_are_counted_without_ids() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     let mut admin = serve.admin();
     assert_eq!((admin.get("/livez").text().as_str(), admin.get("/readyz").status), ("ok\n", 200));
-    assert_eq!(admin.get("/v1/audiences").status, 404, "nothing is written there");
+    assert_eq!(admin.get("/v1/audiences").status, 404, "the admin port accepts no writes");
     let mut api = serve.connect();
     api.create();
     let all = ids(IdKind::Md5, 0..10);
@@ -184,7 +184,7 @@ fn what_is_asked_of_it_is_counted_and_no_id_is_shown() {
         ("rtad_loader_writes_total{audience=\"a\",op=\"add\",result=\"ok\"}", 1.0),
         ("rtad_loader_writes_total{audience=\"a\",op=\"add_if_absent\",result=\"ok\"}", 1.0),
         ("rtad_loader_writes_total{audience=\"a\",op=\"remove\",result=\"disabled\"}", 1.0),
-        // There before the first of them comes.
+        // Present before the first failure.
         ("rtad_loader_writes_total{audience=\"a\",op=\"add\",result=\"store\"}", 0.0),
         ("rtad_loader_writes_total{audience=\"a\",op=\"lift\",result=\"deltas_full\"}", 0.0),
         ("rtad_loader_append_duration_seconds_count{audience=\"a\"}", 1.0),
@@ -195,24 +195,22 @@ fn what_is_asked_of_it_is_counted_and_no_id_is_shown() {
         assert!(metrics.contains(name), "{name} in {metrics}");
         assert_eq!(metric(&metrics, name), value, "{name} in {metrics}");
     }
-    assert!(!metrics.contains("audience=\"b\""), "no names that are no audience's");
+    assert!(!metrics.contains("audience=\"b\""), "no labels for nonexistent audiences");
     assert!(all.iter().all(|id| !metrics.contains(id) && !serve.stderr().contains(id)));
 }
 
 #[test]
-fn a_command_line_that_cannot_be_is_refused() {
+fn invalid_command_lines_are_rejected() {
     let sandbox = Sandbox::new();
     sandbox.file("tokens", "a-token-0123456789\n");
     sandbox.file("empty", "");
     let serve = "serve --store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0";
-    sandbox.run(&format!("{serve} --token-file {{}}/empty")).fails(2, "holds no token");
+    sandbox.run(&format!("{serve} --token-file {{}}/empty")).fails(2, "no token");
     sandbox
         .run(&format!("{serve} --token-file {{}}/nothing"))
         .fails(2, "could not read --token-file");
     let open = "serve --store {}/s --listen 0.0.0.0:0 --no-token";
-    sandbox
-        .run(open)
-        .fails(2, "--no-token with --listen 0.0.0.0:0, which is not a loopback address");
+    sandbox.run(open).fails(2, "--no-token: --listen 0.0.0.0:0 is not a loopback address");
     assert_eq!(sandbox.run(serve).status, Some(2), "neither");
     assert_eq!(
         sandbox.run(&format!("{serve} --no-token --token-file {{}}/tokens")).status,
@@ -229,7 +227,7 @@ fn a_command_line_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn on_a_loopback_address_it_may_do_without_a_token() {
+fn loopback_address_allows_no_token() {
     let sandbox = Sandbox::new();
     let arguments = "serve --store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --no-token";
     let serve = Serve::spawn(&mut command(sandbox.path(), arguments));

@@ -1,4 +1,4 @@
-//! Many clients, and several processes, at once.
+//! Concurrency: many clients and several processes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +11,8 @@ use testkit::client::metric;
 
 const CLIENTS: usize = 8;
 
-/// All clients try to add all ids, each in another order and in pieces of another size. Returns how often each was new.
+/// Adds all ids from all clients, in different orders and batch sizes. Returns how often each id
+/// was new.
 fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
     let new = Mutex::new(HashMap::new());
     std::thread::scope(|scope| {
@@ -37,7 +38,7 @@ fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
 }
 
 #[test]
-fn of_many_clients_each_id_is_new_to_one() {
+fn concurrent_clients_see_each_id_as_new_once() {
     let sandbox = Sandbox::new();
     let serve = Serve::start(&sandbox);
     serve.connect().create();
@@ -50,12 +51,12 @@ fn of_many_clients_each_id_is_new_to_one() {
         &serve.metrics(),
         "rtad_loader_writes_total{audience=\"a\",op=\"add_if_absent\",result=\"ok\"}",
     );
-    assert!(current(&sandbox).sequence < requests as u64, "what waited was written together");
+    assert!(current(&sandbox).sequence < requests as u64, "waiting requests were coalesced");
     assert_eq!(metric(&serve.metrics(), "rtad_loader_conflicts_total{audience=\"a\"}"), 0.0);
 }
 
 #[test]
-fn of_two_processes_too() {
+fn concurrent_processes_see_each_id_as_new_once() {
     let sandbox = Sandbox::new();
     let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
     serves[0].connect().create();
@@ -66,9 +67,9 @@ fn of_two_processes_too() {
     assert_eq!(count(&stored(&sandbox), &all), all.len());
 }
 
-/// Over filters, while generations are published.
+/// The same with filters, while generations are published.
 #[test]
-fn and_over_builds() {
+fn concurrent_builds_keep_each_id_new_once() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..6000);
     sandbox.file("ids", lines(&all[..1000]));
@@ -76,13 +77,15 @@ fn and_over_builds() {
     let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
     let new = std::thread::scope(|scope| {
         let racing = scope.spawn(|| race(&[&serves[0], &serves[1]], &all));
-        // It may lose to nothing here, as only deltas come between. One: what it takes up, the next would know of by its input only.
+        // Only deltas are published meanwhile, so the build wins. One build: its merged deltas
+        // would not
+        // be in the input of a second.
         sandbox.build("{}/ids");
         racing.join().unwrap()
     });
     assert!(new.values().all(|times| *times == 1));
     assert!(all[..1000].iter().all(|id| !new.contains_key(id)), "members are not new");
-    // A stranger may be taken for a member, at 1 in 10,000.
+    // The false-positive rate is 1 in 10,000.
     assert!(new.len() > 4980, "{} were new", new.len());
     assert_eq!(
         count(&stored(&sandbox), &new.into_keys().collect::<Vec<_>>()),

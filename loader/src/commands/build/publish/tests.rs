@@ -9,7 +9,7 @@ fn key(n: u32) -> DeviceKey {
     DeviceKey::of_canonical(&n.to_le_bytes())
 }
 
-/// Builds from memory or from disk, as it fits.
+/// Builds from memory or from disk, whichever fits the budget.
 fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
     let audience: AudienceName = "a".parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -21,7 +21,7 @@ fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
         counts: Counts { keys: keys.len() as u64, ..Counts::default() },
         fold: &MergedDeltas::default(),
         gate: Gate::open_to_all(),
-        expires: None,
+        expiry: ExpiryArgs::default(),
         runtime: &runtime,
         progress: &Progress::new(false),
         cut,
@@ -53,7 +53,7 @@ fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad_core::snap
 
 /// From chunks that span sixteen partitions to sixteen chunks in one partition.
 #[test]
-fn chunks_are_those_of_all_keys_cut_at_once() {
+fn parallel_chunks_equal_sequential_chunks() {
     let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();
     let cuts: [(u32, Cut); 4] =
         [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
@@ -73,9 +73,9 @@ fn chunks_are_those_of_all_keys_cut_at_once() {
     }
 }
 
-/// One partition has each key once, all others have one key many times: where to cut is guessed wrong at first.
+/// One partition has distinct keys, the others repeat theirs, so the first estimate is wrong.
 #[test]
-fn a_wrong_guess_is_built_again() {
+fn wrong_estimate_rebuilds_chunks() {
     const LIMIT: u64 = 10_000;
     let cut: Cut = |_, keys| if keys > LIMIT { 256 } else { 4096 };
     let in_partition = |partition: u32, n: u32| {
@@ -91,7 +91,7 @@ fn a_wrong_guess_is_built_again() {
             })
         })
     };
-    // The one that is looked at is the one in the middle by size.
+    // The estimate samples the partition of median size.
     let few: Vec<_> = repeated(128).collect();
     let (manifest, distinct) = built(&few, cut, Budget::tiny(1 << 20, 2));
     assert!(distinct.left < LIMIT);

@@ -1,4 +1,5 @@
-//! The writer over a store in memory, with requests that wait before it begins: what is written together then is no chance.
+//! Writer task with an in-memory store. Requests are queued before it starts, so batches are
+//! deterministic.
 
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -22,7 +23,7 @@ fn device(number: usize) -> DeviceKey {
     DeviceKey::of_canonical(&number.to_le_bytes())
 }
 
-/// Requests in a queue, and their answers.
+/// A writer and its queue.
 struct Queue {
     telemetry: Arc<Telemetry>,
     sender: mpsc::Sender<Command>,
@@ -60,7 +61,7 @@ impl Queue {
         answer
     }
 
-    /// Reads the filters first: who needs them waits for them, and is overtaken meanwhile.
+    /// Loads the filters first; otherwise later requests overtake those that need the filters.
     async fn warm(mut self) -> Self {
         let live = self.writer.session.store.store().live(&audience()).await.unwrap().unwrap();
         self.writer.members.load(self.writer.session.store.store(), &audience(), &live.current);
@@ -68,7 +69,7 @@ impl Queue {
         self
     }
 
-    /// Does all that was asked.
+    /// Runs all queued requests.
     async fn run(self) {
         drop(self.sender);
         self.writer.run().await;
@@ -79,7 +80,7 @@ fn empty() -> AudienceChange {
     AudienceChange::Create(FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(), 0.0001)
 }
 
-/// A store with an audience without devices, whose filters so have no false positives.
+/// A store with an empty audience, whose filters have no false positives.
 async fn store() -> StoreWriter {
     let store = StoreWriter::new(Store::in_memory()).unwrap();
     let queue = Queue::new(&store, 1000);
@@ -103,7 +104,7 @@ async fn sequence(store: &StoreWriter) -> u64 {
 }
 
 #[tokio::test]
-async fn what_waits_is_written_together() {
+async fn waiting_requests_are_coalesced() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let answers: Vec<_> = (0..200).map(|number| queue.ask(Op::Add, &[number])).collect();
@@ -114,7 +115,7 @@ async fn what_waits_is_written_together() {
     }
     assert_eq!(members(&store, 201).await.iter().filter(|member| **member).count(), 200);
 
-    // So many keys at a time, and one request whatever it has.
+    // Batches up to the key limit; a single request may exceed it.
     let queue = Queue::new(&store, 10);
     let answers: Vec<_> =
         (0..6).map(|number| queue.ask(Op::Remove, &[number, 10 + number, 20, 30])).collect();
@@ -128,7 +129,7 @@ async fn what_waits_is_written_together() {
 }
 
 #[tokio::test]
-async fn whose_client_is_gone_is_not_written() {
+async fn requests_of_disconnected_clients_are_not_written() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let first = queue.ask(Op::Add, &[1]);
@@ -139,7 +140,7 @@ async fn whose_client_is_gone_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_writes_nothing() {
+async fn empty_requests_write_nothing() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let answers =
@@ -151,9 +152,9 @@ async fn what_changes_nothing_writes_nothing() {
     assert_eq!(sequence(&store).await, 1);
 }
 
-/// Any requests at once, and the same one after the other.
+/// Random requests, coalesced and one by one.
 #[tokio::test]
-async fn together_each_is_answered_as_if_alone() {
+async fn coalesced_answers_equal_sequential_answers() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = |below: usize| {
         state ^= state << 13;
@@ -206,9 +207,9 @@ async fn together_each_is_answered_as_if_alone() {
     assert!(fewer > 140 && entombed > 100 && old > 100, "{fewer} {entombed} {old}");
 }
 
-/// Two processes, as it were.
+/// Two writers of one store, as in two processes.
 #[tokio::test]
-async fn of_two_writers_at_once_each_device_is_new_to_one() {
+async fn concurrent_writers_report_each_device_as_new_once() {
     for _ in 0..20 {
         let store = store().await;
         let queues = [Queue::new(&store, 7), Queue::new(&store, 7)];
@@ -229,7 +230,7 @@ async fn of_two_writers_at_once_each_device_is_new_to_one() {
 }
 
 #[tokio::test]
-async fn orders_have_their_turn_and_decide_on_what_comes_after() {
+async fn changes_and_writes_are_applied_in_order() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let live = queue.ask(Op::Add, &[1]);
@@ -256,22 +257,22 @@ async fn orders_have_their_turn_and_decide_on_what_comes_after() {
     let created = queue.change(empty());
     let asked = queue.ask(Op::AddIfAbsent, &[1]);
     queue.run().await;
-    // It waited for filters when the audience went.
+    // The write waited for filters when the audience was deleted.
     assert_eq!(waiting.await.unwrap().unwrap_err(), ApiError::Deleted);
     let deleted = deleted.await.unwrap().unwrap();
     assert_eq!(late.await.unwrap().unwrap_err(), ApiError::Deleted);
     assert_eq!(disabled.await.unwrap(), Err(ApiError::Deleted));
     assert_eq!(created.await.unwrap(), Ok(deleted + 1));
-    assert_eq!(asked.await.unwrap().unwrap().new, [true], "nothing of before is there");
+    assert_eq!(asked.await.unwrap().unwrap().new, [true], "a recreated audience is empty");
 }
 
 #[tokio::test]
-async fn of_what_was_never_published_nothing_is_kept() {
+async fn task_of_a_nonexistent_audience_ends() {
     let store = StoreWriter::new(Store::in_memory()).unwrap();
     let queue = Queue::new(&store, 1000);
     let (write, order) = (queue.ask(Op::AddIfAbsent, &[1]), queue.change(AudienceChange::Delete));
     let sender = queue.sender.clone();
-    // It ends though somebody could still ask.
+    // The task ends although a sender still exists.
     queue.run().await;
     assert!(sender.is_closed());
     assert_eq!(write.await.unwrap().unwrap_err(), ApiError::UnknownAudience);

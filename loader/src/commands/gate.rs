@@ -1,9 +1,8 @@
-//! Limits that a build must meet before it goes live, such as against an empty or halved export.
+//! Publish gate: limits that stop an empty or truncated export from going live.
 //!
-//! Three limits: the shrinkage against the live generation, the false-positive rate by fill, and
-//! the fill of the fullest shard. The first is checked before chunks are built, the others
-//! afterwards; a refused build makes nothing live. Each limit has a flag to override it for one
-//! run.
+//! Three limits: shrinkage against the live generation, the false-positive rate by fill, and the
+//! fill of the fullest shard. The first is checked before chunks are built, the others after. A
+//! rejected build makes nothing live. Each limit has a flag that overrides it for one run.
 
 use std::io;
 
@@ -15,30 +14,34 @@ use rtad_core::snapshot::Manifest;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
-use super::parse_ratio;
+use super::error::UsageError;
+use super::value_parsers::parse_ratio;
 
-/// Margin above the design fill: small shards vary by that much.
+/// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
 
-/// The limits as set by flags.
+/// The limits, as given on the command line.
 #[derive(Debug, Args)]
-pub(in super::super) struct GateArgs {
-    /// Publish nothing if a larger fraction of the live generation's keys would be lost; 1 disables
-    /// the check
+pub(super) struct GateArgs {
+    /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
+    /// 1 disables the
+    /// comparison
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
-    /// Publish nothing if the expected false-positive rate is higher [default: twice --fpr]
+    /// Publish nothing if the expected false-positive rate is higher than this [default: twice
+    /// --fpr]
     #[arg(long, value_name = "P", value_parser = parse_ratio)]
     max_fpr: Option<f64>,
-    /// Publish nothing if a shard has a higher fraction of set bits [default: 0.1 above the design
-    /// value of this kind and rate; 0.49 for block512 at the default rate]
+    /// Publish nothing if any shard has a higher fraction of bits set [default: 0.1 above the fill
+    /// of filters of
+    /// this kind and rate; 0.49 for block512 at the default rate]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
 }
 
-/// The limits in effect, and the live generation.
+/// The limits in effect, and the size of the live generation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(in super::super) struct Gate {
+pub(super) struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
     max_shrink: f64,
@@ -46,28 +49,28 @@ pub(in super::super) struct Gate {
     max_fill: f64,
 }
 
-/// A refused build.
+/// A build that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum GateError {
     #[error(
-        "{keys} keys, and generation {generation}, which is live, has {live_keys}: --max-shrink {max_shrink} \
-         allows no fewer than {least}; nothing was published; --max-shrink {needed} lets it through"
+        "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \
+{generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
     )]
     Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
     #[error(
-        "the filters' false-positive rate is {found:e}, --max-fpr is {max:e}; nothing was published; \
-         a higher --max-fpr lets it through"
+        "false-positive rate: expected at most --max-fpr {max:e}, found {found:e}; \
+nothing was published; a higher --max-fpr allows it"
     )]
     Fpr { found: f64, max: f64 },
     #[error(
-        "the fullest shard has {found:.4} of its bits set, --max-fill is {max}; nothing was published; \
-         a higher --max-fill lets it through"
+        "fill of the fullest shard: expected at most --max-fill {max}, found {found:.4}; \
+nothing was published; a higher --max-fill allows it"
     )]
     Fill { found: f64, max: f64 },
     #[error(
-        "generation {generation}, which is live, cannot be compared with; nothing was published; \
-         --max-shrink 1 compares nothing"
+        "live generation {generation} is unreadable, so the sizes cannot be compared; \
+nothing was published; --max-shrink 1 skips the comparison"
     )]
     Blind {
         generation: u64,
@@ -77,8 +80,8 @@ pub(crate) enum GateError {
 }
 
 impl Gate {
-    /// Reads the live generation. A first publish has no limit on shrinking.
-    pub(in super::super) async fn open(
+    /// Reads the live generation. A first publish is not compared.
+    pub(super) async fn open(
         args: &GateArgs,
         filter: &FilterSpec,
         fpr: f64,
@@ -102,7 +105,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Without limits, for other tests.
+    /// No limits, for other tests.
     #[cfg(test)]
     pub(super) const fn open_to_all() -> Self {
         Self {
@@ -114,8 +117,8 @@ impl Gate {
         }
     }
 
-    /// What was let through, for people.
-    pub(in super::super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    /// Writes the limits that a build passed.
+    pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
             write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
@@ -125,11 +128,11 @@ impl Gate {
 
     fn least_keys(&self, live_keys: u64) -> u64 {
         let least = live_keys as f64 * (1.0 - self.max_shrink);
-        // A fraction that cannot be written down exactly costs no key.
+        // Rounding of the fraction must not cost a key.
         (least * (1.0 - 1e-12)).ceil() as u64
     }
 
-    /// What can be said once the keys are counted.
+    /// Checks the number of distinct keys.
     pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());
@@ -138,7 +141,7 @@ impl Gate {
         if keys >= least {
             return Ok(());
         }
-        // Rounded up, so that taken at its word it does let it through.
+        // Rounded up, so that the suggested limit passes.
         let lost = u128::from(live_keys - keys) * 1000;
         let needed = lost.div_ceil(u128::from(live_keys)) as f64 / 1000.0;
         Err(GateError::Shrunk {
@@ -151,8 +154,8 @@ impl Gate {
         })
     }
 
-    /// What can be said once the chunks are built.
-    pub(in super::super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
+    /// Checks all limits on the built chunks.
+    pub(super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });
@@ -165,8 +168,18 @@ impl Gate {
     }
 }
 
-/// The fill that a filter of n keys and m bits comes to is 1 − exp(−k·n/m). The bits per key are those of the spec for `classic`;
-/// a `block512` shard of eight blocks and more is rounded to the nearest, so at worst 8.5 blocks' keys lie in 8.
+/// Rejects a number of keys at which filters of this kind exceed their rate.
+pub(super) fn check_min_keys(kind: FilterKind, fpr: f64, keys: u64) -> Result<(), UsageError> {
+    let min_keys = FilterSpec::min_keys(kind, fpr);
+    match keys > 0 && keys < min_keys {
+        true => Err(UsageError::TooFewKeys { fpr, keys, min_keys }),
+        false => Ok(()),
+    }
+}
+
+/// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). For `classic`, m/n is the
+/// spec's bits per key. A `block512` shard of eight or more blocks is rounded to the nearest
+/// block, so at worst the keys of 8.5 blocks share 8.
 fn default_max_fill(filter: &FilterSpec) -> f64 {
     let crowding = match filter.kind() {
         FilterKind::Block512 => 8.5 / 8.0,
@@ -174,7 +187,6 @@ fn default_max_fill(filter: &FilterSpec) -> f64 {
     };
     let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;
     let fill = 1.0 - (-f64::from(filter.hashes()) * crowding / bits_per_key).exp();
-    // For people to read.
     ((fill + FILL_MARGIN).min(1.0) * 100.0).ceil() / 100.0
 }
 
@@ -225,7 +237,7 @@ mod tests {
                     [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
                 {
                     let manifest = built(filter, &keys(count, narrow));
-                    // Where the loader would not refuse it before, as `classic` does not keep its rate in small shards.
+                    // The loader rejects small `classic` audiences earlier: they exceed their rate.
                     let checked = gate.check(&manifest);
                     let fill = manifest.fill_ratio().max;
                     assert!(
@@ -240,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_limit_and_its_refusal_names_what_lets_it_through() {
+    fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let manifest = built(filter, &keys(5000, 255));
         let gate = gate(&filter, 0.0001);

@@ -1,0 +1,77 @@
+//! Filter of `dedup` that writes the first occurrence of each id.
+
+use std::io::{self, BufWriter, Write};
+
+use rtad_core::device::DeviceKey;
+
+use super::super::error::CommandError;
+use crate::input::KeySink;
+use crate::seen::Seen;
+
+/// Writes the first occurrence of each id.
+#[derive(Debug)]
+pub(super) struct FirstSeen {
+    pub(super) seen: Seen,
+    /// `None` with `--count`.
+    out: Option<BufWriter<io::Stdout>>,
+    pub(super) first_seen: u64,
+    /// First error, kept because a parser cannot return one.
+    pub(super) failed: Option<CommandError>,
+}
+
+impl FirstSeen {
+/// Remembers ids in `seen`; writes to stdout if `is_written`.
+pub(super) fn new(seen: Seen, is_written: bool) -> Self {
+let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
+Self { seen, out, first_seen: 0, failed: None }
+}
+
+    /// Whether the key is new.
+    pub(super) fn is_new(&mut self, key: &DeviceKey) -> bool {
+        match self.seen.is_new(key) {
+            Ok(is_new) => is_new,
+            Err(error) => {
+                self.failed.get_or_insert(CommandError::Memory(error));
+                false
+            }
+        }
+    }
+
+    /// Counts and writes a new id.
+    pub(super) fn pass(&mut self, text: &[u8]) {
+        self.first_seen += 1;
+        let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
+        let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
+        self.failed = written.err().map(CommandError::Output);
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), CommandError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::Output)
+    }
+}
+
+impl KeySink for FirstSeen {
+    fn take(&mut self, keys: &[DeviceKey]) {
+        for key in keys {
+            if self.is_new(key) {
+                self.pass(&hex(key));
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+/// The key as an id of kind md5.
+fn hex(key: &DeviceKey) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    digits
+}

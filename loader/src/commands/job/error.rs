@@ -1,0 +1,85 @@
+//! Errors of a distributed build: inconsistent input or reports of its steps.
+
+use std::io;
+
+use rtad_core::snapshot::{Digest, ManifestError};
+
+use crate::frames::BUCKETS;
+
+/// Inconsistent input or reports of the steps.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum JobError {
+    #[error("stdin: could not read it")]
+    Stdin(#[source] io::Error),
+    #[error(
+        "stdin: expected 16-byte keys, found {bytes} bytes; check whether the writer was \
+        stopped"
+    )]
+    PartOfAKey { bytes: u64 },
+    #[error(
+        "stdin: expected keys of one chunk, found keys of chunks {one} and {other}, at \
+{shards_per_chunk} shards per chunk"
+    )]
+    TwoChunks { one: u32, other: u32, shards_per_chunk: u32 },
+    #[error(
+        "stdin: expected the sorted frames of `rtad-loader distinct`, found frames of --changes or \
+buckets out of order"
+    )]
+    NotDistinct,
+    #[error("stdin: expected at most --keys {keys} distinct keys, found {found}")]
+    TooManyKeys { found: u64, keys: u64 },
+    #[error("{input}: could not read it")]
+    Lines { input: String, source: io::Error },
+    #[error("{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk`")]
+    Line { input: String, line: u64, source: serde_json::Error },
+    #[error(
+        "chunk {chunk} belongs to another job; build it again for this job; nothing was published"
+    )]
+    OtherJob { chunk: u32 },
+    #[error(
+        "chunk {chunk}: expected --keys {expected} as for other chunks, found {found}; \
+use the same --keys in all steps; nothing was published"
+    )]
+    CutOtherwise { chunk: u32, found: u64, expected: u64 },
+    #[error(
+        "shards {first} to {last}: expected a chunk of {shards_per_chunk} shards; nothing was \
+         published"
+    )]
+    Uncut { first: u32, last: u32, shards_per_chunk: u32 },
+    #[error(
+        "chunk {chunk} was reported twice with different content; check that its keys are the same \
+         in every attempt; nothing was published"
+    )]
+    Differs { chunk: u32 },
+    #[error(
+        "buckets {first} to {last}: no report of `rtad-loader distinct` covers them; check that \
+         the part has finished; nothing was published"
+    )]
+    PartMissing { first: u32, last: u32 },
+    #[error(
+        "bucket {bucket} is in two reports of `rtad-loader distinct`; give the report of each part \
+         once; nothing was published"
+    )]
+    PartTwice { bucket: u32 },
+    #[error(
+        "a report of `rtad-loader distinct` has {buckets} buckets from {first}: expected a range \
+         within {BUCKETS} buckets; nothing was published"
+    )]
+    NoPart { first: u32, buckets: u32 },
+    #[error(
+        "`rtad-loader distinct` read {found} keys that deltas {what}: expected {expected}, as \
+         written by `begin`; give every part the frames of --changes; nothing was published"
+    )]
+    ChangesNotGiven { what: &'static str, found: u64, expected: u64 },
+    #[error("the chunks give an invalid manifest; nothing was published")]
+    Refused(#[source] ManifestError),
+    #[error("the chunks have {found} keys: expected {expected}; {}; nothing was published",
+if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
+    NotWhole { found: u64, expected: u64 },
+    #[error(
+        "{missing} of {chunks} chunks are missing from the store, {first} among them; run their \
+         steps again, and run gc with a --min-age longer than a job; nothing was published"
+    )]
+    NotThere { missing: usize, chunks: usize, first: Digest },
+}

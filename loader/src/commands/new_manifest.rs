@@ -1,0 +1,28 @@
+//! Manifest of a new generation.
+
+use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Manifest, ManifestBuilder};
+
+use super::context::now_unix_seconds;
+use super::expiry_args::ExpiryArgs;
+
+/// Completes the manifest of a generation created now. `build.tool` is set here.
+pub(super) fn new_manifest(
+    chunks: ManifestBuilder,
+    audience: &AudienceName,
+    generation: u64,
+    build: BuildReport,
+    folded: Option<Folded>,
+    expiry: ExpiryArgs,
+) -> Manifest {
+    let now = now_unix_seconds();
+    let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
+    let mut manifest =
+        chunks.finish(audience.clone(), generation, now, BuildReport { tool, ..build });
+    if let Some(folded) = folded {
+        manifest = manifest.with_folded(folded);
+    }
+    match expiry.end(now) {
+        Some(end) => manifest.expiring_at(end),
+        None => manifest,
+    }
+}

@@ -1,0 +1,51 @@
+//! Flags for rejected rows: a file that keeps them, and the limit of malformed values.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::error::CommandError;
+use super::value_parsers::parse_ratio;
+use crate::input::{Input, RejectError, Rejects};
+
+#[derive(Debug, Args)]
+pub(super) struct RejectArgs {
+    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
+    /// tabs; readable by its owner only; also written in a dry run
+    #[arg(long = "rejects", value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) limit: RejectLimit,
+}
+
+impl RejectArgs {
+    /// Creates the file, if there is one; `append` keeps the rows of an interrupted build.
+    pub(super) fn create(
+        &self,
+        input: &Input,
+        append: bool,
+    ) -> Result<Option<Rejects>, RejectError> {
+        let file = self.file.as_deref();
+        file.map(|path| Rejects::create(path, &input.sources, append)).transpose()
+    }
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct RejectLimit {
+    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
+    /// count
+    #[arg(long = "max-reject-ratio", value_name = "RATIO", default_value_t = 0.01,
+        value_parser = parse_ratio)]
+    max_ratio: f64,
+}
+
+impl RejectLimit {
+    /// Rejects input with too many malformed values.
+    pub(super) fn check(self, malformed: u64, values: u64) -> Result<(), CommandError> {
+        let max_ratio = self.max_ratio;
+        if malformed as f64 > max_ratio * values as f64 {
+            return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
+        }
+        Ok(())
+    }
+}
