@@ -174,7 +174,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     output.report(&summary, BuildSummary::write_text)
 }
 
-/// A build with checked inputs, store, limits and earlier progress, before any row is read.
+/// A build whose inputs, store, limits and earlier progress are checked, before any row is read.
 struct Prepared {
     filter: FilterSpec,
     writer: StoreWriter,
@@ -185,7 +185,7 @@ struct Prepared {
     gate: Gate,
     merged: MergedDeltas,
     fingerprint: Fingerprint,
-    /// Progress of the interrupted run.
+    /// Progress of an earlier run that this one resumes.
     state: Option<State>,
     rejects: Option<Rejects>,
 }
@@ -222,7 +222,7 @@ impl Prepared {
         })
     }
 
-    /// Reads the rest of the input, and the keys added by deltas, into `keys`.
+    /// Reads the rest of the input, and the keys that deltas added, into `keys`.
     fn read_keys<'k>(
         &mut self,
         args: &BuildArgs,

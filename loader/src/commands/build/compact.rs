@@ -22,7 +22,7 @@ use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
 
-/// JSON object of `build --compact --json`.
+/// The JSON object of `build --compact --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Compacted {
     audience: String,

@@ -13,7 +13,7 @@ use super::publish::Done;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
 
-/// JSON object of `build --json`.
+/// The JSON object of `build --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct BuildSummary {
     audience: String,

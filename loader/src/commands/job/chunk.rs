@@ -53,7 +53,7 @@ pub(in super::super) struct ChunkArgs {
     cut: bool,
 }
 
-/// JSON object of `chunk --cut`.
+/// The JSON object of `chunk --cut`.
 #[derive(Debug, Serialize)]
 struct Cut {
     shards_per_chunk: u32,

@@ -98,7 +98,7 @@ pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandErro
     std::fs::write(file, text).map_err(|source| CommandError::write_file("--report", file, source))
 }
 
-/// Reads the lines of files; `-` is stdin. Empty lines are skipped.
+/// Reads the lines of files; `-` is stdin. Empty lines are passed over.
 pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(Line)) -> Result<(), JobError> {
     for file in files {
         let input = file.display().to_string();

@@ -269,7 +269,7 @@ impl Distinct {
     }
 }
 
-/// JSON object of `publish --json`.
+/// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
 struct Summary {
     audience: String,
