@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Generator of the seeds in fuzz/corpus/, named by content. Findings of the fuzzer are also there.
 
-    python3 fuzz/seeds.py
+python3 fuzz/seeds.py
 """
 
 import gzip
@@ -31,7 +31,13 @@ def field(number, value):
     """An int as a varint, a list as a message, anything else as bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
-    value = b"".join(value) if isinstance(value, list) else value.encode() if isinstance(value, str) else value
+    value = (
+        b"".join(value)
+        if isinstance(value, list)
+        else value.encode()
+        if isinstance(value, str)
+        else value
+    )
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
@@ -51,7 +57,9 @@ def nested(number, depth):
 
 
 def ads(*ids):
-    return field(8, [field(1, 2)]) + b"".join(field(11, [field(1, index), field(5, id)]) for index, id in enumerate(ids))
+    return field(8, [field(1, 2)]) + b"".join(
+        field(11, [field(1, index), field(5, id)]) for index, id in enumerate(ids)
+    )
 
 
 # Malformed in any protocol.
@@ -113,15 +121,29 @@ TENCENT = WIRE | {
     "doubtful-packed-cut": field(5, [field(9, b"\x01\x80")]),
     "qaids-65": field(5, [field(13, [field(2, f"{index:032x}")]) for index in range(256, 321)]),
     "qaids-empty": field(5, [field(13, b"")] * 70),
-    "blank-ids": field(5, [field(3, "d41d8cd98f00b204e9800998ecf8427e"), field(8, "00000000-0000-0000-0000-000000000000")]),
-    "malformed-ids": field(5, [field(3, "x"), field(4, b"\xff" * 32), field(8, "a b"), field(13, [field(2, "x" * 129)])]),
+    "blank-ids": field(
+        5,
+        [
+            field(3, "d41d8cd98f00b204e9800998ecf8427e"),
+            field(8, "00000000-0000-0000-0000-000000000000"),
+        ],
+    ),
+    "malformed-ids": field(
+        5,
+        [field(3, "x"), field(4, b"\xff" * 32), field(8, "a b"), field(13, [field(2, "x" * 129)])],
+    ),
     "device-twice": field(5, [field(3, IMEI_MD5)]) + field(5, [field(3, OAID_MD5), field(6, "0")]),
     "id-is-no-utf-8": field(1, b"\xff\xfe\x80"),
     "id-twice": field(1, "a") + field(1, "b"),
     "device-is-a-number": field(5, 1),
     "imei-is-a-number": field(5, [field(3, 1)]),
-    "unknown-in-device": field(5, [field(2, IMEI_MD5), field(40, b"x" * 30), group(41), field(11, 7)]),
-    "unread-fields-hold-anything": field(12, b"\xff") + field(18, b"\xfe") + field(9, b"\xff") + field(15, b"\x80"),
+    "unknown-in-device": field(
+        5, [field(2, IMEI_MD5), field(40, b"x" * 30), group(41), field(11, 7)]
+    ),
+    "unread-fields-hold-anything": field(12, b"\xff")
+    + field(18, b"\xfe")
+    + field(9, b"\xff")
+    + field(15, b"\x80"),
 }
 
 device = field(1, IMEI_MD5) + field(3, OAID)
@@ -142,17 +164,26 @@ OCEAN = WIRE | {
     "ids-extreme": packed(14, 0, -1, (1 << 63) - 1, -(1 << 63)),
     "ids-twice": packed(14, 10003, 10003, 10003),
     "no-ids": field(17, device),
-    **{f"did-type-{kind}": field(2, OAID if kind in (4, 6, 8) else IMEI_MD5) + field(9, kind) for kind in range(11)},
+    **{
+        f"did-type-{kind}": field(2, OAID if kind in (4, 6, 8) else IMEI_MD5) + field(9, kind)
+        for kind in range(11)
+    },
     "did-imei": field(2, "868049039501257"),
     "did-md5": field(2, IMEI_MD5),
     "did-uuid-on-android": field(1, 1) + field(2, OAID),
     "did-uuid-on-ios": field(1, 2) + field(2, OAID.upper()),
     "did-and-type-twice": field(2, "0") + field(9, 4) + field(2, IMEI_MD5) + field(9, 5),
-    "all-ids": field(2, OAID) + field(9, 6) + field(17, [field(number, IMEI_MD5) for number in (1, 2, 3, 4, 6, 7, 9, 34)]),
-    "blank-ids": field(2, "null") + field(17, [field(1, "0" * 32), field(3, "00000000-0000-0000-0000-000000000000")]),
-    "malformed-ids": field(2, b"\xff") + field(17, [field(1, "x"), field(3, b"a \xff"), field(6, "x" * 129)]),
+    "all-ids": field(2, OAID)
+    + field(9, 6)
+    + field(17, [field(number, IMEI_MD5) for number in (1, 2, 3, 4, 6, 7, 9, 34)]),
+    "blank-ids": field(2, "null")
+    + field(17, [field(1, "0" * 32), field(3, "00000000-0000-0000-0000-000000000000")]),
+    "malformed-ids": field(2, b"\xff")
+    + field(17, [field(1, "x"), field(3, b"a \xff"), field(6, "x" * 129)]),
     "device-twice": field(17, [field(1, IMEI_MD5)]) + field(17, [field(1, "0")]),
-    "device-of-secrets": field(17, [field(number, b"\xff\xfe") for number in (5, 10, 11, 12, 13, 14, 17, 18, 21, 31)]),
+    "device-of-secrets": field(
+        17, [field(number, b"\xff\xfe") for number in (5, 10, 11, 12, 13, 14, 17, 18, 21, 31)]
+    ),
     "req-id-is-no-utf-8": field(12, b"\xff\xfe") + packed(14, 10003),
     "enums-unknown": field(1, 99) + field(9, -1) + field(15, 1 << 40),
     "device-is-a-number": field(17, 1),
@@ -187,7 +218,10 @@ API = {
     "byte-order-mark": b"\xef\xbb\xbf{}",
 }
 
-ROW = '{"id":"%s","device":{"idfa":"3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"},"imei":868049039501257}\n' % IMEI_MD5
+ROW = (
+    '{"id":"%s","device":{"idfa":"3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"},"imei":868049039501257}\n'
+    % IMEI_MD5
+)
 
 # The Parquet seeds are written by pyarrow, with the same columns.
 NDJSON = {
@@ -198,10 +232,18 @@ NDJSON = {
     "nulls": ROW + '{"id":null,"device":null,"imei":null}\n',
     "empty-lines": "\n \n" + ROW + "\r\n",
     "twice": '{"id":1,"device":{"idfa":"x"},"device":7,"imei":"1","id":"%s"}' % OAID_MD5,
-    "deep": '{"x":' + "[" * 500 + "]" * 500 + ',"device":{"x":' + '{"a":' * 200 + "1" + "}" * 200 + "}}\n" + ROW,
+    "deep": '{"x":'
+    + "[" * 500
+    + "]" * 500
+    + ',"device":{"x":'
+    + '{"a":' * 200
+    + "1"
+    + "}" * 200
+    + "}}\n"
+    + ROW,
     "escapes": '{"\\u0069d":"\\u0038\\ud83e\\udd80","device":{"id\\u0066a":"\\""}}\n',
     "numbers": '{"imei":-1}\n{"imei":1e400}\n{"imei":99999999999999999999}\n{"imei":0.5}\n' + ROW,
-    "no-objects": "[]\n7\n\"x\"\nnull\n{\n}\n{}x\n" + ROW,
+    "no-objects": '[]\n7\n"x"\nnull\n{\n}\n{}x\n' + ROW,
     "no-utf-8": b'{"id":"\xff","x":"\xff","\xff":1}\n' + ROW.encode(),
     "nul": b'\0\n{"id":"\0"}\n' + ROW.encode(),
     "gzip": gzip.compress(ROW.encode(), mtime=0),

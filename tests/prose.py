@@ -28,7 +28,9 @@ BRITISH = re.compile(
 )
 FORBIDDEN = re.compile(r"\b(strangers?|kept_apart_through)\b", re.IGNORECASE)
 # The migration of the old name needs the old name.
-KEEPS_OLD_NAME = re.compile(r"CHANGELOG\.md|snapshot-format\.md|snapshot/current\.rs|tests/currents\.rs")
+KEEPS_OLD_NAME = re.compile(
+    r"CHANGELOG\.md|snapshot-format\.md|snapshot/current\.rs|tests/currents\.rs"
+)
 
 
 def files():

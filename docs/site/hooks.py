@@ -19,7 +19,9 @@ DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 CHINESE = ".zh-CN.md"
 LINK = re.compile(r"\[([^\]]*)\]\((\.\.?/[^)\s#]*)(#[^)\s]*)?\)")
-LANGUAGES = re.compile(r"^(English \| \[简体中文\]|\[English\]\([^)]*\) \| 简体中文).*\n", re.MULTILINE)
+LANGUAGES = re.compile(
+    r"^(English \| \[简体中文\]|\[English\]\([^)]*\) \| 简体中文).*\n", re.MULTILINE
+)
 HEADING = re.compile(r"^(```.*?^```|#+ [^\n]*)$", re.MULTILINE | re.DOTALL)
 
 

@@ -16,7 +16,7 @@ from suites.testkit.stubs import tencent_pb2
 AUDIENCE = "old_users"
 STRATEGY = "new-users"
 # Numbers of devices of each kind, and of requests.
-STAYING, LEAVING, COMING, STRANGERS = 20_000, 5_000, 5_000, 10_000
+STAYING, LEAVING, COMING, NON_MEMBERS = 20_000, 5_000, 5_000, 10_000
 REQUESTS = 8_000
 BATCH = 64
 BID_CACHE, NO_BID_CACHE = 3600, 86400
@@ -38,7 +38,7 @@ class Devices:
             (True, True): STAYING,
             (True, False): LEAVING,
             (False, True): COMING,
-            (False, False): STRANGERS,
+            (False, False): NON_MEMBERS,
         }
         lines = iter(synth(sum(numbers.values())))
         self.by_kind = {

@@ -12,7 +12,7 @@ from suites.testkit.programs import ROOT
 from suites.testkit.waiting import wait_until
 
 RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
-MEMBER, STRANGER = "8d3ebd3654fb46a2832296669cf1b536", "83e9158a4fb54c0e1ef0b238639a23ae"
+MEMBER, NON_MEMBER = "8d3ebd3654fb46a2832296669cf1b536", "83e9158a4fb54c0e1ef0b238639a23ae"
 
 
 def request(md5):
@@ -147,10 +147,10 @@ class TestRunning:
             secret = {}
             if "X-Rta-Token" in config_of(overlay)["rtad.toml"]:
                 secret = {"X-Rta-Token": SECRET}
-            assert b"T1001" in bids(STRANGER, **secret)
+            assert b"T1001" in bids(NON_MEMBER, **secret)
             assert b"T1001" not in bids(MEMBER, **secret)
             if secret:
-                assert b"T1001" not in bids(STRANGER)
+                assert b"T1001" not in bids(NON_MEMBER)
                 self.rotate(sandbox, admin, bids)
 
     def rotate(self, sandbox, admin, bids):
@@ -165,11 +165,11 @@ class TestRunning:
         put_as_kubelet(volumes["config"], "rtad.toml", config.replace("T1001", "T2002"))
         sandbox.change_owner()
         another = {"X-Rta-Token": "another"}
-        wait_until("the new config and secret", lambda: b"T2002" in bids(STRANGER, **another))
-        assert b"T2002" not in bids(STRANGER, **{"X-Rta-Token": SECRET})
+        wait_until("the new config and secret", lambda: b"T2002" in bids(NON_MEMBER, **another))
+        assert b"T2002" not in bids(NON_MEMBER, **{"X-Rta-Token": SECRET})
         put_as_kubelet(volumes["config"], "rtad.toml", config.replace("exclude", "exlude"))
         sandbox.change_owner()
         status, answer = ask(admin, "/v1/reload", b"")
         assert status == 422
         assert b"exlude" in answer
-        assert b"T2002" in bids(STRANGER, **another)
+        assert b"T2002" in bids(NON_MEMBER, **another)

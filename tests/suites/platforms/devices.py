@@ -57,7 +57,7 @@ def _some(count):
 
 OLD_USERS = _some(6)
 VIPS = _some(3)
-STRANGERS = _some(12)
+NON_MEMBERS = _some(12)
 
 AUDIENCES = {
     "old_users": [known for ids in OLD_USERS.values() for known in ids],

@@ -5,7 +5,7 @@ import random
 import socket
 
 from suites.platforms.client import PlatformTest, field, varint
-from suites.platforms.devices import OLD_USERS, STRANGERS
+from suites.platforms.devices import OLD_USERS, NON_MEMBERS
 from suites.testkit.stubs import ocean_pb2, tencent_pb2
 
 Req = ocean_pb2.Req
@@ -14,7 +14,7 @@ RtaRequest = tencent_pb2.RtaRequest
 RtaResponse = tencent_pb2.RtaResponse
 
 OLD = RtaRequest(id="r", device=Device(imei_md5sum=OLD_USERS["imei"][0].md5))
-NEW = RtaRequest(id="r", device=Device(imei_md5sum=STRANGERS["imei"][0].md5))
+NEW = RtaRequest(id="r", device=Device(imei_md5sum=NON_MEMBERS["imei"][0].md5))
 # T2 bids if unavailable; such answers have no cache time.
 UNAVAILABLE = RtaResponse(code=0, out_target_id=["T2"])
 

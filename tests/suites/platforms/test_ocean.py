@@ -1,7 +1,16 @@
 """Ocean Engine: published bytes both ways, echoed strategies, and ids of devices."""
 
 from suites.platforms.client import PlatformTest, field, fields, varint
-from suites.platforms.devices import IMEI, JUNK, MALFORMED, OAID, OLD_USERS, STRANGERS, VIPS, md5_of
+from suites.platforms.devices import (
+    IMEI,
+    JUNK,
+    MALFORMED,
+    OAID,
+    OLD_USERS,
+    NON_MEMBERS,
+    VIPS,
+    md5_of,
+)
 from suites.testkit.stubs import ocean_pb2
 
 Device = ocean_pb2.Device
@@ -52,7 +61,7 @@ class TestRequests(PlatformTest):
         return self.ocean(Req(**parts))
 
     def test_requested_ids_are_echoed_in_order_and_unknown_ones_refused(self):
-        new = STRANGERS["imei"][0].md5
+        new = NON_MEMBERS["imei"][0].md5
         requested = [1, CAREFUL, 2**63 - 1, NEW_USERS, 0, -(2**63), IDLESS, NEW_USERS]
         answer = self.ask(device={"imei_md5": new}, rta_ids=requested)
         assert verdicts(answer) == [(id, id in (NEW_USERS, CAREFUL)) for id in requested]
@@ -65,14 +74,14 @@ class TestRequests(PlatformTest):
         assert (answer.bid_type.value, answer.cache_time_secs) == (0, 3600)
 
     def test_bid_type_0_is_written(self):
-        request = Req(device={"imei_md5": STRANGERS["imei"][0].md5}, rta_ids=[NEW_USERS])
+        request = Req(device={"imei_md5": NON_MEMBERS["imei"][0].md5}, rta_ids=[NEW_USERS])
         came = self.post("/rta/ocean", request.SerializeToString())[2]
         assert came.hex().startswith("3a05080118934e4a00"), came.hex()
         request.device.imei_md5 = OLD_USERS["imei"][0].md5
         assert (9, b"\x08\x01") in fields(self.post("/rta/ocean", request.SerializeToString())[2])
 
     def test_bid_type_decides_without_requested_ids(self):
-        for id, bid_type in [(OLD_USERS, 1), (STRANGERS, 0)]:
+        for id, bid_type in [(OLD_USERS, 1), (NON_MEMBERS, 0)]:
             answer = self.ask(device={"oaid": id["oaid"][0].raw})
             assert (verdicts(answer), answer.bid_type.value) == ([], bid_type)
 
@@ -105,7 +114,7 @@ class TestRequests(PlatformTest):
             assert self.ocean(body + field(number, value)) == plain
 
     def test_last_value_wins_and_devices_merge(self):
-        old, new = (field(17, field(3, ids["oaid"][0].raw)) for ids in (OLD_USERS, STRANGERS))
+        old, new = (field(17, field(3, ids["oaid"][0].raw)) for ids in (OLD_USERS, NON_MEMBERS))
         requested = field(14, NEW_USERS)
         assert verdicts(self.ocean(requested + new + old)) == [(NEW_USERS, False)]
         assert verdicts(self.ocean(requested + old + new)) == [(NEW_USERS, True)]
@@ -125,7 +134,7 @@ class TestIds(PlatformTest):
 
     def each(self, kind):
         """Checks one device of each audience."""
-        for ids, expected in [(OLD_USERS, self.OLD), (STRANGERS, self.NEW), (VIPS, self.VIP)]:
+        for ids, expected in [(OLD_USERS, self.OLD), (NON_MEMBERS, self.NEW), (VIPS, self.VIP)]:
             for id in ids[kind]:
                 yield id, expected
 
@@ -146,7 +155,7 @@ class TestIds(PlatformTest):
                 self.check(expected, device={name: id.md5})
                 self.check(expected, device={name: id.md5.upper()})
         # Any of the ids decides.
-        old, new = OLD_USERS, STRANGERS
+        old, new = OLD_USERS, NON_MEMBERS
         self.check(
             self.OLD, device={"oaid": new["oaid"][0].raw, "caid2": old["caid"][0].raw, "gaid": "0"}
         )

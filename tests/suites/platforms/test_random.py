@@ -12,7 +12,7 @@ from suites.platforms.devices import (
     JUNK,
     MALFORMED,
     OLD_USERS,
-    STRANGERS,
+    NON_MEMBERS,
     VIPS,
     md5_of,
 )
@@ -60,7 +60,7 @@ class Values:
         self.random = random.Random(seed)
 
     def id(self, kind):
-        pool = self.random.choice((OLD_USERS, STRANGERS, STRANGERS, STRANGERS, VIPS))
+        pool = self.random.choice((OLD_USERS, NON_MEMBERS, NON_MEMBERS, NON_MEMBERS, VIPS))
         return self.random.choice(pool[kind])
 
     def useless(self):

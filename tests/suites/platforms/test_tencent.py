@@ -2,7 +2,7 @@
 in test_failures."""
 
 from suites.platforms.client import PlatformTest, field, fields, varint
-from suites.platforms.devices import IMEI, OAID, OLD_USERS, STRANGERS, VIPS
+from suites.platforms.devices import IMEI, OAID, OLD_USERS, NON_MEMBERS, VIPS
 from suites.testkit.stubs import tencent_pb2
 
 Device = tencent_pb2.Device
@@ -10,7 +10,7 @@ RtaRequest = tencent_pb2.RtaRequest
 RtaResponse = tencent_pb2.RtaResponse
 
 OLD = OLD_USERS["imei"][0].md5
-NEW = STRANGERS["imei"][0].md5
+NEW = NON_MEMBERS["imei"][0].md5
 VIP = VIPS["imei"][0].md5
 
 # Published bytes, made with protoc.

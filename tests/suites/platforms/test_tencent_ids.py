@@ -2,7 +2,7 @@
 malformed ids."""
 
 from suites.platforms.client import PlatformTest, field, varint
-from suites.platforms.devices import JUNK, MALFORMED, OLD_USERS, STRANGERS, VIPS, md5_of
+from suites.platforms.devices import JUNK, MALFORMED, OLD_USERS, NON_MEMBERS, VIPS, md5_of
 from suites.testkit.stubs import tencent_pb2
 
 Device = tencent_pb2.Device
@@ -49,7 +49,7 @@ class TestIds(PlatformTest):
 
     def test_every_id_of_every_kind(self):
         for kind, _, saying in WAYS.values():
-            for ids, expected in [(OLD_USERS, OLD), (STRANGERS, NEW), (VIPS, VIP)]:
+            for ids, expected in [(OLD_USERS, OLD), (NON_MEMBERS, NEW), (VIPS, VIP)]:
                 for id in ids[kind]:
                     self.check(expected, saying(id))
 
@@ -61,7 +61,7 @@ class TestIds(PlatformTest):
     def test_any_one_id_decides(self):
         strange = Device()
         for kind, _, saying in WAYS.values():
-            strange.MergeFrom(saying(STRANGERS[kind][0]))
+            strange.MergeFrom(saying(NON_MEMBERS[kind][0]))
         self.check(NEW, strange)
         for name, (kind, _, saying) in WAYS.items():
             device = Device()
@@ -77,7 +77,7 @@ class TestIds(PlatformTest):
             device.doubtful_ids_list.append(doubt)
             self.check(NONE, device)
             # Other ids still decide.
-            device.wx_openid.add(openid=STRANGERS["openid"][0].raw)
+            device.wx_openid.add(openid=NON_MEMBERS["openid"][0].raw)
             self.check(NEW, device)
             device.wx_openid.add(openid=OLD_USERS["openid"][0].raw)
             self.check(OLD, device)
@@ -110,10 +110,10 @@ class TestIds(PlatformTest):
             assert set(self.tencent(field(5, body)).out_target_id) == OLD
 
     def test_caids_of_several_versions(self):
-        new = [{"version": 1, "qaid": id.raw} for id in STRANGERS["caid"][:3]]
+        new = [{"version": 1, "qaid": id.raw} for id in NON_MEMBERS["caid"][:3]]
         new += [
             {"version": 2, "origin_version": "v", "qaid_md5sum": id.md5}
-            for id in STRANGERS["caid"][3:6]
+            for id in NON_MEMBERS["caid"][3:6]
         ]
         self.check(NEW, Device(qaid_infos=new))
         for index in range(7):
@@ -123,7 +123,7 @@ class TestIds(PlatformTest):
             ):
                 self.check(OLD, Device(qaid_infos=new[:index] + [known] + new[index:]))
         # Raw and hashed together.
-        both = {"qaid": STRANGERS["caid"][0].raw, "qaid_md5sum": OLD_USERS["caid"][0].md5}
+        both = {"qaid": NON_MEMBERS["caid"][0].raw, "qaid_md5sum": OLD_USERS["caid"][0].md5}
         self.check(OLD, Device(qaid_infos=[both]))
         self.check(NONE, Device(qaid_infos=[both], doubtful_ids_list=[Device.DOUBTFUL_QAID]))
 
