@@ -8,12 +8,12 @@ use testkit::process::{Outcome, run};
 
 use crate::fixture::{OLD_USERS, PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::command;
-use testkit::platform::{ASKED_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
+use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
 
 /// A store where the device of the two requests is an old user, and its config.
 fn served() -> (TestStore, PathBuf) {
     let store = TestStore::empty();
-    store.publish("old_users", &[key("md5", ASKED_IMEI_MD5)]);
+    store.publish("old_users", &[key("md5", REQUEST_IMEI_MD5)]);
     let file = store.config_file("max_body = \"1KiB\"", &format!("{RULES}{PLATFORMS}"));
     (store, file)
 }
@@ -153,7 +153,7 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
     let imei = &explained["ids"][0];
     assert_eq!(
         (&imei["result"], &imei["value"], imei.get("audiences")),
-        (&json!("doubtful"), &json!(ASKED_IMEI_MD5), None)
+        (&json!("doubtful"), &json!(REQUEST_IMEI_MD5), None)
     );
     assert_eq!(
         (&explained["strategies"][0]["bid"], &explained["audiences"][0]["answer"]),
