@@ -26,8 +26,8 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, Current, Delta,
-    ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
+    AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, ChunkReader, Current,
+    Delta, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
 };
 
 /// Decisions per figure; each figure is the best of three rounds.

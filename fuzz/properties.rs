@@ -26,7 +26,9 @@ use rtad::strategy::{Decision, Outcome, Strategy};
 use rtad::telemetry::Telemetry;
 use rtad_core::device::{IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+use rtad_core::snapshot::{
+    BuildReport, BuiltChunk, ChunkDecoder, ChunkReader, ManifestBuilder, Snapshot,
+};
 
 /// The IMEI of the published examples: the only known device.
 const KNOWN: &[u8] = b"868049039501257";

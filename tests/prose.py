@@ -4,7 +4,7 @@
     python3 tests/prose.py [FILE...]     # all files of the repository by default
 
 Lines of code, comments and Markdown prose have at most 100 columns. Exempt are tables, code blocks,
-lines with a link or URL, raw strings, and Chinese pages: a line break inside a Chinese sentence is
+lines with a link or URL, raw strings, embedded code in Python, and Chinese pages: a line break inside a Chinese sentence is
 shown as a space.
 """
 
@@ -56,6 +56,20 @@ def in_raw_string(lines):
         yield inside or end is not None
 
 
+def is_embedded(lines):
+    """For each line of Python, whether it is inside a triple-quoted string other than a docstring,
+    such as JavaScript or a config file."""
+    embedded = False
+    for line in lines:
+        begins = not embedded and re.search(r'[=(,{\[]\s*[rf]?"""', line)
+        ends = embedded and '"""' in line
+        yield embedded or bool(begins)
+        if begins and line.count('"""') == 1:
+            embedded = True
+        elif ends:
+            embedded = False
+
+
 def is_exempt_markdown(lines):
     """For each line of Markdown, whether it is a table row or in a code block."""
     fenced = False
@@ -69,7 +83,10 @@ def mistakes(name, text):
     lines = text.splitlines()
     exempt = [False] * len(lines)
     if name.endswith(".rs"):
-        exempt = list(in_raw_string(lines))
+        tables = [line.lstrip().startswith(("//! |", "/// |")) for line in lines]
+        exempt = [any(pair) for pair in zip(in_raw_string(lines), tables, strict=True)]
+    elif name.endswith(".py"):
+        exempt = list(is_embedded(lines))
     elif name.endswith(".md"):
         exempt = list(is_exempt_markdown(lines))
     for number, (line, is_exempt) in enumerate(zip(lines, exempt, strict=True), 1):

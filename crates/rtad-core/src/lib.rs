@@ -20,7 +20,8 @@
 //!
 //! use rtad_core::device::{IdKind, KeyMaker};
 //! use rtad_core::filter::{FilterKind, FilterSpec};
-//! use rtad_core::snapshot::{BuildReport, BuiltChunk, ChunkDecoder, ManifestBuilder, Snapshot};
+//! use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, Snapshot};
+//! use rtad_core::snapshot::{ChunkDecoder, ChunkReader};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let keys = KeyMaker::default();

@@ -9,8 +9,8 @@ use minisign::{KeyPair, SecretKey, SecretKeyBox};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, Current, Manifest,
-    ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
+    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current,
+    Manifest, ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Collected, Retention, Sign, StoreWriter};
 use rtad_store::{PublicKey, Store, StoreError};

@@ -8,7 +8,7 @@ use testkit::process::{Outcome, run};
 
 use crate::fixture::{OLD_USERS, PLATFORMS, RULES, TestStore, key};
 use crate::rtad_process::command;
-use testkit::platform::{REQUEST_IMEI_MD5, OCEAN_REQUEST, TENCENT_REQUEST};
+use testkit::platform::{OCEAN_REQUEST, REQUEST_IMEI_MD5, TENCENT_REQUEST};
 
 /// A store where the device of the two requests is an old user, and its config.
 fn served() -> (TestStore, PathBuf) {
@@ -122,7 +122,8 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
         "  device.imei_md5sum  imei_md5  usable  8d3ebd3654fb46a2832296669cf1b536",
         "    shard 8d3e, in old_users, missing unavailable",
         "    shard 83e9, not in old_users, missing unavailable",
-        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it excludes",
+        "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it \
+            excludes",
         "Answer   200, 33 bytes, no content type",
         "  code: 0 (accept)",
         "  out_target_id: \"T1002\"",

@@ -62,7 +62,7 @@ pub(super) async fn run(
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
     // Compaction does not extend the lifetime of the data.
     let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
-if expires().is_some_and(|end| end <= now_unix_seconds()) {
+    if expires().is_some_and(|end| end <= now_unix_seconds()) {
         return Err(CommandError::Expired { audience, generation: old.generation() });
     }
     // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.

@@ -163,7 +163,8 @@ fn unsupported_column_is_named_with_its_type() {
         ("when", "column \"when\" is INT64 (Timestamp);"),
         (
             "nothing",
-            "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, when,",
+            "has no column \"nothing\"; columns found: idfa, digest, imei, device.oaid, short, \
+                when,",
         ),
         ("device\\.oaid", "has no column"),
     ] {

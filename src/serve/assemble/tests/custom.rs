@@ -179,32 +179,38 @@ fn schema_and_key_mistakes_have_messages() {
         (
             "v.proto",
             "none.proto",
-            "8: platform[0].proto is \"none.proto\": there is no such file; accepted: a .proto file that compiles",
+            "8: platform[0].proto is \"none.proto\": there is no such file; accepted: a .proto \
+                file that compiles",
         ),
         (
             "v.proto",
             "bad.proto",
-            "8: platform[0].proto is \"bad.proto\": bad.proto:3:3: name 'strin' is not defined; accepted: a .proto file that compiles",
+            "8: platform[0].proto is \"bad.proto\": bad.proto:3:3: name 'strin' is not defined; \
+                accepted: a .proto file that compiles",
         ),
         (
             "v.proto",
             "worse.proto",
-            "8: platform[0].proto is \"worse.proto\": worse.proto:3:12: expected '=', but found '1'; accepted: a .proto file that compiles",
+            "8: platform[0].proto is \"worse.proto\": worse.proto:3:12: expected '=', but found \
+                '1'; accepted: a .proto file that compiles",
         ),
         (
             "v.proto",
             "alone.proto",
-            "8: platform[0].proto is \"alone.proto\": alone.proto:2:1: import 'other.proto' not found; accepted: a .proto file that compiles",
+            "8: platform[0].proto is \"alone.proto\": alone.proto:2:1: import 'other.proto' not \
+                found; accepted: a .proto file that compiles",
         ),
         (
             "v.Req",
             "v.Request",
-            "9: platform[0].request_message is \"v.Request\": there is no such message; accepted: v.Req, v.Req.Old, v.Device, v.Did, v.Rsp, v.Verdict, v.Strict",
+            "9: platform[0].request_message is \"v.Request\": there is no such message; accepted: \
+                v.Req, v.Req.Old, v.Device, v.Did, v.Rsp, v.Verdict, v.Strict",
         ),
         (
             "v.Rsp",
             "v.Strict",
-            "22: platform[0].response maps nothing to Strict.must; accepted: a mapping of every required field",
+            "22: platform[0].response maps nothing to Strict.must; accepted: a mapping of every \
+                required field",
         ),
         ("\"protobuf\"", "\"xml\"", "7: platform[0].body is \"xml\"; accepted: protobuf or json"),
         (
@@ -215,7 +221,8 @@ fn schema_and_key_mistakes_have_messages() {
         (
             "strategies = \"asked\"",
             "",
-            "11: platform[0].request.strategies_separator is given without strategies; accepted: both, or strategies alone",
+            "11: platform[0].request.strategies_separator is given without strategies; accepted: \
+                both, or strategies alone",
         ),
         (
             "max_skew = \"5m\"",
@@ -235,7 +242,8 @@ fn schema_and_key_mistakes_have_messages() {
         (
             "hmac-sha256",
             "md4",
-            "29: platform[0].signature.algorithm is \"md4\"; accepted: md5, sha1, sha256 or hmac-sha256",
+            "29: platform[0].signature.algorithm is \"md4\"; accepted: md5, sha1, sha256 or \
+                hmac-sha256",
         ),
         (
             "bid = 0",
@@ -276,15 +284,23 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
         mistakes,
         [
             "8: platform[0].request maps no id; accepted: ids or id_list",
-            "9: platform[0].response cannot express a no-bid; accepted: code with a no_bid other than bid, verdicts, or accepted",
+            "9: platform[0].response cannot express a no-bid; accepted: code with a no_bid other \
+                than bid, verdicts, or accepted",
         ]
     );
-    let mistakes = read("[[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\nstrategies = { \"1\" = \"new-users\" }\nbody = \"json\"").unwrap_err().mistakes;
+    let mistakes = read(
+        "[[platform]]\nkind = \"custom\"\nname = \"p\"\npath = \"/p\"\nstrategies \
+        = { \"1\" = \"new-users\" }\nbody = \"json\"",
+    )
+    .unwrap_err()
+    .mistakes;
     assert_eq!(
         mistakes,
         [
-            "1: platform[0].request is missing; accepted: [platform.request] with request_id, strategies, ids and so on",
-            "1: platform[0].response is missing; accepted: [platform.response] with code, verdicts, accepted and so on",
+            "1: platform[0].request is missing; accepted: [platform.request] with request_id, \
+                strategies, ids and so on",
+            "1: platform[0].response is missing; accepted: [platform.response] with code, \
+                verdicts, accepted and so on",
         ]
     );
 }

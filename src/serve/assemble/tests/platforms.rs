@@ -80,7 +80,8 @@ fn each_mistake_has_its_message() {
             "\"new-users\"",
             "\"new-user\"",
             "platform[0].strategies has \"T1001\" = \"new-user\"; accepted: { \"id of the \
-          platform\" = \"strategy\" } with an id of 1 to 32 visible characters and one of the strategies first, new-users",
+          platform\" = \"strategy\" } with an id of 1 to 32 visible characters and one of the \
+              strategies first, new-users",
         ),
         ("\"T1001\"", "\"T 1\"", "platform[0].strategies has \"T 1\" = \"new-users\""),
         ("\"T1001\"", "\"\"", "platform[0].strategies has \"\" = \"new-users\""),

@@ -22,7 +22,8 @@ pub trait ChunkReader: Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`ChunkError`] as soon as the bytes contradict the manifest.
+    /// [`ChunkError`] as soon as the bytes contradict the manifest. The reader must not be used
+    /// again.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError>;
 
     /// Ends the file.
@@ -169,7 +170,7 @@ impl ChunkReader for ChunkVerifier {
     }
 }
 
-/// Verifies a chunk file and reads it into memory.
+/// Verifies a chunk file and reads it into memory. Costs a copy and the SHA-256 of its bytes.
 #[derive(Debug)]
 pub struct ChunkDecoder {
     verifier: ChunkVerifier,
@@ -187,13 +188,12 @@ impl ChunkDecoder {
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
         Self { verifier: ChunkVerifier::new(spec, entry), body: None }
     }
+}
 
-    /// Consumes the file's next bytes. Costs a copy and their SHA-256.
-    ///
-    /// # Errors
-    ///
-    /// [`ChunkError`]; the decoder must not be used again.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
+impl ChunkReader for ChunkDecoder {
+    type Verified = Chunk;
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
         let rest = self.verifier.take(bytes)?;
         if self.body.is_none() && self.verifier.starts.is_some() {
             let bytes = self.verifier.entry.filter_bytes();
@@ -209,28 +209,11 @@ impl ChunkDecoder {
         Ok(())
     }
 
-    /// Ends the file and returns the chunk.
-    ///
-    /// # Errors
-    ///
-    /// [`ChunkError::Length`] if bytes are missing, [`ChunkError::Digest`] if the digest differs.
-    pub fn finish(self) -> Result<Chunk, ChunkError> {
+    fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
         let shard_keys = self.verifier.shard_keys();
         let (spec, entry, starts) = self.verifier.verify()?;
         let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
         Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry, shard_keys })
-    }
-}
-
-impl ChunkReader for ChunkDecoder {
-    type Verified = Chunk;
-
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
-        Self::feed(self, bytes)
-    }
-
-    fn finish(self) -> Result<Chunk, ChunkError> {
-        Self::finish(self)
     }
 }
