@@ -173,8 +173,7 @@ fn entry(key: &Key, defaults: &toml::Value, needs_restart: &[&str]) -> String {
             || path.starts_with(&format!("{prefix}."))
             || path == format!("{prefix}_file")
     };
-    let applied =
-        if needs_restart.iter().any(|prefix| is_restart(prefix)) { "restart" } else { "reload" };
+    let applied = if needs_restart.iter().any(is_restart) { "restart" } else { "reload" };
     facts.push(format!("**Applied by:** {applied}"));
     let facts: String = facts
         .into_iter()

@@ -78,7 +78,7 @@ impl<'name, I: Iterator<Item = (&'name str, Decision)> + Clone> Serialize for De
 /// A string, borrowed from the body unless it has escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Text<'body>(#[serde(borrow)] Cow<'body, str>);
+pub(super) struct Text<'body>(#[serde(borrow)] pub(super) Cow<'body, str>);
 
 struct RequestSeed<'a>(&'a IdReader);
 

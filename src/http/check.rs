@@ -1,6 +1,5 @@
 //! `/v1/check`: membership of one device, or of many, in an audience.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -14,6 +13,7 @@ use rtad_http::json::{error_without_values, json};
 use rtad_http::timing::RequestTiming;
 use serde::Deserialize;
 
+use super::api::Text;
 use super::decision_app::{App, Load};
 use super::error::ApiError;
 use super::segment::{decoded, decoded_bytes, raw};
@@ -74,11 +74,7 @@ pub(super) async fn many(
 }
 
 fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot, ApiError> {
-    let found = catalog.audience(audience).ok_or_else(|| {
-        ApiError::UnknownAudience(
-            catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
-        )
-    })?;
+    let found = catalog.audience(audience).ok_or_else(|| ApiError::unknown_audience(catalog))?;
     found.available().ok_or(ApiError::NotLoaded)
 }
 
@@ -100,11 +96,6 @@ struct Batch<'a> {
     #[serde(default, borrow)]
     kind: Option<Text<'a>>,
 }
-
-/// A string, borrowed from the body unless it has escapes.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
     // A derived reader would also accept an array of the fields' values.

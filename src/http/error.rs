@@ -6,6 +6,8 @@ use rtad_core::device::{IdKind, Unusable};
 use rtad_http::body::BodyError;
 use rtad_http::problem::Problem;
 
+use crate::catalog::Catalog;
+
 /// An error of the JSON routes. Details list accepted values and never quote an id.
 #[derive(Debug)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
@@ -41,6 +43,12 @@ pub(super) enum ApiError {
 }
 
 impl ApiError {
+    /// The error of an unknown audience, with the names in the catalog.
+    pub(super) fn unknown_audience(catalog: &Catalog) -> Self {
+        let names = catalog.audiences().iter().map(|audience| audience.name.to_string());
+        Self::UnknownAudience(names.collect())
+    }
+
     fn parts(self) -> (StatusCode, &'static str, &'static str, String) {
         let list = |names: Vec<String>| format!("accepted: {}", names.join(", "));
         match self {

@@ -21,11 +21,9 @@ pub(super) async fn shards(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let catalog = app.serving.load();
-    let audience = catalog.audience(&decoded(raw(&uri, 2))).ok_or_else(|| {
-        ApiError::UnknownAudience(
-            catalog.audiences().iter().map(|audience| audience.name.to_string()).collect(),
-        )
-    })?;
+    let audience = catalog
+        .audience(&decoded(raw(&uri, 2)))
+        .ok_or_else(|| ApiError::unknown_audience(&catalog))?;
     // An outdated snapshot is shown too, for diagnosis.
     let snapshot = audience.snapshot.as_ref().ok_or(ApiError::NotLoaded)?;
     let manifest = snapshot.manifest();

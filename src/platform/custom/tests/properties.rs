@@ -197,7 +197,9 @@ proptest! {
     #[test]
     fn json_requests_are_read(meant in meant(), cut in any::<prop::sample::Index>()) {
         let kind = |kind: &Option<i32>| kind.map(|kind| if kind == 0 { "IMEI" } else { "OAID" });
-        let did = |(k, v, _): &(Option<i32>, Option<String>, Option<bool>)| serde_json::json!({"type": kind(k), "value": v});
+        let did = |(k, v, _): &(Option<i32>, Option<String>, Option<bool>)| {
+            serde_json::json!({"type": kind(k), "value": v})
+        };
         let body = serde_json::json!({
             "id": meant.id,
             "asked": meant.asked,
