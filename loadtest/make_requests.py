@@ -1,7 +1,7 @@
 """Requests of a load test with their expected answers, made once for all load generators.
 
-    python3 loadtest/make_requests.py md5 FILE                           # the device keys of a file of ids, one per line
-    python3 loadtest/make_requests.py make --members FILE --non-members FILE --out DIRECTORY [--audience NAME] ...
+    python3 loadtest/make_requests.py md5 FILE   # device keys of a file of ids
+    python3 loadtest/make_requests.py make --members FILE --non-members FILE --out DIRECTORY ...
 
 A file of ids has one per line after its kind: `md5 caae79a906591a72aa43359ee2483490`,
 `imei 868049039501257`. Every answer is compared, so remove false positives of a real audience from
@@ -10,7 +10,7 @@ A file of ids has one per line after its kind: `md5 caae79a906591a72aa43359ee248
     check.tsv    GET /v1/check of md5s, half of them members
     tencent.tsv  requests of Tencent, devices of one to three ids, half of them with a member id
     ocean.tsv    the same for Ocean Engine
-    mixed.tsv    GET /v1/check of every kind, with blank and malformed ids; POST /v1/check and /v1/decide
+    mixed.tsv    GET /v1/check of every kind, with unusable ids; POST /v1/check and /v1/decide
 
 in random order, one request per line: method, path, status, body and answer in hex, `-` for none
 (without an answer only the status is compared). Bodies come from Google's protobuf, md5s from

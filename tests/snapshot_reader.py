@@ -4,7 +4,7 @@
 It shares no code with rtad, so equal answers verify the page. It favors clarity over speed: plain
 integers, one file at a time, checks in the order of the page.
 
-    python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 for each to stdout
+    python3 tests/snapshot_reader.py STORE AUDIENCE            keys from stdin, 1 or 0 to stdout
     python3 tests/snapshot_reader.py STORE AUDIENCE --check    verify everything, print totals
 
 A key is a line of 32 hex digits.

@@ -1,6 +1,6 @@
 """Peer measurement: CPU time per request of rtad and its peers, as a table and a chart; see run.sh.
 
-    main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE_FILE CHART_FILE
+    main.py RTAD LOADER PEERS STORE WORK DEVICES REDIS_IDS ROUNDS ROUND_SECONDS TABLE CHART
 
 All servers share one core and are measured one at a time. wrk runs on another core. The figure is
 the CPU time of the server, and of its Redis, per answered request. A rate would also depend on the

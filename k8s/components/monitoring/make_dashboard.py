@@ -1,7 +1,7 @@
 """Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions,
 snapshots.
 
-    python3 k8s/components/monitoring/make_dashboard.py > k8s/components/monitoring/rtad-dashboard.json
+    cd k8s/components/monitoring && python3 make_dashboard.py > rtad-dashboard.json
 
 Needs no packages. A test compares the file with the output, and runs every query in a Prometheus
 that scrapes a running rtad.

@@ -49,10 +49,8 @@ fn broken_connection_is_resumed() {
         let outcome = sandbox.run(&build);
         outcome.fails(5, "/dump: could not fetch it after byte ");
     }
-    assert_eq!(
-        sandbox.run("list --store {}/s --audience a --json").json()["audiences"][0]["live_generation"],
-        2
-    );
+    let list = sandbox.run("list --store {}/s --audience a --json").json();
+    assert_eq!(list["audiences"][0]["live_generation"], 2);
 }
 
 #[test]

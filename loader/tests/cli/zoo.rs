@@ -144,7 +144,8 @@ fn nested_members_hold_ids_of_several_kinds() {
     let (idfa, imei) = (&ids(IdKind::Idfa, 0..1)[0], &ids(IdKind::Imei, 0..1)[0]);
     let number: u64 = imei.parse().expect("synthetic IMEIs have decimal digits");
     let text = format!(
-        "{{\"device\":{{\"idfa\":\"{}\",\"imei\":{number}}},\"a.b\":\"{idfa}\"}}\n{{\"device\":7}}\nbad\t\\\n",
+        "{{\"device\":{{\"idfa\":\"{}\",\"imei\":{number}}},\"a.b\":\"{idfa}\"}}\n\
+         {{\"device\":7}}\nbad\t\\\n",
         idfa.to_lowercase()
     );
     sandbox.file("dump", &text);

@@ -141,7 +141,8 @@ impl Connection {
     }
 }
 
-/// The records of a file, such as requests from `request_files.py`: length, line end and bytes of each.
+/// The records of a file, such as requests from `request_files.py`: length, line end and bytes of
+/// each.
 pub(crate) fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let bytes = std::fs::read(file)?;
     let (mut rest, mut records) = (bytes.as_slice(), Vec::new());

@@ -137,7 +137,8 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
     assert_eq!(
         text.lines().last(),
         Some(
-            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; bid for T1002, because \
+            "No bid for T1001, because device.imei_md5sum is in old_users, which it excludes; \
+             bid for T1002, because \
              missing is unavailable, and its `unavailable` answer is bid."
         )
     );

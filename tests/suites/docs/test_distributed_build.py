@@ -1,5 +1,5 @@
-"""docs/guides/distributed-build.md: the build with a shell, as it stands there, with four workers one
-after the other and one of them twice. The chunks must be those of `rtad-loader build`."""
+"""The shell commands of docs/guides/distributed-build.md, with four workers one after the other and
+one of them twice. The chunks must equal those of `rtad-loader build`."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-"""docs/guides/online-writes.md: its commands, as they stand there but for the ports, which are free ones,
-against the real programs. What is written is then asked of an rtad that polls the same store."""
+"""The commands of docs/guides/online-writes.md on free ports. An rtad that polls the same store
+answers the checks."""
 
 import shlex
 import subprocess

@@ -36,7 +36,7 @@ impl Store {
         self.live_since(audience, last).await?.ok_or(StoreError::NotFound { path })
     }
 
-    /// The same as [`Store::live`], requested on the condition that it changed; `last` again if it did not.
+    /// As [`Store::live`], with a conditional request; `last` if nothing has changed.
     ///
     /// # Errors
     ///

@@ -77,13 +77,15 @@ fn unusable_ids_are_rejected_by_index() {
     let mut api = serve.connect();
     api.create();
     let body = json!({"op": "add_if_absent", "kind": "idfa", "ids": [
-        "6D92078A-8246-4BA4-AE5B-76104861E7DC", "00000000-0000-0000-0000-000000000000", null, "not an id",
+        "6D92078A-8246-4BA4-AE5B-76104861E7DC", "00000000-0000-0000-0000-000000000000", null,
+        "not an id",
         "1e2dfa89-496a-47fd-9941-df1fc4e6484a", "6d92078a-8246-4ba4-ae5b-76104861e7dc",
         "77777777-8246-4BA4-AE5B-76104861E7DC",
     ]});
     let answer = api.post(DEVICES, &body).ok();
     let rejected = json!([
-        {"index": 1, "reason": "blank"}, {"index": 2, "reason": "blank"}, {"index": 3, "reason": "malformed"},
+        {"index": 1, "reason": "blank"}, {"index": 2, "reason": "blank"},
+        {"index": 3, "reason": "malformed"},
         {"index": 4, "reason": "blank"},
     ]);
     assert_eq!((&answer["accepted"], &answer["rejected"]), (&json!(3), &rejected));

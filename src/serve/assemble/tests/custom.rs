@@ -153,18 +153,17 @@ response = { accepted = "hits", strategies_as = "number" }
     let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
-        [
-            "8: platform[0].request.ids.imei is \"a\": is a value for one key and an object for another; accepted: \
-          paths of which none is a prefix of another"
-        ]
+        ["8: platform[0].request.ids.imei is \"a\": \
+             is a value for one key and an object for another; accepted: \
+          paths of which none is a prefix of another"]
     );
     let mistakes = read(&text.replace("\"1\"", "\"one\"")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
-        [
-            "9: platform[0].response has strategies_as = \"number\", which does not fit strategy \"one\"; accepted: strategy \
-             ids from -9223372036854775808 to 18446744073709551615, without a plus or leading zeros"
-        ]
+        ["9: platform[0].response has strategies_as = \"number\", \
+             which does not fit strategy \"one\"; accepted: strategy \
+             ids from -9223372036854775808 to 18446744073709551615, \
+             without a plus or leading zeros"]
     );
     let mistakes = read(&text.replace("body", "proto = \"x\"\nbody")).unwrap_err().mistakes;
     assert!(
@@ -227,7 +226,8 @@ fn schema_and_key_mistakes_have_messages() {
         (
             "max_skew = \"5m\"",
             "",
-            "27: platform[0].signature has one of timestamp and max_skew; accepted: both, or neither",
+            "27: platform[0].signature has one of timestamp and max_skew; \
+             accepted: both, or neither",
         ),
         (
             "secrets =",

@@ -7,7 +7,8 @@ use http::HeaderName;
 use super::Assembly;
 use crate::config::ConfigError;
 
-const REST: &str = "[store]\nurl = \"/data\"\n[[audience]]\nname = \"a\"\n[[strategy]]\nname = \"first\"\nexclude = [\"a\"]\n\
+const REST: &str = "[store]\nurl = \"/data\"\n[[audience]]\nname = \"a\"\n\
+    [[strategy]]\nname = \"first\"\nexclude = [\"a\"]\n\
                     [[strategy]]\nname = \"new-users\"\nexclude = [\"a\"]\n";
 
 const TENCENT: &str = r#"

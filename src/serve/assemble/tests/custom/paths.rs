@@ -10,175 +10,214 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "device.imei\"",
             "device.imie\"",
-            format!("16: platform[0].request.ids.imei is \"device.imie\": Device has no field \
-                \"imie\"; accepted: {device}"),
+            format!(
+                "16: platform[0].request.ids.imei is \"device.imie\": Device has no field \
+                \"imie\"; accepted: {device}"
+            ),
         ),
         (
             "device.imei\"",
             "device\"",
-            format!("16: platform[0].request.ids.imei is \"device\": Req.device is a message; \
-                accepted: one of its fields: {device}"),
+            format!(
+                "16: platform[0].request.ids.imei is \"device\": Req.device is a message; \
+                accepted: one of its fields: {device}"
+            ),
         ),
         (
             "device.imei\"",
             "id.imei\"",
             "16: platform[0].request.ids.imei is \"id.imei\": Req.id is not a message and has no \
-                fields; accepted: a field that is a message".to_owned(),
+                fields; accepted: a field that is a message"
+                .to_owned(),
         ),
         (
             "device.imei\"",
             "device..imei\"",
             "16: platform[0].request.ids.imei is \"device..imei\": is not a path; accepted: at \
-                most 16 names separated by dots, such as device.imei".to_owned(),
+                most 16 names separated by dots, such as device.imei"
+                .to_owned(),
         ),
         (
             "device.imei\"",
             "score\"",
-            format!("16: platform[0].request.ids.imei is \"score\": Req.score is a float; \
-                accepted: {request}"),
+            format!(
+                "16: platform[0].request.ids.imei is \"score\": Req.score is a float; \
+                accepted: {request}"
+            ),
         ),
         (
             "device.imei\"",
             "extra.value\"",
-            format!("16: platform[0].request.ids.imei is \"extra.value\": Req.extra is a map; \
-                accepted: {request}"),
+            format!(
+                "16: platform[0].request.ids.imei is \"extra.value\": Req.extra is a map; \
+                accepted: {request}"
+            ),
         ),
         (
             "device.imei\"",
             "old.x\"",
-            format!("16: platform[0].request.ids.imei is \"old.x\": Req.old is a group; accepted: \
-                {request}"),
+            format!(
+                "16: platform[0].request.ids.imei is \"old.x\": Req.old is a group; accepted: \
+                {request}"
+            ),
         ),
         (
             "request_id = \"id\"",
             "request_id = \"asked\"",
             "12: platform[0].request.request_id is \"asked\": Req.asked is repeated; accepted: a \
-                field that is not repeated".to_owned(),
+                field that is not repeated"
+                .to_owned(),
         ),
         (
             "ping = \"ping\"",
             "ping = \"id\"",
             "15: platform[0].request.ping is \"id\": Req.id is not a number; accepted: an \
-                integer, an enum or a bool".to_owned(),
+                integer, an enum or a bool"
+                .to_owned(),
         ),
         (
             "value = \"value\"",
             "value = \"more\"",
             "19: platform[0].request.id_list.value is \"dids.more\": Did.more is repeated; \
-                accepted: a field that is not repeated".to_owned(),
+                accepted: a field that is not repeated"
+                .to_owned(),
         ),
         (
             "list = \"dids\"",
             "list = \"id\"",
             "18: platform[0].request.id_list.list is \"id\": Req.id is not a message and has no \
-                fields; accepted: a field that is a message".to_owned(),
+                fields; accepted: a field that is a message"
+                .to_owned(),
         ),
         (
             "{ \"IMEI\"",
             "{ \"IMIE\"",
             "21: platform[0].request.id_list.kinds is \"IMIE\": \"IMIE\" is not a value of the \
-                field; accepted: IMEI, OAID".to_owned(),
+                field; accepted: IMEI, OAID"
+                .to_owned(),
         ),
         (
             "{ \"IMEI\"",
             "{ \"IMEI/md5\"",
             "21: platform[0].request.id_list.kinds is \"IMEI/md5\": secure is not set; accepted: \
-                a value of type alone".to_owned(),
+                a value of type alone"
+                .to_owned(),
         ),
         (
             "imei = \"device.imei\"",
             "imie = \"device.imei\"",
             "16: platform[0].request.ids.imie is not known; accepted: a path or a list of paths \
-                for each of md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, idfa_md5, imei_md5, oaid_md5, android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5".to_owned(),
+                for each of md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, \
+                 idfa_md5, imei_md5, \
+                 oaid_md5, android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5"
+                .to_owned(),
         ),
         (
             "field = \"code\"",
             "field = \"hits\"",
             "23: platform[0].response.code.field is \"hits\": Rsp.hits is repeated; accepted: a \
-                field that is not repeated".to_owned(),
+                field that is not repeated"
+                .to_owned(),
         ),
         (
             "field = \"code\"",
             "field = \"joined\"",
             "23: platform[0].response.code.field is \"joined\": Rsp.joined is not a number; \
-                accepted: an integer, an enum or a bool".to_owned(),
+                accepted: an integer, an enum or a bool"
+                .to_owned(),
         ),
         (
             "bid = 0",
             "bid = 4294967296",
             "23: platform[0].response.code.field is \"code\": it does not hold 4294967296; \
-                accepted: numbers that its type holds".to_owned(),
+                accepted: numbers that its type holds"
+                .to_owned(),
         ),
         (
             "list = \"verdicts\"",
             "list = \"one\"",
             "24: platform[0].response.verdicts.list is \"one\": it is not repeated; accepted: a \
-                list of messages".to_owned(),
+                list of messages"
+                .to_owned(),
         ),
         (
             "accepted = \"ok\"",
             "accepted = \"kk\"",
             "24: platform[0].response.verdicts.accepted is \"kk\": Verdict has no field \"kk\"; \
-                accepted: id, ok".to_owned(),
+                accepted: id, ok"
+                .to_owned(),
         ),
         (
             "accepted = \"hits\"",
             "accepted = \"joined\"",
-            "25: platform[0].response.accepted is \"joined\": it is not repeated; accepted: a list, or a string and accepted_separator".to_owned(),
+            "25: platform[0].response.accepted is \"joined\": it is not repeated; \
+             accepted: a list, or a string and accepted_separator"
+                .to_owned(),
         ),
         (
             "accepted = \"hits\"",
             "accepted_separator = \",\"\naccepted = \"hits\"",
-            "26: platform[0].response.accepted is \"hits\": it is not a single string; accepted: a string for accepted_separator".to_owned(),
+            "26: platform[0].response.accepted is \"hits\": it is not a single string; \
+             accepted: a string for accepted_separator"
+                .to_owned(),
         ),
         (
             "cache = \"seconds\"",
             "cache = \"one.id\"\nrequest_id = \"one.id\"",
             "26: platform[0].response.cache is \"one.id\": it is mapped twice; accepted: a field \
-                of its own for each".to_owned(),
+                of its own for each"
+                .to_owned(),
         ),
         (
             "{ \"1\" = \"new-users\" }",
             "{ \"one\" = \"new-users\" }",
             "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \
                 \"one\"; accepted: strategy ids from -9223372036854775808 to 9223372036854775807, \
-                    without a plus or leading zeros".to_owned(),
+                    without a plus or leading zeros"
+                .to_owned(),
         ),
         (
             "{ \"1\" = \"new-users\" }",
             "{ \"1,2\" = \"new-users\" }",
             "13: platform[0].request.strategies is \"asked\": a strategy id of this platform \
-                contains strategies_separator; accepted: a separator that no id contains".to_owned(),
+                contains strategies_separator; \
+                 accepted: a separator that no id contains"
+                .to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{ids}-{header:x a}{asked}",
             "30: platform[0].signature.template is \"ids\": Req has no field \"ids\"; accepted: \
-                id, asked, device, dids, score, extra, ping, old".to_owned(),
+                id, asked, device, dids, score, extra, ping, old"
+                .to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{asked}{secret}",
             "30: platform[0].signature.template is \"asked\": Req.asked is repeated; accepted: a \
-                field that is not repeated".to_owned(),
+                field that is not repeated"
+                .to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{header:x a}",
             "30: platform[0].signature.template is \"header:x a\": is not a header name; \
-                accepted: a field's path, body:PATH, header:NAME or query:NAME".to_owned(),
+                accepted: a field's path, body:PATH, header:NAME or query:NAME"
+                .to_owned(),
         ),
         (
             "{id}-{header:x-a}",
             "{id",
             "30: platform[0].signature.template has a { without a }; accepted: {name}, and {{ or \
-                }} for a brace".to_owned(),
+                }} for a brace"
+                .to_owned(),
         ),
         (
             "hmac-sha256",
             "sha256",
             "30: platform[0].signature.template has no {secret}: any sender could sign; accepted: \
-                a template with {secret}, or algorithm = \"hmac-sha256\"".to_owned(),
+                a template with {secret}, or algorithm = \"hmac-sha256\""
+                .to_owned(),
         ),
     ] {
         assert!(MAPPING.contains(line), "{line}");
@@ -190,12 +229,15 @@ fn path_mistakes_name_the_accepted_fields() {
 
 #[test]
 fn strategy_id_that_does_not_fit_names_the_field() {
-    let ids = r#"{ "+7" = "new-users", "-0" = "new-users", "-1" = "new-users", "0" = "new-users", "0501" = "new-users" }"#;
+    let ids = ["+7", "-0", "-1", "0", "0501"].map(|id| format!("\"{id}\" = \"new-users\""));
+    let ids = &format!("{{ {} }}", ids.join(", "));
     let mistakes =
         read(&MAPPING.replacen("{ \"1\" = \"new-users\" }", ids, 1)).unwrap_err().mistakes;
     let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
-    let expected = "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \"+7\", \"-0\", \"0501\"; \
-                    accepted: strategy ids from -9223372036854775808 to 9223372036854775807, without a plus or leading zeros";
+    let expected = "24: platform[0].response.verdicts.strategy is \"id\": it cannot hold strategy \
+                    \"+7\", \"-0\", \"0501\"; \
+                    accepted: strategy ids from -9223372036854775808 to 9223372036854775807, \
+                    without a plus or leading zeros";
     assert_eq!(mistakes, [expected]);
 }
 
