@@ -20,11 +20,11 @@ pub(super) struct FirstSeen {
 }
 
 impl FirstSeen {
-/// Remembers ids in `seen`; writes to stdout if `is_written`.
-pub(super) fn new(seen: Seen, is_written: bool) -> Self {
-let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
-Self { seen, out, first_seen: 0, failed: None }
-}
+    /// Remembers ids in `seen`; writes to stdout if `is_written`.
+    pub(super) fn new(seen: Seen, is_written: bool) -> Self {
+        let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
+        Self { seen, out, first_seen: 0, failed: None }
+    }
 
     /// Whether the key is new.
     pub(super) fn is_new(&mut self, key: &DeviceKey) -> bool {
