@@ -150,8 +150,8 @@ impl BuildSummary {
         } = self.stages;
         writeln!(
             out,
-            "time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks \
-             {chunk_seconds:.1} s",
+            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, \
+             chunks {chunk_seconds:.1} s",
             self.total_seconds
         )?;
         let peak =
