@@ -38,7 +38,7 @@ use writer::{Operation, Writer};
 #[command(verbatim_doc_comment)]
 pub(super) struct AppendArgs {
     #[command(flatten)]
-    common: Common,
+    common: ChangeArgs,
     /// Also remove the devices' tombstones
     #[arg(long)]
     lift_tombstone: bool,
@@ -53,14 +53,14 @@ pub(super) struct AppendArgs {
 #[command(verbatim_doc_comment)]
 pub(super) struct RemoveArgs {
     #[command(flatten)]
-    common: Common,
+    common: ChangeArgs,
     /// Keep the devices out of all later builds
     #[arg(long)]
     tombstone: bool,
 }
 
 #[derive(Debug, Args)]
-struct Common {
+struct ChangeArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandErr
     run(&args.common, operation, output)
 }
 
-fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), CommandError> {
+fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), CommandError> {
     if args.follow && !matches!(&args.inputs[..], [] | [_]) {
         return Err(UsageError::FollowInputs.into());
     }
@@ -121,7 +121,7 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
     let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| Keys::default()).collect();
+    let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| CollectedKeys::default()).collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), Rejects::finish)?;
     args.rejects.limit.check(counts.malformed(), counts.values)?;
@@ -137,9 +137,9 @@ fn run(args: &Common, operation: Operation, output: &Output) -> Result<(), Comma
 
 /// Keys of one parser.
 #[derive(Debug, Default)]
-struct Keys(Vec<DeviceKey>);
+struct CollectedKeys(Vec<DeviceKey>);
 
-impl KeySink for Keys {
+impl KeySink for CollectedKeys {
     fn take(&mut self, keys: &[DeviceKey]) {
         self.0.extend_from_slice(keys);
     }
@@ -155,12 +155,12 @@ struct Report<'a> {
     blank: u64,
     malformed: u64,
     #[serde(flatten)]
-    appended: Option<Facts>,
+    appended: Option<AppendedFacts>,
 }
 
 /// State of the store after the change.
 #[derive(Debug, Serialize)]
-struct Facts {
+struct AppendedFacts {
     generation: u64,
     sequence: u64,
     added: u64,
@@ -173,7 +173,7 @@ struct Facts {
     written_bytes: u64,
 }
 
-impl Facts {
+impl AppendedFacts {
     const fn of(appended: &Appended) -> Self {
         let Appended { sequence, generation, added, removed, entombed, .. } = *appended;
         let Appended { tombstones, deltas, delta_keys, written_bytes, .. } = *appended;
@@ -200,7 +200,7 @@ impl<'a> Report<'a> {
             usable: counts.keys,
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
-            appended: appended.as_ref().map(Facts::of),
+            appended: appended.as_ref().map(AppendedFacts::of),
         }
     }
 
@@ -217,7 +217,7 @@ impl<'a> Report<'a> {
             HumanCount(*usable)
         )?;
         let Some(facts) = &self.appended else { return Ok(()) };
-        let Facts { added, removed, entombed, tombstones, .. } = facts;
+        let AppendedFacts { added, removed, entombed, tombstones, .. } = facts;
         writeln!(
             out,
             "  keys        {added} added, {removed} removed, {entombed} left out by tombstones"

@@ -6,12 +6,12 @@
 
 mod chunks;
 mod compact;
+mod disk_space;
 mod journal;
 mod memory_args;
 mod publish;
 mod report;
 mod resume;
-mod room;
 mod signals;
 mod stages;
 
@@ -38,9 +38,9 @@ use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
-use publish::{ChunkSink, Plan};
+use publish::{BuildPlan, ChunkSink};
 use report::{BuildSummary, Changes};
-use resume::{Checkpoints, Fingerprint, STATE, Sink, State};
+use resume::{CheckpointSink, Checkpoints, Fingerprint, STATE, State};
 use stages::Stages;
 
 /// Build an audience from exports of device ids and publish it.
@@ -110,10 +110,10 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     let dir = Arc::new(args.memory.spill_dir()?);
     // Until the directory is known to belong to this build.
     dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
-    run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.may_go_on() {
+    run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.is_resumable() {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
             dir.keep(true);
-            CommandError::Kept { dir: dir.shown(), source: Box::new(error) }
+            CommandError::Resumable { dir: dir.shown(), source: Box::new(error) }
         }
         _ => error,
     })
@@ -136,18 +136,18 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let Prepared { filter, writer, budget, runtime, base, gate, merged, .. } = &build;
     // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
-    let plan = Plan {
+    let plan = BuildPlan {
         audience: &args.target.audience,
         filter: *filter,
         target_fpr: args.fpr,
         budget: *budget,
         counts,
-        fold: merged,
+        merged,
         gate: *gate,
         expiry: args.expiry,
         runtime,
         progress: &progress,
-        cut: shards_per_chunk as _,
+        chunk_rule: shards_per_chunk as _,
         journal: is_kept.then(|| JournalLocation::new(dir, base)),
     };
     let sink = || match args.dry_run {
@@ -205,7 +205,7 @@ impl Prepared {
             if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
         let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
-        room::check(&input, dir, &budget, spilled)?;
+        disk_space::check(&input, dir, &budget, spilled)?;
         let rejects = args.rejects.create(&input, state.is_some())?;
         Ok(Self {
             filter,
@@ -241,7 +241,7 @@ impl Prepared {
         let mut counts = checkpoints.counts();
         if !state.is_some_and(|state| state.is_read) {
             let read = checkpoints.during(keys, &fillers, || {
-                let sink = |filler| Sink { filler, checkpoints: &checkpoints };
+                let sink = |filler| CheckpointSink { filler, checkpoints: &checkpoints };
                 let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
                 let ended = checkpoints.ended();
                 input::read_rest(&self.input, &ended, &mut sinks, rejects.as_ref(), progress)
@@ -284,7 +284,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
         compact::run(&writer, base, &args.gate, args.expiry, args.dry_run, &progress).await
     })?;
     drop(progress);
-    output.report(&compacted, compact::Compacted::write_text)
+    output.report(&compacted, compact::CompactReport::write_text)
 }
 
 /// Rejects input that must not be published.

@@ -31,7 +31,7 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Spill(#[from] SpillError),
     #[error("completed work is kept in {dir}; the same command with --resume continues it")]
-    Kept { dir: String, source: Box<Self> },
+    Resumable { dir: String, source: Box<Self> },
     #[error(transparent)]
     Usage(#[from] UsageError),
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub(crate) enum CommandError {
         "the chunks give an invalid manifest; nothing was published; a build without --resume \
          starts over"
     )]
-    Refused(#[source] rtad_core::snapshot::ManifestError),
+    InvalidManifest(#[source] rtad_core::snapshot::ManifestError),
     #[error(transparent)]
     Frames(#[from] FrameError),
     #[error(transparent)]
@@ -150,7 +150,7 @@ impl CommandError {
     }
 
     /// Whether the same build may succeed later, or with more disk space.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(super) fn is_resumable(&self) -> bool {
         match self {
             Self::Spill(SpillError::InUse { .. } | SpillError::Changed { .. }) => false,
             Self::Spill(_) | Self::Rejects(_) => true,
@@ -172,11 +172,13 @@ impl CommandError {
             | Self::Store(
                 StoreError::Url { .. } | StoreError::ReadOnly { .. } | StoreError::NoListing { .. },
             ) => ExitStatus::Usage,
-            Self::Kept { source, .. } => source.status(),
+            Self::Resumable { source, .. } => source.status(),
             Self::Spill(SpillError::InUse { .. }) => ExitStatus::Usage,
             Self::Verify(_)
             | Self::Expired { .. }
-            | Self::Gate(GateError::Blind { source: StoreError::Signature { .. }, .. })
+            | Self::Gate(GateError::LiveUnreadable {
+                source: StoreError::Signature { .. }, ..
+            })
             | Self::Store(StoreError::Signature { .. }) => ExitStatus::VerificationFailed,
             Self::Store(StoreError::Conflict { .. }) => ExitStatus::Conflict,
             Self::Rejects(_)
@@ -184,14 +186,14 @@ impl CommandError {
             | Self::Output(_)
             | Self::WriteFile { .. }
             | Self::Memory(_)
-            | Self::Refused(_)
+            | Self::InvalidManifest(_)
             | Self::Runtime(_)
             | Self::Listen { .. }
             | Self::Drain
             | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
             Self::Input(InputError::Fetch { .. })
-            | Self::Job(JobError::NotThere { .. })
-            | Self::Gate(GateError::Blind { .. })
+            | Self::Job(JobError::MissingChunks { .. })
+            | Self::Gate(GateError::LiveUnreadable { .. })
             | Self::LaterManifest(_)
             | Self::Store(_)
             | Self::NotPublished { .. }

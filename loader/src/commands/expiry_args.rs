@@ -9,14 +9,14 @@ use clap::Args;
 pub(super) struct ExpiryArgs {
     /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
     /// longer load it
-    #[arg(long = "expires", value_name = "TIME", value_parser = parse_lifetime)]
-    lifetime: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+    expires: Option<Duration>,
 }
 
 impl ExpiryArgs {
     /// Expiry of a generation created at `now`, both in seconds since 1970.
     pub(super) fn end(self, now: u64) -> Option<u64> {
-        self.lifetime.map(|lifetime| now + lifetime.as_secs())
+        self.expires.map(|lifetime| now + lifetime.as_secs())
     }
 }
 

@@ -72,7 +72,7 @@ nothing was published; a higher --max-fill allows it"
         "live generation {generation} is unreadable, so the sizes cannot be compared; \
 nothing was published; --max-shrink 1 skips the comparison"
     )]
-    Blind {
+    LiveUnreadable {
         generation: u64,
         #[source]
         source: StoreError,
@@ -98,7 +98,7 @@ impl Gate {
         if let Some(current) = base.current().filter(|_| args.max_shrink < 1.0) {
             let generation = current.generation;
             let live = store.manifest(base.audience(), current).await;
-            let live = live.map_err(|source| GateError::Blind { generation, source })?;
+            let live = live.map_err(|source| GateError::LiveUnreadable { generation, source })?;
             gate.live_generation = Some(generation);
             gate.live_keys = Some(live.keys());
         }
@@ -107,7 +107,7 @@ impl Gate {
 
     /// No limits, for other tests.
     #[cfg(test)]
-    pub(super) const fn open_to_all() -> Self {
+    pub(super) const fn without_limits() -> Self {
         Self {
             live_generation: None,
             live_keys: None,

@@ -144,14 +144,14 @@ impl InspectReport {
         }
         writeln!(
             out,
-            "built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a usable \
-             id"
+            "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a \
+             usable id"
         )?;
         writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
         if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
             writeln!(
                 out,
-                "merged      deltas up to sequence {through}, {inserted_keys} keys besides those \
+                "  merged      deltas up to sequence {through}, {inserted_keys} keys besides those \
                  above"
             )?;
         }

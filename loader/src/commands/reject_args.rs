@@ -12,8 +12,8 @@ use crate::input::{Input, RejectError, Rejects};
 pub(super) struct RejectArgs {
     /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
     /// tabs; readable by its owner only; also written in a dry run
-    #[arg(long = "rejects", value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
     #[command(flatten)]
     pub(super) limit: RejectLimit,
 }
@@ -25,7 +25,7 @@ impl RejectArgs {
         input: &Input,
         append: bool,
     ) -> Result<Option<Rejects>, RejectError> {
-        let file = self.file.as_deref();
+        let file = self.rejects.as_deref();
         file.map(|path| Rejects::create(path, &input.sources, append)).transpose()
     }
 }
@@ -34,15 +34,15 @@ impl RejectArgs {
 pub(super) struct RejectLimit {
     /// Publish nothing if more than this fraction of the values is malformed; blank values do not
     /// count
-    #[arg(long = "max-reject-ratio", value_name = "RATIO", default_value_t = 0.01,
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01,
         value_parser = parse_ratio)]
-    max_ratio: f64,
+    max_reject_ratio: f64,
 }
 
 impl RejectLimit {
     /// Rejects input with too many malformed values.
     pub(super) fn check(self, malformed: u64, values: u64) -> Result<(), CommandError> {
-        let max_ratio = self.max_ratio;
+        let max_ratio = self.max_reject_ratio;
         if malformed as f64 > max_ratio * values as f64 {
             return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
         }

@@ -230,7 +230,7 @@ impl VerifyReport {
         if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
             writeln!(
                 out,
-                "members     all {checked} ids of {rows} rows ({blank_or_malformed} without a \
+                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a \
                  usable id, {removed} removed since)"
             )?;
         }

@@ -98,7 +98,7 @@ fn rollback_keeps_generation_numbers_increasing() {
     assert_eq!((&back["generation"], &back["previous_generation"]), (&2.into(), &3.into()));
     assert_eq!(answers()["answers"][1], "member");
     let back = sandbox.run("rollback --store {}/s --audience a --to 1");
-    assert_eq!(back.stdout, "a: generation 1 is live, it was 2\n");
+    assert_eq!(back.stdout, "a: generation 1 is live, replacing 2\n");
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
     sandbox
@@ -233,7 +233,7 @@ fn publish_during_a_build_fails_the_build() {
     let mut pipe = slow.stdin.take().unwrap();
     pipe.write_all(all[1].as_bytes()).unwrap();
     drop(pipe);
-    outcome(slow).fails(6, "generation 2 was published since this build began at generation 1");
+    outcome(slow).fails(6, "generation 2 was published since this work began at generation 1");
     assert_eq!(sandbox.store(), before);
 }
 

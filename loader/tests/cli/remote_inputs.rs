@@ -83,13 +83,13 @@ fn replaced_object_fails_the_build() {
     let mut child = spawn(&mut command(sandbox.path(), &build));
     let state = sandbox.path().join("spill/rtad-state.json");
     wait_until("one input is read", || {
-        assert!(child.try_wait().unwrap().is_none(), "it waits");
+        assert!(child.try_wait().unwrap().is_none(), "the build waits");
         state.exists()
     });
     child.kill().unwrap();
     child.wait().unwrap();
     sandbox.file("dump", lines(&all[1..]));
-    sandbox.run(&format!("{build} --resume")).fails(2, "/dump is ");
+    sandbox.run(&format!("{build} --resume")).fails(2, "/dump: expected ");
     assert!(sandbox.store().is_empty());
 }
 

@@ -236,7 +236,7 @@ fn signal_reports_kept_work_and_only_the_same_build_resumes() {
     sandbox.file("dump", lines(&all[..1999]));
     sandbox
         .run(&format!("{BUILD} --resume {{}}/dump -"))
-        .fails(2, "dump is 65967 bytes, modified at");
+        .fails(2, "found 65967 bytes, modified at");
 }
 
 /// Keys survive a conflict with another process in the store.

@@ -137,11 +137,11 @@ fn unusable_key_fails_before_input_is_read() {
     for (flags, text) in [
         ("--sign-key {}/none", "none: No such file or directory"),
         ("--sign-key {}/text", "text: not a minisign secret key; create one with `minisign -G`"),
-        ("--sign-key {}/binary", "is not a secret key of minisign"),
-        ("--sign-key {}/cut", "is not a secret key of minisign"),
-        ("--sign-key {}/changed", "is not a secret key of minisign"),
-        ("--sign-key {}/miscounted", "is not a secret key of minisign"),
-        ("--sign-key {}/a.pub", "is not a secret key of minisign"),
+        ("--sign-key {}/binary", "not a minisign secret key"),
+        ("--sign-key {}/cut", "not a minisign secret key"),
+        ("--sign-key {}/changed", "not a minisign secret key"),
+        ("--sign-key {}/miscounted", "not a minisign secret key"),
+        ("--sign-key {}/a.pub", "not a minisign secret key"),
         (
             "--sign-key {}/protected.key",
             "is protected by a password; set the environment variable RTAD_SIGN_PASSWORD",

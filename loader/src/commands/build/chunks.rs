@@ -24,78 +24,78 @@ const OWN_MAPPING_BYTES: u64 = 33 << 20;
 
 /// Memory shared by all chunks.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct MemoryPool {
     total: u64,
     free: Mutex<u64>,
-    given_back: Condvar,
+    released: Condvar,
 }
 
 /// A part of the pool, released on drop.
 #[derive(Debug)]
-pub(super) struct Taken<'r> {
-    room: &'r Room,
+pub(super) struct MemoryLease<'r> {
+    room: &'r MemoryPool,
     bytes: u64,
 }
 
-impl Room {
+impl MemoryPool {
     pub(super) const fn of(bytes: u64) -> Self {
-        Self { total: bytes, free: Mutex::new(bytes), given_back: Condvar::new() }
+        Self { total: bytes, free: Mutex::new(bytes), released: Condvar::new() }
     }
 
     /// Waits until `bytes` are free. A request for more than the pool waits for the whole pool.
-    fn take(&self, bytes: u64) -> Taken<'_> {
+    fn take(&self, bytes: u64) -> MemoryLease<'_> {
         let bytes = bytes.min(self.total);
         let free = self.free.lock().expect("nothing panics under this lock");
         let mut free = self
-            .given_back
+            .released
             .wait_while(free, |free| *free < bytes)
             .expect("nothing panics under this lock");
         *free -= bytes;
-        Taken { room: self, bytes }
+        MemoryLease { room: self, bytes }
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         *self.free.lock().expect("nothing panics under this lock") += bytes;
-        self.given_back.notify_all();
+        self.released.notify_all();
     }
 }
 
-impl Taken<'_> {
+impl MemoryLease<'_> {
     /// Releases all but `bytes`.
     fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
-        self.room.give_back(surplus);
+        self.room.release(surplus);
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for MemoryLease<'_> {
     fn drop(&mut self) {
-        self.room.give_back(self.bytes);
+        self.room.release(self.bytes);
     }
 }
 
 /// Output of a group of shards: its chunks, then its end.
 #[derive(Debug)]
-pub(super) enum Made<'r> {
+pub(super) enum PipelineItem<'r> {
     /// A chunk of a group, and its memory.
-    Chunk(usize, BuiltChunk, Taken<'r>),
+    Chunk(usize, BuiltChunk, MemoryLease<'r>),
     /// The end of a group: its number of chunks and of keys.
     End(usize, usize, Distinct),
 }
 
 /// Parameters of the pipeline.
-pub(super) struct Making<'a> {
+pub(super) struct ChunkPipeline<'a> {
     pub(super) filter: &'a FilterSpec,
     pub(super) shards_per_chunk: u32,
     pub(super) threads: usize,
     pub(super) keys: &'a dyn ShardKeys,
     /// Memory for keys, per thread.
     pub(super) unit_bytes: usize,
-    pub(super) room: &'a Room,
+    pub(super) room: &'a MemoryPool,
 }
 
-impl<'a> Making<'a> {
+impl<'a> ChunkPipeline<'a> {
     /// Shards per unit of work: whole chunks and whole partitions.
     fn group_shards(&self) -> usize {
         (self.shards_per_chunk as usize).max(SHARDS_PER_PARTITION)
@@ -106,7 +106,7 @@ impl<'a> Making<'a> {
     pub(super) fn run<T, E>(
         &self,
         done: &[usize],
-        drain: impl FnOnce(mpsc::Receiver<Result<Made<'a>, SpillError>>) -> Result<T, E>,
+        drain: impl FnOnce(mpsc::Receiver<Result<PipelineItem<'a>, SpillError>>) -> Result<T, E>,
     ) -> Result<T, E> {
         let queue =
             Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
@@ -140,23 +140,23 @@ impl<'a> Making<'a> {
         &self,
         group: usize,
         worker: &mut Worker,
-        sender: &mpsc::Sender<Result<Made<'a>, SpillError>>,
+        sender: &mpsc::Sender<Result<PipelineItem<'a>, SpillError>>,
     ) -> Result<bool, SpillError> {
         let first = group * self.group_shards();
         let per_chunk = self.shards_per_chunk as usize;
-        let mut open: Option<Open<'a>> = None;
-        let (mut chunks, mut is_heard, mut too_large) = (0, true, None);
-        let mut close = |open: Option<Open<'a>>| {
-            let Some(made) = open.and_then(Open::finish) else { return true };
+        let mut open: Option<OpenChunk<'a>> = None;
+        let (mut chunks, mut is_open, mut too_large) = (0, true, None);
+        let mut close = |open: Option<OpenChunk<'a>>| {
+            let Some(made) = open.and_then(OpenChunk::finish) else { return true };
             chunks += 1;
-            sender.blocking_send(Ok(Made::Chunk(group, made.0, made.1))).is_ok()
+            sender.blocking_send(Ok(PipelineItem::Chunk(group, made.0, made.1))).is_ok()
         };
         let distinct =
             self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
                 let run = usize::from(shard) / per_chunk;
                 if open.as_ref().is_none_or(|open| open.run != run) {
-                    is_heard = close(open.take());
-                    if !is_heard {
+                    is_open = close(open.take());
+                    if !is_open {
                         return false;
                     }
                 }
@@ -171,19 +171,19 @@ impl<'a> Making<'a> {
         if let Some(first_shard) = too_large {
             return Err(SpillError::ChunkTooLarge { first_shard, most: self.room.total });
         }
-        is_heard = is_heard && close(open.take());
-        Ok(is_heard && sender.blocking_send(Ok(Made::End(group, chunks, distinct))).is_ok())
+        is_open = is_open && close(open.take());
+        Ok(is_open && sender.blocking_send(Ok(PipelineItem::End(group, chunks, distinct))).is_ok())
     }
 
-    fn open(&self, run: usize) -> Open<'a> {
+    fn open(&self, run: usize) -> OpenChunk<'a> {
         let per_chunk = self.shards_per_chunk as usize;
-        let room = self.room.take(self.most_bytes(run * per_chunk..(run + 1) * per_chunk));
+        let room = self.room.take(self.max_bytes(run * per_chunk..(run + 1) * per_chunk));
         let body_bytes = room.bytes.max(OWN_MAPPING_BYTES);
-        Open { run, chunk: ChunkBuilder::new(self.filter, body_bytes), room }
+        OpenChunk { run, chunk: ChunkBuilder::new(self.filter, body_bytes), room }
     }
 
     /// Upper bound of the filter size of these shards.
-    pub(super) fn most_bytes(&self, shards: Range<usize>) -> u64 {
+    pub(super) fn max_bytes(&self, shards: Range<usize>) -> u64 {
         let most = |shard| {
             let keys = u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
             self.filter.filter_bytes(keys)
@@ -193,14 +193,14 @@ impl<'a> Making<'a> {
 }
 
 /// A chunk under construction.
-struct Open<'a> {
+struct OpenChunk<'a> {
     run: usize,
     chunk: ChunkBuilder<'a>,
-    room: Taken<'a>,
+    room: MemoryLease<'a>,
 }
 
-impl<'a> Open<'a> {
-    fn finish(mut self) -> Option<(BuiltChunk, Taken<'a>)> {
+impl<'a> OpenChunk<'a> {
+    fn finish(mut self) -> Option<(BuiltChunk, MemoryLease<'a>)> {
         let chunk = self.chunk.finish()?;
         self.room.shrink_to(chunk.entry.size_bytes);
         Some((chunk, self.room))

@@ -24,7 +24,7 @@ use crate::progress::Progress;
 
 /// The JSON object of `build --compact --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Compacted {
+pub(super) struct CompactReport {
     audience: String,
     /// `None` in a dry run, or without deltas.
     generation: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Compacted {
 }
 
 /// The chunks with the added keys.
-struct Grown {
+struct GrownChunks {
     chunks: ManifestBuilder,
     inserted: u64,
     chunks_written: u64,
@@ -52,7 +52,7 @@ pub(super) async fn run(
     expiry: ExpiryArgs,
     dry_run: bool,
     progress: &Progress,
-) -> Result<Compacted, CommandError> {
+) -> Result<CompactReport, CommandError> {
     let (store, audience) = (writer.store(), base.audience().clone());
     let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
         return Err(CommandError::NotPublished { audience });
@@ -69,7 +69,7 @@ pub(super) async fn run(
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
-        return Ok(Compacted::nothing(&old, dry_run));
+        return Ok(CompactReport::nothing(&old, dry_run));
     };
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
@@ -90,7 +90,7 @@ pub(super) async fn run(
         None => manifest,
     };
     gate.check(&manifest)?;
-    let compacted = Compacted {
+    let compacted = CompactReport {
         audience: manifest.audience().as_str().to_owned(),
         generation: (!dry_run).then_some(generation),
         dry_run,
@@ -125,9 +125,9 @@ async fn grow(
     keys: &SortedKeys,
     publication: Option<&Publication<'_>>,
     progress: &Progress,
-) -> Result<Grown, CommandError> {
+) -> Result<GrownChunks, CommandError> {
     let spec = old.filter();
-    let mut grown = Grown {
+    let mut grown = GrownChunks {
         chunks: ManifestBuilder::new(*spec, old.target_fpr()),
         inserted: 0,
         chunks_written: 0,
@@ -163,7 +163,7 @@ fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a 
     &keys[start..end]
 }
 
-impl Compacted {
+impl CompactReport {
     fn nothing(live: &Manifest, dry_run: bool) -> Self {
         Self {
             audience: live.audience().as_str().to_owned(),

@@ -11,7 +11,7 @@ use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
 
 /// Largest accepted limit, beyond any machine.
-const MOST: u64 = 16 << 40;
+const MAX_MEMORY: u64 = 16 << 40;
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
@@ -58,5 +58,6 @@ impl MemoryArgs {
 
 fn parse_size(text: &str) -> Result<u64, &'static str> {
     let size = text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64());
-    size.filter(|size| *size <= MOST).ok_or("accepted: a size up to 16TiB, such as 256MiB or 4GiB")
+    size.filter(|size| *size <= MAX_MEMORY)
+        .ok_or("accepted: a size up to 16TiB, such as 256MiB or 4GiB")
 }

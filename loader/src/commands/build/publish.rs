@@ -18,7 +18,7 @@ use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, check_min_keys};
 use super::super::new_manifest::new_manifest;
-use super::chunks::{Made, Making, Room};
+use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
@@ -34,21 +34,21 @@ const PARALLEL_PUTS: usize = 4;
 const NO_GENERATION: u64 = 0;
 
 /// Shards per chunk for a number of keys.
-pub(super) type Cut = fn(&FilterSpec, u64) -> u32;
+pub(super) type ChunkRule = fn(&FilterSpec, u64) -> u32;
 
 /// Parameters of a build.
-pub(super) struct Plan<'a> {
+pub(super) struct BuildPlan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
     pub(super) budget: Budget,
     pub(super) counts: Counts,
-    pub(super) fold: &'a MergedDeltas,
+    pub(super) merged: &'a MergedDeltas,
     pub(super) gate: Gate,
     pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
-    pub(super) cut: Cut,
+    pub(super) chunk_rule: ChunkRule,
     /// Journal of stored chunks, if the build can be resumed.
     pub(super) journal: Option<JournalLocation<'a>>,
 }
@@ -62,7 +62,7 @@ pub(super) enum ChunkSink<'s> {
 
 /// Result of a build.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct BuildOutcome {
     pub(super) manifest: Manifest,
     /// Chunks new to the store.
     pub(super) chunks_written: u64,
@@ -70,14 +70,14 @@ pub(super) struct Done {
 }
 
 /// All chunks of a build, stored.
-struct Built {
+struct StoredChunks {
     manifest: ManifestBuilder,
     chunks_written: u64,
     distinct: Distinct,
 }
 
 /// A stored item of the pipeline.
-enum Put {
+enum StoredItem {
     Chunk(usize, ChunkRecord, bool),
     End(usize, usize, Distinct),
 }
@@ -94,36 +94,38 @@ impl ChunkSink<'_> {
         Ok(true)
     }
 
-    async fn put(&self, made: Made<'_>) -> Result<Put, CommandError> {
+    async fn put(&self, made: PipelineItem<'_>) -> Result<StoredItem, CommandError> {
         match made {
-            Made::Chunk(group, chunk, _room) => {
+            PipelineItem::Chunk(group, chunk, _room) => {
                 let record = chunk.record();
                 let is_new = match self {
                     Self::Store(publication) => publication.put_chunk(chunk).await?,
                     Self::Nowhere => false,
                 };
-                Ok(Put::Chunk(group, record, is_new))
+                Ok(StoredItem::Chunk(group, record, is_new))
             }
-            Made::End(group, chunks, distinct) => Ok(Put::End(group, chunks, distinct)),
+            PipelineItem::End(group, chunks, distinct) => {
+                Ok(StoredItem::End(group, chunks, distinct))
+            }
         }
     }
 }
 
-impl Plan<'_> {
+impl BuildPlan<'_> {
     /// Builds from keys in memory, which take `held_bytes`.
     pub(super) fn build_sorted<'s>(
         &self,
         keys: &Sorted<'_>,
         held_bytes: u64,
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
-    ) -> Result<Done, CommandError> {
+    ) -> Result<BuildOutcome, CommandError> {
         let distinct = keys.distinct();
         self.check(distinct.left)?;
         let sink = sink()?;
         let room = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
-        let cut = (self.cut)(&self.filter, distinct.left);
-        let built = self.make(keys, 0, &Room::of(room), cut, &sink)?;
-        self.finish(Built { distinct, ..built }, sink)
+        let shards_per_chunk = (self.chunk_rule)(&self.filter, distinct.left);
+        let built = self.make(keys, 0, &MemoryPool::of(room), shards_per_chunk, &sink)?;
+        self.finish(StoredChunks { distinct, ..built }, sink)
     }
 
     /// Builds from keys on disk.
@@ -131,37 +133,39 @@ impl Plan<'_> {
         &self,
         keys: &Spilled<'_>,
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
-    ) -> Result<Done, CommandError> {
+    ) -> Result<BuildOutcome, CommandError> {
         // An upper bound: duplicates are included.
         self.gate.check_keys(keys.keys())?;
         let sink = sink()?;
         let unwanted = self.unwanted();
         let unit_bytes = self.budget.units(0).0;
         let estimate = keys.units(unit_bytes, unwanted).estimate(&mut Worker::new(unit_bytes))?;
-        let mut cut = (self.cut)(&self.filter, estimate);
+        let mut shards_per_chunk = (self.chunk_rule)(&self.filter, estimate);
         let built = loop {
-            let largest = largest_chunk(&self.filter, cut, |shard| keys.most_keys(shard));
+            let largest =
+                largest_chunk(&self.filter, shards_per_chunk, |shard| keys.most_keys(shard));
             let (unit_bytes, room) = self.budget.units(largest);
             let units = keys.units(unit_bytes, unwanted);
-            let built = self.make(&units, unit_bytes, &Room::of(room), cut, &sink)?;
-            let exact = (self.cut)(&self.filter, built.distinct.left);
-            if exact == cut {
+            let built =
+                self.make(&units, unit_bytes, &MemoryPool::of(room), shards_per_chunk, &sink)?;
+            let exact = (self.chunk_rule)(&self.filter, built.distinct.left);
+            if exact == shards_per_chunk {
                 break built;
             }
-            cut = exact;
+            shards_per_chunk = exact;
         };
         self.check(built.distinct.left)?;
         self.finish(built, sink)
     }
 
     pub(super) fn unwanted(&self) -> Unwanted<'_> {
-        self.fold.removed()
+        self.merged.removed()
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.
     pub(super) fn largest_chunk(&self, partitions: &[u64]) -> u64 {
-        let cut = (self.cut)(&self.filter, partitions.iter().sum()) as usize;
-        let runs = partitions.chunks((cut / SHARDS_PER_PARTITION).max(1));
+        let shards_per_chunk = (self.chunk_rule)(&self.filter, partitions.iter().sum()) as usize;
+        let runs = partitions.chunks((shards_per_chunk / SHARDS_PER_PARTITION).max(1));
         let most = runs.map(|run| run.iter().sum::<u64>()).max().unwrap_or(0);
         most * u64::from(self.filter.millibits_per_key()) / 8000
     }
@@ -177,16 +181,16 @@ impl Plan<'_> {
         &self,
         keys: &dyn ShardKeys,
         unit_bytes: usize,
-        room: &Room,
+        room: &MemoryPool,
         shards_per_chunk: u32,
         sink: &ChunkSink<'_>,
-    ) -> Result<Built, CommandError> {
+    ) -> Result<StoredChunks, CommandError> {
         self.progress.phase("building chunks");
         let (filter, threads) = (&self.filter, self.budget.threads());
-        let making = Making { filter, shards_per_chunk, threads, keys, unit_bytes, room };
-        let mut puts = Puts::begin(self, sink, shards_per_chunk)?;
+        let pipeline = ChunkPipeline { filter, shards_per_chunk, threads, keys, unit_bytes, room };
+        let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
         let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
-        making.run(&done, |mut receiver| {
+        pipeline.run(&done, |mut receiver| {
             let all = async {
                 let made = stream::poll_fn(|context| receiver.poll_recv(context));
                 let mut made =
@@ -202,8 +206,12 @@ impl Plan<'_> {
     }
 
     /// Commits the manifest if it passes the gate.
-    fn finish(&self, built: Built, sink: ChunkSink<'_>) -> Result<Done, CommandError> {
-        let Built { manifest, chunks_written, distinct } = built;
+    fn finish(
+        &self,
+        built: StoredChunks,
+        sink: ChunkSink<'_>,
+    ) -> Result<BuildOutcome, CommandError> {
+        let StoredChunks { manifest, chunks_written, distinct } = built;
         let generation = match &sink {
             ChunkSink::Store(publication) => publication.generation(),
             ChunkSink::Nowhere => NO_GENERATION,
@@ -212,23 +220,23 @@ impl Plan<'_> {
         // Parse the manifest as readers do: chunks come from many threads and from interrupted
         // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
-            .map_err(CommandError::Refused)?;
+            .map_err(CommandError::InvalidManifest)?;
         self.gate.check(&manifest)?;
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }
-        Ok(Done { manifest, chunks_written, distinct })
+        Ok(BuildOutcome { manifest, chunks_written, distinct })
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
         let build = BuildReport {
             rows: self.counts.rows,
             // An interrupted stream may have left keys that the resumed stream no longer contains.
-            duplicates: (self.counts.keys + self.fold.added().len() as u64).saturating_sub(found),
+            duplicates: (self.counts.keys + self.merged.added().len() as u64).saturating_sub(found),
             rejected: self.counts.rejected.iter().sum(),
             ..BuildReport::default()
         };
-        let folded = self.fold.folded.clone();
+        let folded = self.merged.folded.clone();
         new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
     }
 }
@@ -245,7 +253,7 @@ pub(super) fn largest_chunk(
 }
 
 /// Stored chunks, by group.
-struct Puts<'a> {
+struct StoredGroups<'a> {
     journal: Option<Journal<'a>>,
     open: HashMap<usize, OpenGroup>,
     done: Vec<Group>,
@@ -260,10 +268,10 @@ struct OpenGroup {
     end: Option<(usize, Distinct)>,
 }
 
-impl<'a> Puts<'a> {
+impl<'a> StoredGroups<'a> {
     /// Starts with the groups that an interrupted build stored.
     fn begin(
-        plan: &Plan<'a>,
+        plan: &BuildPlan<'a>,
         sink: &ChunkSink<'_>,
         shards_per_chunk: u32,
     ) -> Result<Self, CommandError> {
@@ -278,15 +286,15 @@ impl<'a> Puts<'a> {
         Ok(puts)
     }
 
-    fn add(&mut self, put: Put, progress: &Progress) -> Result<(), SpillError> {
+    fn add(&mut self, put: StoredItem, progress: &Progress) -> Result<(), SpillError> {
         let group = match put {
-            Put::Chunk(group, record, is_new) => {
+            StoredItem::Chunk(group, record, is_new) => {
                 progress.add(1);
                 self.chunks_written += u64::from(is_new);
                 self.open.entry(group).or_default().chunks.push(record);
                 group
             }
-            Put::End(group, chunks, distinct) => {
+            StoredItem::End(group, chunks, distinct) => {
                 self.open.entry(group).or_default().end = Some((chunks, distinct));
                 group
             }
@@ -305,14 +313,14 @@ impl<'a> Puts<'a> {
         Ok(())
     }
 
-    fn end(self, plan: &Plan<'_>) -> Built {
+    fn end(self, plan: &BuildPlan<'_>) -> StoredChunks {
         let mut manifest = ManifestBuilder::new(plan.filter, plan.target_fpr);
         let mut distinct = Distinct::default();
         for group in self.done {
             distinct = distinct.and(group.distinct);
             group.chunks.into_iter().for_each(|chunk| manifest.add_record(chunk));
         }
-        Built { manifest, chunks_written: self.chunks_written, distinct }
+        StoredChunks { manifest, chunks_written: self.chunks_written, distinct }
     }
 }
 

@@ -9,7 +9,7 @@ use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
 use super::super::gate::Gate;
-use super::publish::Done;
+use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
 
@@ -27,7 +27,7 @@ pub(super) struct BuildSummary {
     usable: u64,
     duplicates: u64,
     blank: u64,
-    rejected: Rejected,
+    rejected: RejectedCounts,
     deltas: Changes,
     filter: FilterKind,
     hashes: u32,
@@ -56,7 +56,7 @@ pub(super) struct Changes {
 
 /// Unusable values by reason, without the blank ones.
 #[derive(Debug, Serialize)]
-struct Rejected {
+struct RejectedCounts {
     total: u64,
     malformed: u64,
     too_long: u64,
@@ -65,7 +65,7 @@ struct Rejected {
 
 impl BuildSummary {
     pub(super) fn new(
-        done: &Done,
+        done: &BuildOutcome,
         counts: &Counts,
         deltas: Changes,
         gate: Gate,
@@ -85,7 +85,7 @@ impl BuildSummary {
             usable: counts.keys,
             duplicates: manifest.build().duplicates,
             blank: counts.of(Reason::Blank),
-            rejected: Rejected {
+            rejected: RejectedCounts {
                 total: counts.malformed(),
                 malformed: counts.of(Reason::Malformed),
                 too_long: counts.of(Reason::TooLong),
@@ -119,7 +119,7 @@ impl BuildSummary {
                 writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?
             }
         }
-        let Rejected { malformed, too_long, missing_column, .. } = self.rejected;
+        let RejectedCounts { malformed, too_long, missing_column, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         writeln!(
             out,
@@ -150,8 +150,8 @@ impl BuildSummary {
         } = self.stages;
         writeln!(
             out,
-            "time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, chunks \
-             {chunk_seconds:.1} s",
+            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, \
+             chunks {chunk_seconds:.1} s",
             self.total_seconds
         )?;
         let peak =

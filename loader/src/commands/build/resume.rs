@@ -26,7 +26,7 @@ use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
 /// Shortest accepted interval.
-const LEAST_CHECKPOINT: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) const STATE: &str = "rtad-state.json";
 pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
@@ -50,7 +50,7 @@ pub(super) struct State {
 }
 
 /// The live generation and the sequence of its publish; appends do not change it.
-fn base_of(base: &Base) -> (u64, u64) {
+fn base_identity(base: &Base) -> (u64, u64) {
     base.current().map_or((0, 0), |current| (current.generation, current.published_sequence()))
 }
 
@@ -88,10 +88,10 @@ impl State {
         if let Some(what) = difference(&state.fingerprint, fingerprint) {
             return Err(differs(what).into());
         }
-        if state.base != base_of(base) {
+        if state.base != base_identity(base) {
             // No build can resume from it.
             dir.keep(false);
-            let (then, now) = (state.base.0, base_of(base).0);
+            let (then, now) = (state.base.0, base_identity(base).0);
             let reason = format!(
                 "generation {now} was published since this build began at generation {then}"
             );
@@ -130,13 +130,13 @@ fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
 
 /// Reading progress of each input.
 #[derive(Debug, Default)]
-struct Ledger {
+struct ReadProgress {
     /// Inputs in progress: blocks parsed, their counts, and the total of blocks once known.
     open: HashMap<usize, (u64, Counts, Option<u64>)>,
     ended: BTreeMap<usize, Counts>,
 }
 
-impl Ledger {
+impl ReadProgress {
     fn update(&mut self, source: usize, update: impl FnOnce(&mut (u64, Counts, Option<u64>))) {
         let open = self.open.entry(source).or_default();
         update(open);
@@ -156,7 +156,7 @@ pub(super) struct Checkpoints<'a> {
     base: (u64, u64),
     every: Duration,
     begun: Instant,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<ReadProgress>,
     is_over: Mutex<bool>,
     over: Condvar,
 }
@@ -173,16 +173,16 @@ impl<'a> Checkpoints<'a> {
         Self {
             dir,
             fingerprint,
-            base: base_of(base),
-            every: every.max(LEAST_CHECKPOINT),
+            base: base_identity(base),
+            every: every.max(MIN_INTERVAL),
             begun: Instant::now(),
-            ledger: Mutex::new(Ledger { ended, ..Ledger::default() }),
+            ledger: Mutex::new(ReadProgress { ended, ..ReadProgress::default() }),
             is_over: Mutex::new(false),
             over: Condvar::new(),
         }
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, ReadProgress> {
         self.ledger.lock().expect("nothing panics under this lock")
     }
 
@@ -210,19 +210,14 @@ impl<'a> Checkpoints<'a> {
         }
         let saved = self.ended().len();
         std::thread::scope(|scope| {
-            scope.spawn(|| self.save_every_so_often(saved, keys, fillers));
+            scope.spawn(|| self.save_at_intervals(saved, keys, fillers));
             // Stops the thread even if reading panics.
-            let _over = Over(self);
+            let _over = StopOnDrop(self);
             read()
         })
     }
 
-    fn save_every_so_often(
-        &self,
-        mut saved: usize,
-        keys: &Keys<'_, '_>,
-        fillers: &[Filler<'_, '_>],
-    ) {
+    fn save_at_intervals(&self, mut saved: usize, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) {
         loop {
             let is_over = self.is_over.lock().expect("nothing panics under this lock");
             let waited = self.over.wait_timeout_while(is_over, self.every, |is_over| !*is_over);
@@ -264,9 +259,9 @@ impl<'a> Checkpoints<'a> {
 }
 
 /// Stops the checkpoint thread on drop.
-struct Over<'c, 'a>(&'c Checkpoints<'a>);
+struct StopOnDrop<'c, 'a>(&'c Checkpoints<'a>);
 
-impl Drop for Over<'_, '_> {
+impl Drop for StopOnDrop<'_, '_> {
     fn drop(&mut self) {
         *self.0.is_over.lock().expect("nothing panics under this lock") = true;
         self.0.over.notify_all();
@@ -274,12 +269,12 @@ impl Drop for Over<'_, '_> {
 }
 
 /// Receives a parser's keys and progress.
-pub(super) struct Sink<'a, 'k, 'm> {
+pub(super) struct CheckpointSink<'a, 'k, 'm> {
     pub(super) filler: &'a Filler<'k, 'm>,
     pub(super) checkpoints: &'a Checkpoints<'a>,
 }
 
-impl KeySink for Sink<'_, '_, '_> {
+impl KeySink for CheckpointSink<'_, '_, '_> {
     fn take(&mut self, keys: &[DeviceKey]) {
         self.filler.take(keys);
     }

@@ -41,16 +41,16 @@ pub(in super::super) struct BeginArgs {
 pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
     let writer = StoreWriter::new(args.target.open()?)?;
-    let (base, fold) = runtime()?.block_on(async {
+    let (base, merged) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
         // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
-        let fold = MergedDeltas::read(writer.store(), &base).await?;
-        Ok::<_, CommandError>((base, fold))
+        let merged = MergedDeltas::read(writer.store(), &base).await?;
+        Ok::<_, CommandError>((base, merged))
     })?;
-    write_changes(args, &fold)
+    write_changes(args, &merged)
         .map_err(|source| CommandError::write_file("--changes", &args.changes, source))?;
-    let removed = fold.removed().map_or(0, |removed| removed.len() as u64);
-    let changes = ChangedKeys { added: fold.added().len() as u64, removed };
+    let removed = merged.removed().map_or(0, |removed| removed.len() as u64);
+    let changes = ChangedKeys { added: merged.added().len() as u64, removed };
     let job = Job::new(&base, &filter, args.fpr, changes);
     output.data(&job, |job, out| {
         serde_json::to_writer(&mut *out, job)?;
@@ -58,13 +58,13 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     })
 }
 
-fn write_changes(args: &BeginArgs, fold: &MergedDeltas) -> io::Result<()> {
+fn write_changes(args: &BeginArgs, merged: &MergedDeltas) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = BufWriter::new(options.open(&args.changes)?);
-    frames::write(&mut out, Content::Added, fold.added())?;
-    frames::write(&mut out, Content::Removed, fold.removed().map_or(&[], |removed| removed))?;
+    frames::write(&mut out, Content::Added, merged.added())?;
+    frames::write(&mut out, Content::Removed, merged.removed().map_or(&[], |removed| removed))?;
     out.flush()
 }

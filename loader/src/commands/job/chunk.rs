@@ -16,7 +16,7 @@ use super::super::context::{Output, runtime};
 use super::super::error::CommandError;
 use super::distinct::sort_distinct;
 use super::error::JobError;
-use super::lines::{ChunkLine, Line};
+use super::lines::{ChunkLine, ReportLine};
 use super::spec::Job;
 use crate::frames::{self, Content};
 
@@ -55,7 +55,7 @@ pub(in super::super) struct ChunkArgs {
 
 /// The JSON object of `chunk --cut`.
 #[derive(Debug, Serialize)]
-struct Cut {
+struct ChunkLayout {
     shards_per_chunk: u32,
     chunks: u32,
 }
@@ -65,7 +65,7 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     let filter = args.job.filter();
     let shards_per_chunk = shards_per_chunk(&filter, args.keys);
     let (true, Some(url)) = (!args.cut, &args.store) else {
-        let cut = Cut { shards_per_chunk, chunks: SHARDS as u32 / shards_per_chunk };
+        let cut = ChunkLayout { shards_per_chunk, chunks: SHARDS as u32 / shards_per_chunk };
         return output.data(&cut, |cut, out| {
             serde_json::to_writer(&mut *out, cut)?;
             writeln!(out)
@@ -100,9 +100,10 @@ impl Builder<'_> {
             let (whole, rest) = piece[..filled].as_chunks::<16>();
             keys.extend(whole.iter().map(|key| DeviceKey::from_bytes(*key)));
             if !rest.is_empty() {
-                return Err(
-                    JobError::PartOfAKey { bytes: (keys.len() * 16 + rest.len()) as u64 }.into()
-                );
+                return Err(JobError::TruncatedKey {
+                    bytes: (keys.len() * 16 + rest.len()) as u64,
+                }
+                .into());
             }
             if filled == 0 {
                 break;
@@ -155,7 +156,7 @@ impl Builder<'_> {
         let ChunkRecord { entry, stats } = chunk.record();
         let job = &self.args.job;
         let written = self.runtime.block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
-        let line = Line::Chunk(ChunkLine { job: job.id(), keys: all, entry, stats, written });
+        let line = ReportLine::Chunk(ChunkLine { job: job.id(), keys: all, entry, stats, written });
         let mut text = serde_json::to_vec(&line).expect("plain fields");
         text.push(b'\n');
         let mut out = io::stdout().lock();

@@ -10,7 +10,7 @@ use rtad_core::device::DeviceKey;
 
 use super::super::context::Output;
 use super::super::error::CommandError;
-use super::lines::{self, DistinctLine, Line};
+use super::lines::{self, DistinctLine, ReportLine};
 use crate::frames::{self, BUCKETS, Content};
 
 /// Deduplicate the keys of frames: a step of a distributed build.
@@ -102,7 +102,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     };
     written.and_then(|()| out.flush()).map_err(CommandError::Output)?;
     drop(progress);
-    lines::report(&Line::Distinct(line), args.report.as_deref())
+    lines::report(&ReportLine::Distinct(line), args.report.as_deref())
 }
 
 /// Sorts keys and removes duplicates.

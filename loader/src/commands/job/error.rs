@@ -16,7 +16,7 @@ pub(crate) enum JobError {
         "stdin: expected 16-byte keys, found {bytes} bytes; check whether the writer was \
         stopped"
     )]
-    PartOfAKey { bytes: u64 },
+    TruncatedKey { bytes: u64 },
     #[error(
         "stdin: expected keys of one chunk, found keys of chunks {one} and {other}, at \
 {shards_per_chunk} shards per chunk"
@@ -41,17 +41,17 @@ buckets out of order"
         "chunk {chunk}: expected --keys {expected} as for other chunks, found {found}; \
 use the same --keys in all steps; nothing was published"
     )]
-    CutOtherwise { chunk: u32, found: u64, expected: u64 },
+    KeysDiffer { chunk: u32, found: u64, expected: u64 },
     #[error(
         "shards {first} to {last}: expected a chunk of {shards_per_chunk} shards; nothing was \
          published"
     )]
-    Uncut { first: u32, last: u32, shards_per_chunk: u32 },
+    Misaligned { first: u32, last: u32, shards_per_chunk: u32 },
     #[error(
         "chunk {chunk} was reported twice with different content; check that its keys are the same \
          in every attempt; nothing was published"
     )]
-    Differs { chunk: u32 },
+    ChunkDiffers { chunk: u32 },
     #[error(
         "buckets {first} to {last}: no report of `rtad-loader distinct` covers them; check that \
          the part has finished; nothing was published"
@@ -66,20 +66,20 @@ use the same --keys in all steps; nothing was published"
         "a report of `rtad-loader distinct` has {buckets} buckets from {first}: expected a range \
          within {BUCKETS} buckets; nothing was published"
     )]
-    NoPart { first: u32, buckets: u32 },
+    InvalidPart { first: u32, buckets: u32 },
     #[error(
         "`rtad-loader distinct` read {found} keys that deltas {what}: expected {expected}, as \
          written by `begin`; give every part the frames of --changes; nothing was published"
     )]
-    ChangesNotGiven { what: &'static str, found: u64, expected: u64 },
+    ChangesNotRead { what: &'static str, found: u64, expected: u64 },
     #[error("the chunks give an invalid manifest; nothing was published")]
-    Refused(#[source] ManifestError),
+    InvalidManifest(#[source] ManifestError),
     #[error("the chunks have {found} keys: expected {expected}; {}; nothing was published",
 if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
-    NotWhole { found: u64, expected: u64 },
+    KeyCountMismatch { found: u64, expected: u64 },
     #[error(
         "{missing} of {chunks} chunks are missing from the store, {first} among them; run their \
          steps again, and run gc with a --min-age longer than a job; nothing was published"
     )]
-    NotThere { missing: usize, chunks: usize, first: Digest },
+    MissingChunks { missing: usize, chunks: usize, first: Digest },
 }

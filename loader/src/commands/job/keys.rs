@@ -13,7 +13,7 @@ use super::super::context::Output;
 use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
 use super::distinct::sort_distinct;
-use super::lines::{self, KeysLine, Line};
+use super::lines::{self, KeysLine, ReportLine};
 use crate::frames::{self, Content};
 use crate::input::{self, Input, KeySink};
 
@@ -47,36 +47,39 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let input = Input { is_part: true, ..args.input.resolve(&args.inputs)? };
     let progress = output.progress();
     progress.phase("reading rows");
-    let out =
-        Mutex::new(Out { file: BufWriter::with_capacity(1 << 20, io::stdout()), failed: None });
+    let out = Mutex::new(SharedStdout {
+        file: BufWriter::with_capacity(1 << 20, io::stdout()),
+        failed: None,
+    });
     let batch = if args.frames { BATCH_KEYS } else { 0 };
-    let mut sinks: Vec<_> =
-        (0..args.input.threads()).map(|_| Sink { out: &out, keys: Vec::new(), batch }).collect();
+    let mut sinks: Vec<_> = (0..args.input.threads())
+        .map(|_| KeyWriter { out: &out, keys: Vec::new(), batch })
+        .collect();
     let counts = input::read(&input, &mut sinks, None, &progress)?;
-    sinks.iter_mut().for_each(Sink::flush);
+    sinks.iter_mut().for_each(KeyWriter::flush);
     drop(progress);
     let mut out = out.into_inner().expect("nothing panics under this lock");
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
     flushed.map_err(CommandError::Output)?;
-    lines::report(&Line::Keys(KeysLine::of(&counts)), args.report.as_deref())
+    lines::report(&ReportLine::Keys(KeysLine::of(&counts)), args.report.as_deref())
 }
 
 /// Stdout, shared by all threads.
-struct Out {
+struct SharedStdout {
     file: BufWriter<io::Stdout>,
     /// First error, kept because parsers cannot return one.
     failed: Option<io::Error>,
 }
 
 /// Keys of one parser, until written.
-struct Sink<'a> {
-    out: &'a Mutex<Out>,
+struct KeyWriter<'a> {
+    out: &'a Mutex<SharedStdout>,
     keys: Vec<DeviceKey>,
     /// Keys per sorted write; 0 writes keys unsorted and without frames.
     batch: usize,
 }
 
-impl KeySink for Sink<'_> {
+impl KeySink for KeyWriter<'_> {
     fn take(&mut self, keys: &[DeviceKey]) {
         if self.batch == 0 {
             self.write(keys);
@@ -96,7 +99,7 @@ impl KeySink for Sink<'_> {
     }
 }
 
-impl Sink<'_> {
+impl KeyWriter<'_> {
     fn flush(&mut self) {
         let mut keys = std::mem::take(&mut self.keys);
         sort_distinct(&mut keys);

@@ -16,7 +16,7 @@ use crate::input::{Counts, Reason};
 /// The report of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
-pub(super) enum Line {
+pub(super) enum ReportLine {
     Keys(KeysLine),
     Distinct(DistinctLine),
     Chunk(ChunkLine),
@@ -89,7 +89,7 @@ impl KeysLine {
 }
 
 /// Writes a report to `file`, or to stderr: stdout carries the data of the step.
-pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandError> {
+pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), CommandError> {
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
@@ -99,7 +99,7 @@ pub(super) fn report(line: &Line, file: Option<&Path>) -> Result<(), CommandErro
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are passed over.
-pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(Line)) -> Result<(), JobError> {
+pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Result<(), JobError> {
     for file in files {
         let input = file.display().to_string();
         let failed = |source| JobError::Lines { input: input.clone(), source };

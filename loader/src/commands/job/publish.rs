@@ -21,7 +21,7 @@ use super::super::reject_args::RejectLimit;
 use super::super::sign_args::SignArgs;
 use super::super::trust_args::TrustArgs;
 use super::error::JobError;
-use super::lines::{self, ChunkLine, DistinctLine, KeysLine, Line};
+use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
 
@@ -69,16 +69,16 @@ pub(in super::super) struct PublishArgs {
 
 /// All reports of the steps.
 #[derive(Debug, Default)]
-struct Reported {
+struct StepReports {
     read: KeysLine,
-    distinct: Distinct,
+    distinct: DistinctParts,
     /// By chunk index.
     chunks: BTreeMap<u32, ChunkLine>,
 }
 
 /// Combined reports of all parts.
 #[derive(Debug, Default)]
-struct Distinct {
+struct DistinctParts {
     /// Number of buckets by first bucket.
     parts: BTreeMap<u32, u32>,
     keys: u64,
@@ -98,7 +98,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         true => None,
         false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
     };
-    let reported = Reported::read(args)?;
+    let reported = StepReports::read(args)?;
     reported.check(args)?;
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
@@ -112,34 +112,40 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         let manifest = reported.manifest(args, generation);
         // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
-            .map_err(JobError::Refused)?;
+            .map_err(JobError::InvalidManifest)?;
         gate.check(&manifest)?;
         if let Some(publication) = publication {
             let missing = publication.missing(manifest.chunks()).await?;
             if let Some(entry) = missing.first() {
                 let (missing, chunks, first) =
                     (missing.len(), manifest.chunks().len(), entry.digest);
-                return Err(JobError::NotThere { missing, chunks, first }.into());
+                return Err(JobError::MissingChunks { missing, chunks, first }.into());
             }
             publication.commit(&manifest).await?;
         }
-        Ok::<_, CommandError>(Summary::new(&manifest, &reported, gate, args.dry_run, is_signed))
+        Ok::<_, CommandError>(PublishReport::new(
+            &manifest,
+            &reported,
+            gate,
+            args.dry_run,
+            is_signed,
+        ))
     })?;
-    output.report(&summary, Summary::write_text)
+    output.report(&summary, PublishReport::write_text)
 }
 
-impl Reported {
+impl StepReports {
     fn read(args: &PublishArgs) -> Result<Self, JobError> {
         let (mut reported, job) = (Self::default(), args.job.id());
         let (mut keys, mut wrong) = (None, None);
         lines::read(&args.lines, |line| match line {
-            Line::Keys(line) => reported.read.add(&line),
-            Line::Distinct(line) => {
+            ReportLine::Keys(line) => reported.read.add(&line),
+            ReportLine::Distinct(line) => {
                 if let Err(error) = reported.distinct.take(&line) {
                     wrong.get_or_insert(error);
                 }
             }
-            Line::Chunk(line) => {
+            ReportLine::Chunk(line) => {
                 let expected = *keys.get_or_insert(line.keys);
                 if let Err(error) = reported.take(args, line, job, expected) {
                     wrong.get_or_insert(error);
@@ -164,17 +170,17 @@ impl Reported {
             return Err(JobError::OtherJob { chunk });
         }
         if line.keys != expected {
-            return Err(JobError::CutOtherwise { chunk, found: line.keys, expected });
+            return Err(JobError::KeysDiffer { chunk, found: line.keys, expected });
         }
         if last / shards_per_chunk != chunk
             || last > u32::from(u16::MAX)
             || line.entry.shard_count == 0
         {
-            return Err(JobError::Uncut { first, last, shards_per_chunk });
+            return Err(JobError::Misaligned { first, last, shards_per_chunk });
         }
         match self.chunks.get_mut(&chunk) {
             Some(held) if held.entry != line.entry || held.stats != line.stats => {
-                Err(JobError::Differs { chunk })
+                Err(JobError::ChunkDiffers { chunk })
             }
             Some(held) => {
                 held.written |= line.written;
@@ -195,7 +201,7 @@ impl Reported {
         let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
         for expected in [self.distinct.keys, cut_for] {
             if found != expected {
-                return Err(JobError::NotWhole { found, expected }.into());
+                return Err(JobError::KeyCountMismatch { found, expected }.into());
             }
         }
         args.job.check_size(found)?;
@@ -227,11 +233,11 @@ impl Reported {
     }
 }
 
-impl Distinct {
+impl DistinctParts {
     fn take(&mut self, line: &DistinctLine) -> Result<(), JobError> {
         let (first, buckets) = (line.first_bucket, line.buckets);
         if buckets == 0 || first >= BUCKETS || buckets > BUCKETS - first {
-            return Err(JobError::NoPart { first, buckets });
+            return Err(JobError::InvalidPart { first, buckets });
         }
         if self.parts.insert(first, buckets).is_some() {
             return Err(JobError::PartTwice { bucket: first });
@@ -262,7 +268,7 @@ impl Distinct {
             ("removed", self.changes.removed, changes.removed),
         ] {
             if found != expected {
-                return Err(JobError::ChangesNotGiven { what, found, expected });
+                return Err(JobError::ChangesNotRead { what, found, expected });
             }
         }
         Ok(())
@@ -271,7 +277,7 @@ impl Distinct {
 
 /// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct PublishReport {
     audience: String,
     /// `None` in a dry run.
     generation: Option<u64>,
@@ -292,15 +298,15 @@ struct Summary {
     gate: Gate,
 }
 
-impl Summary {
+impl PublishReport {
     fn new(
         manifest: &Manifest,
-        reported: &Reported,
+        reported: &StepReports,
         gate: Gate,
         dry_run: bool,
         signed: bool,
     ) -> Self {
-        let Reported { read, distinct, chunks, .. } = reported;
+        let StepReports { read, distinct, chunks, .. } = reported;
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),

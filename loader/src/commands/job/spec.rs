@@ -149,7 +149,7 @@ mod tests {
             ),
             ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),
             ("\"sequence\":7", "\"sequence\":0", "sequence"),
-            ("\"hashes\":10", "\"hashes\":99", "99 hashes"),
+            ("\"hashes\":10", "\"hashes\":99", "filter is 99"),
             ("\"target_fpr\"", "\"fpr\"", "unknown field"),
             ("\"removed\"", "\"gone\"", "unknown field"),
         ] {

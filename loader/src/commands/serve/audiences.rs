@@ -26,7 +26,7 @@ const DEFAULT_FPR: f64 = 0.0001;
 
 /// State of an audience in the store.
 #[derive(Debug, Serialize)]
-struct Info {
+struct AudienceInfo {
     audience: AudienceName,
     state: &'static str,
     sequence: u64,
@@ -41,11 +41,11 @@ struct Info {
     expires_unix_seconds: Option<u64>,
     /// The live generation; a deleted audience has none.
     #[serde(flatten)]
-    built: Option<Built>,
+    built: Option<GenerationInfo>,
 }
 
 #[derive(Debug, Serialize)]
-struct Built {
+struct GenerationInfo {
     keys: u64,
     size_bytes: u64,
     filter: &'static str,
@@ -59,7 +59,7 @@ struct Built {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Listed {
-    Info(Info),
+    Info(AudienceInfo),
     Fault { audience: AudienceName, fault: &'static str },
 }
 
@@ -70,7 +70,7 @@ struct List {
 
 /// Response to a change.
 #[derive(Debug, Serialize)]
-struct Done {
+struct ChangeReply {
     audience: AudienceName,
     sequence: u64,
 }
@@ -100,16 +100,23 @@ pub(super) async fn info(
 }
 
 /// Reads the store, not the writer's state, to include changes by other writers.
-async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>, StoreError> {
+async fn info_of(
+    store: &Store,
+    audience: &AudienceName,
+) -> Result<Option<AudienceInfo>, StoreError> {
     let Some(mut live) = store.live(audience).await? else { return Ok(None) };
     loop {
         let current = &live.current;
         if current.state == AudienceState::Deleted {
-            return Ok(Some(Info::of(audience, current, None)));
+            return Ok(Some(AudienceInfo::of(audience, current, None)));
         }
         match store.manifest(audience, current).await {
             Ok(manifest) => {
-                return Ok(Some(Info::of(audience, current, Some(Built::of(&manifest)))));
+                return Ok(Some(AudienceInfo::of(
+                    audience,
+                    current,
+                    Some(GenerationInfo::of(&manifest)),
+                )));
             }
             Err(error) => match store.live(audience).await? {
                 // Replaced and collected, or deleted, in between.
@@ -125,8 +132,8 @@ async fn info_of(store: &Store, audience: &AudienceName) -> Result<Option<Info>,
     }
 }
 
-impl Info {
-    fn of(audience: &AudienceName, current: &Current, built: Option<Built>) -> Self {
+impl AudienceInfo {
+    fn of(audience: &AudienceName, current: &Current, built: Option<GenerationInfo>) -> Self {
         let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
         Self {
             audience: audience.clone(),
@@ -144,7 +151,7 @@ impl Info {
     }
 }
 
-impl Built {
+impl GenerationInfo {
     fn of(manifest: &Manifest) -> Self {
         let now = now_unix_seconds();
         Self {
@@ -216,7 +223,7 @@ async fn change(
     status: StatusCode,
 ) -> Result<Response, ApiError> {
     let sequence = app.writers.change(&audience, change).await?;
-    Ok(json_of(status, &Done { audience, sequence }))
+    Ok(json_of(status, &ChangeReply { audience, sequence }))
 }
 
 #[derive(Debug, Deserialize)]

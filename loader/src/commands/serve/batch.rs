@@ -50,7 +50,7 @@ impl Op {
 
 /// A request to write devices.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct WriteRequest {
     pub(super) op: Op,
     pub(super) keys: Vec<DeviceKey>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Coalesced {
 /// between additions and tombstones, so a key may have only one of them. `members` is required
 /// if any request is `AddIfAbsent`.
 pub(super) fn coalesce<'a>(
-    requests: impl IntoIterator<Item = &'a Asked>,
+    requests: impl IntoIterator<Item = &'a WriteRequest>,
     members: Option<&Snapshot>,
     tombstones: Option<&Delta>,
 ) -> Coalesced {
@@ -85,7 +85,7 @@ pub(super) fn coalesce<'a>(
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
-    for Asked { op, keys } in requests {
+    for WriteRequest { op, keys } in requests {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => said.contains_key(key),
             false => buried.contains(key),
@@ -138,8 +138,8 @@ pub(super) fn coalesce<'a>(
 mod tests {
     use super::*;
 
-    fn asked(op: Op, numbers: &[u8]) -> Asked {
-        Asked {
+    fn request(op: Op, numbers: &[u8]) -> WriteRequest {
+        WriteRequest {
             op,
             keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect(),
         }
@@ -148,11 +148,28 @@ mod tests {
     #[test]
     fn conflicting_request_starts_a_new_change() {
         for (requests, expected) in [
-            (vec![asked(Op::Add, &[1]), asked(Op::Tombstone, &[2]), asked(Op::Remove, &[3])], 3),
-            (vec![asked(Op::Add, &[1, 2]), asked(Op::Tombstone, &[3, 2])], 1),
-            (vec![asked(Op::Lift, &[1]), asked(Op::Tombstone, &[1]), asked(Op::Add, &[1])], 2),
-            (vec![asked(Op::Tombstone, &[1]), asked(Op::Remove, &[2]), asked(Op::Lift, &[2])], 2),
-            (vec![asked(Op::Add, &[1]), asked(Op::Remove, &[1]), asked(Op::Add, &[1])], 3),
+            (
+                vec![
+                    request(Op::Add, &[1]),
+                    request(Op::Tombstone, &[2]),
+                    request(Op::Remove, &[3]),
+                ],
+                3,
+            ),
+            (vec![request(Op::Add, &[1, 2]), request(Op::Tombstone, &[3, 2])], 1),
+            (
+                vec![request(Op::Lift, &[1]), request(Op::Tombstone, &[1]), request(Op::Add, &[1])],
+                2,
+            ),
+            (
+                vec![
+                    request(Op::Tombstone, &[1]),
+                    request(Op::Remove, &[2]),
+                    request(Op::Lift, &[2]),
+                ],
+                2,
+            ),
+            (vec![request(Op::Add, &[1]), request(Op::Remove, &[1]), request(Op::Add, &[1])], 3),
         ] {
             let coalesced = coalesce(&requests, None, None);
             assert_eq!(coalesced.outcomes.len(), expected, "{requests:?}");

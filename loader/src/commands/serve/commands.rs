@@ -5,9 +5,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::State;
 
-use super::batch::Asked;
+use super::batch::WriteRequest;
 use super::error::ApiError;
-use super::telemetry::Waiting;
+use super::telemetry::WaitingGuard;
 
 /// Channel for a reply.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
@@ -21,9 +21,9 @@ pub(super) enum Command {
 
 /// A request to write devices.
 pub(super) struct Write {
-    pub(super) asked: Asked,
+    pub(super) request: WriteRequest,
     pub(super) reply: Reply<Written>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WaitingGuard,
     /// Share of the process-wide limit of waiting keys.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
-use super::batch::{Asked, Op};
+use super::batch::{Op, WriteRequest};
 use super::commands::Written;
 use super::error::ApiError;
 
@@ -25,7 +25,7 @@ const MAX_IDS: usize = 100_000;
 /// Keys of a request, and its unusable ids.
 #[derive(Debug)]
 struct Parsed {
-    asked: Asked,
+    request: WriteRequest,
     /// Number of ids.
     ids: usize,
     rejected: Vec<Rejected>,
@@ -55,16 +55,16 @@ pub(super) async fn write(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let keys = Arc::clone(&app.keys);
-    let Parsed { asked, ids, rejected } = match is_octet_stream(&head.headers) {
+    let Parsed { request, ids, rejected } = match is_octet_stream(&head.headers) {
         true => {
             let op = op_of(head.uri.query())?;
             app.bodies.with(body, move |body| of_binary(&keys, op, &body)).await?
         }
         false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
     };
-    let (op, accepted) = (asked.op, asked.keys.len());
+    let (op, accepted) = (request.op, request.keys.len());
     let Written { sequence, generation, entombed, new } =
-        app.writers.write(&audience, asked).await?;
+        app.writers.write(&audience, request).await?;
     let new = (op == Op::AddIfAbsent).then(|| of_ids(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
     Ok(json_of(StatusCode::OK, &answer))
@@ -183,7 +183,7 @@ fn parsed(
             Err(unusable) => rejected.push(Rejected { index, reason: unusable.as_str() }),
         }
     }
-    Parsed { asked: Asked { op, keys }, ids, rejected }
+    Parsed { request: WriteRequest { op, keys }, ids, rejected }
 }
 
 fn at_most_max_ids(count: usize) -> Result<(), ApiError> {

@@ -18,7 +18,7 @@ use rtad_store::{Store, StoreError};
 const PARALLEL_CHUNKS: usize = 2;
 
 /// A loaded generation, and the digest of its manifest.
-struct Held {
+struct LoadedGeneration {
     manifest: Digest,
     snapshot: Arc<Snapshot>,
 }
@@ -26,8 +26,8 @@ struct Held {
 /// Filters of one audience.
 #[derive(Default)]
 pub(super) struct Members {
-    held: Option<Held>,
-    loading: Option<JoinHandle<Result<Held, StoreError>>>,
+    held: Option<LoadedGeneration>,
+    loading: Option<JoinHandle<Result<LoadedGeneration, StoreError>>>,
 }
 
 impl Members {
@@ -85,8 +85,8 @@ async fn load(
     store: Store,
     audience: AudienceName,
     current: Current,
-    old: Option<Held>,
-) -> Result<Held, StoreError> {
+    old: Option<LoadedGeneration>,
+) -> Result<LoadedGeneration, StoreError> {
     let manifest = store.manifest(&audience, &current).await?;
     let old: HashMap<Digest, Arc<Chunk>> = old
         .iter()
@@ -119,7 +119,7 @@ async fn load(
     drop(reads);
     let in_order =
         manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
-    Ok(Held {
+    Ok(LoadedGeneration {
         manifest: current.manifest_sha256,
         snapshot: Arc::new(Snapshot::assemble(manifest, in_order)),
     })

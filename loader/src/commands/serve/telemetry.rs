@@ -138,9 +138,9 @@ impl Telemetry {
     }
 
     /// Counts a waiting request until the returned guard is dropped.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> WaitingGuard {
         self.queue.increment(1);
-        Waiting(self.queue.clone())
+        WaitingGuard(self.queue.clone())
     }
 
     fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
@@ -162,9 +162,9 @@ impl Telemetry {
 }
 
 /// Guard of a waiting request.
-pub(super) struct Waiting(Gauge);
+pub(super) struct WaitingGuard(Gauge);
 
-impl Drop for Waiting {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         self.0.decrement(1);
     }

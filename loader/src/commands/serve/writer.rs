@@ -58,7 +58,7 @@ pub(super) struct Writer {
 }
 
 /// Result of one attempt.
-enum Tried {
+enum Attempt {
     /// All requests were answered.
     Done,
     /// Another writer was faster.
@@ -146,10 +146,10 @@ impl Writer {
     /// Takes the requests that fit into one batch with `first`, without those of disconnected
     /// clients, which were not acknowledged.
     fn batch(&mut self, first: Write) -> Vec<Write> {
-        let mut keys = first.asked.keys.len();
+        let mut keys = first.request.keys.len();
         let mut batch = vec![first];
         while let Some(Command::Write(write)) = self.pending.front() {
-            keys += write.asked.keys.len();
+            keys += write.request.keys.len();
             if keys > self.pace.max_batch {
                 break;
             }
@@ -168,9 +168,9 @@ impl Writer {
                 tokio::time::sleep(delay(tries)).await;
             }
             batch = match self.attempt(batch).await {
-                Tried::Done => return,
-                Tried::Again(batch) => batch,
-                Tried::Failed(batch, refusal) => return Self::refuse(batch, &refusal),
+                Attempt::Done => return,
+                Attempt::Again(batch) => batch,
+                Attempt::Failed(batch, refusal) => return Self::refuse(batch, &refusal),
             };
         }
         tracing::warn!(
@@ -180,9 +180,9 @@ impl Writer {
         Self::refuse(batch, &ApiError::Contended);
     }
 
-    async fn attempt(&mut self, batch: Vec<Write>) -> Tried {
+    async fn attempt(&mut self, batch: Vec<Write>) -> Attempt {
         if let Err(refusal) = self.open().await {
-            return Tried::Failed(batch, refusal);
+            return Attempt::Failed(batch, refusal);
         }
         match self.append(batch).await {
             Ok(tried) => tried,
@@ -190,15 +190,17 @@ impl Writer {
                 // After any error the known state may be stale.
                 self.careful = CAREFUL_BATCHES;
                 match error {
-                    StoreError::Conflict { .. } => Tried::Again(batch),
+                    StoreError::Conflict { .. } => Attempt::Again(batch),
                     // Disabled, or deltas merged by another writer and removed: refresh to find
                     // out.
                     StoreError::NotFound { .. } | StoreError::NotLive { .. }
                         if self.is_behind().await =>
                     {
-                        Tried::Again(batch)
+                        Attempt::Again(batch)
                     }
-                    error => Tried::Failed(batch, self.session.failed("could not append", &error)),
+                    error => {
+                        Attempt::Failed(batch, self.session.failed("could not append", &error))
+                    }
                 }
             }
         }
@@ -223,13 +225,13 @@ impl Writer {
     }
 
     /// One attempt with the ledger's known state. An error returns the requests.
-    async fn append(&mut self, mut batch: Vec<Write>) -> Result<Tried, (Vec<Write>, StoreError)> {
+    async fn append(&mut self, mut batch: Vec<Write>) -> Result<Attempt, (Vec<Write>, StoreError)> {
         let mut ledger = self.session.ledger.take().expect("it was opened");
         let appended = self.append_to(&mut ledger, &mut batch).await;
         self.session.ledger = Some(ledger);
         match appended {
-            Ok(true) => Ok(Tried::Done),
-            Ok(false) => Ok(Tried::Again(batch)),
+            Ok(true) => Ok(Attempt::Done),
+            Ok(false) => Ok(Attempt::Again(batch)),
             Err(error) => Err((batch, error)),
         }
     }
@@ -240,7 +242,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<bool, StoreError> {
-        let needs_members = |write: &Write| write.asked.op == Op::AddIfAbsent;
+        let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
         if batch.iter().any(needs_members) {
             if self.members.are_of(ledger.current()) {
@@ -312,8 +314,8 @@ async fn coalesce_blocking(
 ) -> Coalesced {
     let writes = std::mem::take(batch);
     let coalesced = tokio::task::spawn_blocking(move || {
-        let asked = writes.iter().map(|write| &write.asked);
-        let coalesced = coalesce(asked, members.as_deref(), tombstones.as_deref());
+        let requests = writes.iter().map(|write| &write.request);
+        let coalesced = coalesce(requests, members.as_deref(), tombstones.as_deref());
         (writes, coalesced)
     });
     match coalesced.await {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::StoreWriter;
 
-use super::batch::{Asked, Op};
+use super::batch::{Op, WriteRequest};
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::error::ApiError;
 use super::session::Session;
@@ -50,12 +50,16 @@ impl Writers {
     pub(super) async fn write(
         &self,
         audience: &AudienceName,
-        asked: Asked,
+        request: WriteRequest,
     ) -> Result<Written, ApiError> {
         let unanswered = ApiError::NoAnswer.code();
-        let mut counted =
-            Counted { telemetry: &self.telemetry, audience, op: asked.op, result: unanswered };
-        let written = self.have_written(audience, asked).await;
+        let mut counted = CountOnDrop {
+            telemetry: &self.telemetry,
+            audience,
+            op: request.op,
+            result: unanswered,
+        };
+        let written = self.have_written(audience, request).await;
         counted.result = written.as_ref().map_or_else(ApiError::code, |_| "ok");
         written
     }
@@ -63,12 +67,12 @@ impl Writers {
     async fn have_written(
         &self,
         audience: &AudienceName,
-        asked: Asked,
+        request: WriteRequest,
     ) -> Result<Written, ApiError> {
         let (reply, answer) = oneshot::channel();
-        let permit = self.permit_for(asked.keys.len())?;
+        let permit = self.permit_for(request.keys.len())?;
         let waiting = self.telemetry.waiting();
-        self.send(audience, Command::Write(Write { asked, reply, waiting, permit }))?;
+        self.send(audience, Command::Write(Write { request, reply, waiting, permit }))?;
         // Dropped without an answer: the task panicked.
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
@@ -130,14 +134,14 @@ impl Writers {
 }
 
 /// Counts a write on drop, also if its client disconnects.
-struct Counted<'a> {
+struct CountOnDrop<'a> {
     telemetry: &'a Telemetry,
     audience: &'a AudienceName,
     op: Op,
     result: &'static str,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         self.telemetry.write(self.audience, self.op, self.result);
     }

@@ -10,40 +10,43 @@ fn key(n: u32) -> DeviceKey {
 }
 
 /// Builds from memory or from disk, whichever fits the budget.
-fn built(keys: &[DeviceKey], cut: Cut, budget: Budget) -> (Manifest, Distinct) {
+fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest, Distinct) {
     let audience: AudienceName = "a".parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let plan = Plan {
+    let plan = BuildPlan {
         audience: &audience,
         filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
         target_fpr: 0.0001,
         budget,
         counts: Counts { keys: keys.len() as u64, ..Counts::default() },
-        fold: &MergedDeltas::default(),
-        gate: Gate::open_to_all(),
+        merged: &MergedDeltas::default(),
+        gate: Gate::without_limits(),
         expiry: ExpiryArgs::default(),
         runtime: &runtime,
         progress: &Progress::new(false),
-        cut,
+        chunk_rule,
         journal: None,
     };
     let dir = SpillDir::unnamed();
     let mut slab = Slab::of(budget.segments()).unwrap();
-    let gathered = Keys::new(&mut slab, &budget, &dir);
-    let filler = Filler::new(&gathered);
+    let collected = Keys::new(&mut slab, &budget, &dir);
+    let filler = Filler::new(&collected);
     filler.take(keys);
     filler.flush();
     drop(filler);
     let sink = || Ok(ChunkSink::Nowhere);
-    let done = if gathered.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
-        plan.build_sorted(&gathered.into_sorted(2, None, |_| {}), 0, sink).unwrap()
+    let done = if collected.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
+        plan.build_sorted(&collected.into_sorted(2, None, |_| {}), 0, sink).unwrap()
     } else {
-        plan.build_spilled(&gathered.into_spilled().unwrap(), sink).unwrap()
+        plan.build_spilled(&collected.into_spilled().unwrap(), sink).unwrap()
     };
     (done.manifest, done.distinct)
 }
 
-fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad_core::snapshot::ChunkEntry> {
+fn sequential_chunks(
+    keys: &[DeviceKey],
+    shards_per_chunk: u32,
+) -> Vec<rtad_core::snapshot::ChunkEntry> {
     let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let mut keys = keys.to_vec();
     keys.sort();
@@ -55,17 +58,17 @@ fn cut_at_once(keys: &[DeviceKey], shards_per_chunk: u32) -> Vec<rtad_core::snap
 #[test]
 fn parallel_chunks_equal_sequential_chunks() {
     let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();
-    let cuts: [(u32, Cut); 4] =
+    let rules: [(u32, ChunkRule); 4] =
         [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
-    for (per_chunk, cut) in cuts {
+    for (per_chunk, rule) in rules {
         for (budget, fits) in [(Budget::tiny(64 << 20, 3), true), (Budget::tiny(1 << 20, 3), false)]
         {
             let many: Vec<_> =
                 if fits { keys.clone() } else { (0..60_000).chain(0..50).map(key).collect() };
-            let (manifest, distinct) = built(&many, cut, budget);
+            let (manifest, distinct) = built(&many, rule, budget);
             assert_eq!(
                 manifest.chunks(),
-                cut_at_once(&many, per_chunk),
+                sequential_chunks(&many, per_chunk),
                 "{per_chunk} shards per chunk"
             );
             assert_eq!((distinct.left, manifest.build().duplicates), (many.len() as u64 - 50, 50));
@@ -77,7 +80,7 @@ fn parallel_chunks_equal_sequential_chunks() {
 #[test]
 fn wrong_estimate_rebuilds_chunks() {
     const LIMIT: u64 = 10_000;
-    let cut: Cut = |_, keys| if keys > LIMIT { 256 } else { 4096 };
+    let rule: ChunkRule = |_, keys| if keys > LIMIT { 256 } else { 4096 };
     let in_partition = |partition: u32, n: u32| {
         let mut bytes = *key(n).as_bytes();
         bytes[0] = partition as u8;
@@ -93,8 +96,8 @@ fn wrong_estimate_rebuilds_chunks() {
     };
     // The estimate samples the partition of median size.
     let few: Vec<_> = repeated(128).collect();
-    let (manifest, distinct) = built(&few, cut, Budget::tiny(1 << 20, 2));
+    let (manifest, distinct) = built(&few, rule, Budget::tiny(1 << 20, 2));
     assert!(distinct.left < LIMIT);
-    assert_eq!(manifest.chunks(), cut_at_once(&few, 4096));
+    assert_eq!(manifest.chunks(), sequential_chunks(&few, 4096));
     assert_eq!(manifest.build().duplicates, few.len() as u64 - distinct.left);
 }

@@ -9,7 +9,7 @@ use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 use tokio::sync::oneshot;
 
-use super::super::batch::Asked;
+use super::super::batch::WriteRequest;
 use super::super::telemetry::Telemetry;
 use super::*;
 
@@ -45,11 +45,12 @@ impl Queue {
 
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
-        let asked = Asked { op, keys: numbers.iter().map(|number| device(*number)).collect() };
+        let request =
+            WriteRequest { op, keys: numbers.iter().map(|number| device(*number)).collect() };
         let waiting = self.telemetry.waiting();
         assert!(
             self.sender
-                .try_send(Command::Write(Write { asked, reply, waiting, permit: None }))
+                .try_send(Command::Write(Write { request, reply, waiting, permit: None }))
                 .is_ok()
         );
         answer
@@ -239,14 +240,14 @@ async fn changes_and_writes_are_applied_in_order() {
     let refused = queue.ask(Op::Add, &[2]);
     let expires = queue.change(AudienceChange::Expires(Some(7)));
     let enabled = queue.change(AudienceChange::State(State::Live));
-    let asked = queue.ask(Op::AddIfAbsent, &[1, 2, 3]);
+    let request = queue.ask(Op::AddIfAbsent, &[1, 2, 3]);
     let exists = queue.change(empty());
     queue.run().await;
     assert_eq!(live.await.unwrap().unwrap().sequence, 2);
     assert_eq!((disabled.await.unwrap(), again.await.unwrap()), (Ok(3), Ok(3)));
     assert_eq!(refused.await.unwrap().unwrap_err(), ApiError::Disabled);
     assert_eq!((expires.await.unwrap(), enabled.await.unwrap()), (Ok(4), Ok(5)));
-    assert_eq!(asked.await.unwrap().unwrap().new, [false, true, true]);
+    assert_eq!(request.await.unwrap().unwrap().new, [false, true, true]);
     assert_eq!(exists.await.unwrap(), Err(ApiError::Exists));
 
     let queue = Queue::new(&store, 1000);
@@ -255,7 +256,7 @@ async fn changes_and_writes_are_applied_in_order() {
     let late = queue.ask(Op::Add, &[5]);
     let disabled = queue.change(AudienceChange::State(State::Disabled));
     let created = queue.change(empty());
-    let asked = queue.ask(Op::AddIfAbsent, &[1]);
+    let request = queue.ask(Op::AddIfAbsent, &[1]);
     queue.run().await;
     // The write waited for filters when the audience was deleted.
     assert_eq!(waiting.await.unwrap().unwrap_err(), ApiError::Deleted);
@@ -263,7 +264,7 @@ async fn changes_and_writes_are_applied_in_order() {
     assert_eq!(late.await.unwrap().unwrap_err(), ApiError::Deleted);
     assert_eq!(disabled.await.unwrap(), Err(ApiError::Deleted));
     assert_eq!(created.await.unwrap(), Ok(deleted + 1));
-    assert_eq!(asked.await.unwrap().unwrap().new, [true], "a recreated audience is empty");
+    assert_eq!(request.await.unwrap().unwrap().new, [true], "a recreated audience is empty");
 }
 
 #[tokio::test]
