@@ -188,9 +188,7 @@ fn plan_reports_both_kinds_of_filter() {
         text.contains("classic") && !text.contains("block512") && text.contains("computed"),
         "{text}"
     );
-    sandbox
-        .run("plan --keys 1 --fpr 0.5")
-        .fails(2, "--fpr: false-positive rate is 0.5, expected");
+    sandbox.run("plan --keys 1 --fpr 0.5").fails(2, "--fpr: false-positive rate is 0.5, expected");
 
     // The plan matches a build.
     let sandbox = published();
