@@ -130,7 +130,7 @@ def platform(
     pool: Pool, path: str, encode: Callable[[str, str, str], bytes], read: Callable[[bytes], bool]
 ) -> RequestKind:
     """Requests with three ids, of which only the last may be a member: the maximum number of
-    look-ups."""
+    lookups."""
     truth = pool.coins(REQUESTS)
     bodies = [encode(pool.draw(False), pool.draw(False), pool.draw(member)) for member in truth]
     truth = [[member] for member in truth]

@@ -199,7 +199,7 @@ class Redis:
             "0",
         )
         assert int(self.command("DBSIZE")) == ids + NUMBERS + 1
-        # Wait for the end of rehashing, which makes look-ups slower.
+        # Wait for the end of rehashing, which makes lookups slower.
         while "rehashing target" in self.command("DEBUG", "HTSTATS", "0"):
             self.benchmark(1_000_000, 64)
 

@@ -130,7 +130,7 @@ impl Catalog {
     }
 
     /// The decision of the strategy at `index` about a device with these keys, counted. The device
-    /// is a member if any key is. One look-up per key and audience, no allocation.
+    /// is a member if any key is. One lookup per key and audience, no allocation.
     ///
     /// # Panics
     ///

@@ -152,7 +152,7 @@ fn openids(count: usize) -> Device {
 }
 
 /// `result because` of each id, and `id reason because` of each strategy.
-fn told(explanation: &Value, list: &str, fields: &[&str]) -> Vec<String> {
+fn listed(explanation: &Value, list: &str, fields: &[&str]) -> Vec<String> {
     let text = |one: &Value| {
         let fields = fields.iter().filter_map(|field| one[*field].as_str());
         fields.collect::<Vec<_>>().join("; ")
@@ -177,7 +177,7 @@ fn every_id_is_listed_with_its_result() {
     let fixture = fixture();
     let explained = fixture.json("tx", &body);
     assert_eq!(
-        told(&explained, "ids", &["path", "kind", "result", "because"]),
+        listed(&explained, "ids", &["path", "kind", "result", "because"]),
         [
             "device.idfa_md5sum; idfa_md5; malformed; it is not 32 hex digits",
             "device.imei_md5sum; imei_md5; blank; it stands for \"no id\"",
@@ -219,7 +219,7 @@ fn every_decision_has_a_reason() {
     let because = |body: &[u8]| {
         let explained = fixture.json("tx", body);
         (
-            told(&explained, "strategies", &["id", "reason", "because"]),
+            listed(&explained, "strategies", &["id", "reason", "because"]),
             explained["conclusion"].clone(),
         )
     };
@@ -261,7 +261,7 @@ fn every_decision_has_a_reason() {
     let ping = RtaRequest { is_ping: Some(true), ..RtaRequest::default() }.encode_to_vec();
     assert!(because(&ping).1.as_str().unwrap().starts_with("A ping is answered at once"));
     let unavailable =
-        told(&fixture.json("tx", b""), "audiences", &["name", "answer", "unavailable_because"]);
+        listed(&fixture.json("tx", b""), "audiences", &["name", "answer", "unavailable_because"]);
     assert_eq!(
         unavailable,
         [
@@ -279,7 +279,7 @@ fn requested_strategies_are_listed_including_unknown_ones() {
         ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
     let explained = fixture().json("oc", &request.encode_to_vec());
     assert_eq!(
-        told(&explained, "strategies", &["id", "strategy", "reason"]),
+        listed(&explained, "strategies", &["id", "strategy", "reason"]),
         ["9; not_configured", "2; vips; not_member", "1; new; member"]
     );
     assert!(
@@ -328,12 +328,12 @@ fn too_many_ids_decide_nothing() {
     assert_eq!(fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"], Value::Null);
     let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
     assert_eq!(explained["failure"]["cause"], "too_many_ids");
-    let results = told(&explained, "ids", &["result"]);
+    let results = listed(&explained, "ids", &["result"]);
     assert_eq!(
         (results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()),
         ("usable", "not_looked_at")
     );
-    assert_eq!(told(&explained, "audiences", &["answer"]), [""; 4], "no audience is checked");
+    assert_eq!(listed(&explained, "audiences", &["answer"]), [""; 4], "no audience is checked");
     assert!(explained["conclusion"].as_str().unwrap().contains("more than 64 ids"), "{explained}");
 }
 
@@ -348,7 +348,7 @@ fn failures_are_explained() {
         "{because}"
     );
     assert_eq!(
-        told(&bad, "strategies", &["id", "reason"]),
+        listed(&bad, "strategies", &["id", "reason"]),
         ["T1; unavailable", "T2; unavailable", "T3; unavailable"]
     );
     let large = fixture.json("oc", &[0; 1025]);

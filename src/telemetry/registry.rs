@@ -123,7 +123,7 @@ impl Telemetry {
     pub fn request(&self, route: &RouteMetrics, code: u16, duration: Duration) {
         route.record(duration, code == 200);
         if code != 200 {
-            // Rare, with few values: a look-up is cheap enough.
+            // Rare, with few values: a lookup is cheap enough.
             self.requests(&route.route, &code.to_string()).increment(1);
         }
     }

@@ -8,7 +8,7 @@
 //! | [`server`] | a file server with injected faults |
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
-//! | [`reference`] | generated reference pages, compared with the committed ones |
+//! | [`mod@reference`] | generated reference pages, compared with the committed ones |
 //!
 //! The crate depends on neither program: a test passes the path of the program under test
 //! (`env!("CARGO_BIN_EXE_…")`). Functions panic on errors.

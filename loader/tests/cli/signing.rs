@@ -176,12 +176,12 @@ fn protected_key_takes_its_password_from_the_environment() {
     with_password(&sandbox, &build, "correct horse").json();
     assert_eq!(python(&sandbox, "protected.pub", "a/manifests/1.json"), Ok(()));
     // A key without a password needs no variable, whichever tool created it.
-    for (place, name) in [(2, "a"), (3, "checked")] {
+    for (generation, name) in [(2, "a"), (3, "checked")] {
         std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
             .expect("a writable folder");
         with_password(&sandbox, &format!("{BUILD} --sign-key {{}}/key"), "whatever").json();
         assert_eq!(
-            python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{place}.json")),
+            python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{generation}.json")),
             Ok(())
         );
     }

@@ -59,11 +59,11 @@ fn base64(bytes: &[u8]) -> String {
     let digits = |three: &[u8]| {
         let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
             << (8 * (3 - three.len()));
-        let digit = |place: usize| {
-            if place > three.len() {
+        let digit = |index: usize| {
+            if index > three.len() {
                 '='
             } else {
-                char::from(DIGITS[(number >> (18 - 6 * place) & 63) as usize])
+                char::from(DIGITS[(number >> (18 - 6 * index) & 63) as usize])
             }
         };
         (0..4).map(digit).collect::<String>()

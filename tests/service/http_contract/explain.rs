@@ -188,8 +188,8 @@ fn id_is_explained_as_each_possible_kind() {
     let mut explain =
         |body: Value| admin.post("/v1/explain", body.to_string()).ok()["readings"].clone();
     for (kind, id) in OLD_USERS {
-        let told = explain(json!({ "id": id, "kind": kind }));
-        assert_eq!(told.as_array().unwrap().len(), 1, "{kind}");
+        let found = explain(json!({ "id": id, "kind": kind }));
+        assert_eq!(found.as_array().unwrap().len(), 1, "{kind}");
         let guessed = explain(json!({ "id": format!(" {id}\n") }));
         let of_kind = guessed
             .as_array()
@@ -197,7 +197,7 @@ fn id_is_explained_as_each_possible_kind() {
             .iter()
             .find(|reading| kinds(reading).contains(&kind))
             .unwrap();
-        for reading in [&told[0], of_kind] {
+        for reading in [&found[0], of_kind] {
             assert_eq!(
                 (&reading["result"], &reading["md5"]),
                 (&json!("usable"), &json!(hex(&key(kind, id))))

@@ -64,7 +64,7 @@ fn connection_close_is_honored() {
 }
 
 #[test]
-fn what_is_not_http_gets_400_and_the_connection_is_closed() {
+fn malformed_http_gets_400_and_close() {
     let server = FixtureServer::with_everything("");
     for garbage in [
         "\x16\x03\x01\x02\x00\x01\x00\x01\x7c\x03\x03 a TLS hello\r\n\r\n",

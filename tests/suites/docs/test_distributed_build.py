@@ -59,8 +59,8 @@ class Job:
         return sorted(path.name for path in (store / "old_users/chunks").iterdir())
 
     def keys(self, store):
-        told = loader("inspect", "--store", store, "--audience", "old_users", "--json")
-        return json.loads(told)["keys"]
+        manifest = loader("inspect", "--store", store, "--audience", "old_users", "--json")
+        return json.loads(manifest)["keys"]
 
 
 @pytest.fixture

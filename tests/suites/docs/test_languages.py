@@ -6,8 +6,7 @@ translate must be in both: code in the text (keys, routes, metrics), links, and 
 billion equals 15 亿. The Chinese version links to Chinese pages where they exist. A new page needs
 no entry anywhere.
 
-Whether the words say the same, no script can tell: whoever changes a paragraph changes it in the
-other version too. Each page is also changed in memory in the ways that must be noticed.
+No script compares the meaning: change a paragraph in both versions. Each page is also changed in memory in the ways that must be noticed.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def link(target: str, page: Path) -> str:
     path, _, anchor = target.partition("#")
     to = page.parent / path if path else page
     if not to.exists() or (anchor and anchor not in anchors(to)):
-        # With the page's name, so that the same one in both versions is told too.
+        # With the page's name, so that a dead link in both versions is reported too.
         return f"dead link {target} of {page.name}"
     heading = f", heading {anchors(to).index(anchor) + 1}," if anchor else ""
     if not page.name.endswith(CHINESE) and (there := chinese(to)).exists():
@@ -120,7 +119,7 @@ def marks(part: Part, page: Path) -> List[Tuple[str, int]]:
     def take(pattern: re.Pattern[str], text: str, name: Callable[[re.Match[str]], str]) -> str:
         for match in pattern.finditer(text):
             found.append((name(match), part.line + text.count("\n", 0, match.start())))
-        # Blanked, not removed: what is found afterwards keeps its line.
+        # Blanked, not removed, so that later marks keep their line.
         return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
     text = take(
@@ -195,7 +194,7 @@ def compare(ours: Part, theirs: Part, pages: Tuple[Path, Path], names: List[str]
         yield f"{names[1]}:{dict(found[1])[mark]}: {mark} is not in {names[0]}:{ours.line}"
 
 
-# What is done to the Chinese version, to the first place that is found: each must be noticed.
+# Changes of the Chinese version, at the first match: each must be noticed.
 MUTATIONS = {
     "a heading's level": (r"^## ", "### "),
     "a heading that is gone": (r"^## .*\n", ""),

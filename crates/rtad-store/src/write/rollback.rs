@@ -14,7 +14,7 @@ use crate::layout::{chunk_path, manifest_path};
 use crate::read::Store;
 use rtad_core::snapshot::{ChunkError, Current, DeltaEntry, Manifest, State};
 
-/// Concurrent look-ups of chunk sizes.
+/// Concurrent lookups of chunk sizes.
 const PARALLEL_LOOKUPS: usize = 16;
 
 impl Publication<'_> {

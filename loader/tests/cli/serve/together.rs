@@ -24,10 +24,13 @@ fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
                 mine.rotate_left(client * all.len() / CLIENTS / 2);
                 for ids in mine.chunks(200 + 37 * client) {
                     let answer = api.write("add_if_absent", ids);
-                    let told = answer["new"].as_array().unwrap();
-                    assert_eq!((told.len(), &answer["accepted"]), (ids.len(), &ids.len().into()));
+                    let members = answer["new"].as_array().unwrap();
+                    assert_eq!(
+                        (members.len(), &answer["accepted"]),
+                        (ids.len(), &ids.len().into())
+                    );
                     let mut new = new.lock().unwrap();
-                    for (id, _) in ids.iter().zip(told).filter(|(_, is_new)| **is_new == true) {
+                    for (id, _) in ids.iter().zip(members).filter(|(_, is_new)| **is_new == true) {
                         *new.entry(id.clone()).or_default() += 1;
                     }
                 }

@@ -352,14 +352,15 @@ response = { accepted = "hits" }
 "#;
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
-    let told = crate::serve::Assembly::read(Some((file.to_str().unwrap(), text)), |_| None, &flags);
-    let told = told.unwrap_err().to_string();
+    let found =
+        crate::serve::Assembly::read(Some((file.to_str().unwrap(), text)), |_| None, &flags);
+    let found = found.unwrap_err().to_string();
     for expected in [
         "response.accepted is \"hits\": it cannot hold strategy \"5000000000\"; accepted: \
             strategy ids from -2147483648 to 2147483647, ",
         "request.strategies is \"asked\": it cannot hold strategy ",
         "accepted: strategy ids from 0 to 4294967295, ",
     ] {
-        assert!(told.contains(expected), "{expected}\n{told}");
+        assert!(found.contains(expected), "{expected}\n{found}");
     }
 }
