@@ -6,7 +6,8 @@ translate must be in both: code in the text (keys, routes, metrics), links, and 
 billion equals 15 亿. The Chinese version links to Chinese pages where they exist. A new page needs
 no entry anywhere.
 
-No script compares the meaning: change a paragraph in both versions. Each page is also changed in memory in the ways that must be noticed.
+No script compares the meaning: change a paragraph in both versions. Other tests change each page in
+memory; every change must be noticed.
 """
 
 from __future__ import annotations
