@@ -49,7 +49,7 @@ pub(crate) fn check(layout: Layout, body: &[u8]) {
     static KEYS: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
     std::fs::write(&*FILE, body).expect("writing 4 KiB");
     let sources = vec![Source::File(FILE.clone())];
-    let input = Input { sources, layout, case: None, keys: KEYS.clone() };
+    let input = Input { sources, layout, case: None, keys: KEYS.clone(), is_part: false };
     let mut sinks = [Counter(0)];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
         Ok(counts) => {
