@@ -1,6 +1,7 @@
 //! Commands, one file each.
 
 mod append;
+mod audience_report;
 mod build;
 mod context;
 mod dedup;
@@ -13,6 +14,7 @@ mod input_args;
 mod inspect;
 mod job;
 mod list;
+mod min_keys;
 mod new_manifest;
 mod plan;
 mod query;

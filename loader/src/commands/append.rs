@@ -155,40 +155,7 @@ struct Report<'a> {
     blank: u64,
     malformed: u64,
     #[serde(flatten)]
-    appended: Option<AppendedFacts>,
-}
-
-/// State of the store after the change.
-#[derive(Debug, Serialize)]
-struct AppendedFacts {
-    generation: u64,
-    sequence: u64,
-    added: u64,
-    removed: u64,
-    /// Keys left out because of a tombstone.
-    entombed: u64,
-    tombstones: u64,
-    deltas: u64,
-    delta_keys: u64,
-    written_bytes: u64,
-}
-
-impl AppendedFacts {
-    const fn of(appended: &Appended) -> Self {
-        let Appended { sequence, generation, added, removed, entombed, .. } = *appended;
-        let Appended { tombstones, deltas, delta_keys, written_bytes, .. } = *appended;
-        Self {
-            generation,
-            sequence,
-            added,
-            removed,
-            entombed,
-            tombstones,
-            deltas,
-            delta_keys,
-            written_bytes,
-        }
-    }
+    appended: Option<Appended>,
 }
 
 impl<'a> Report<'a> {
@@ -200,7 +167,7 @@ impl<'a> Report<'a> {
             usable: counts.keys,
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
-            appended: appended.as_ref().map(AppendedFacts::of),
+            appended,
         }
     }
 
@@ -217,7 +184,7 @@ impl<'a> Report<'a> {
             HumanCount(*usable)
         )?;
         let Some(facts) = &self.appended else { return Ok(()) };
-        let AppendedFacts { added, removed, entombed, tombstones, .. } = facts;
+        let Appended { added, removed, entombed, tombstones, .. } = facts;
         writeln!(
             out,
             "  keys        {added} added, {removed} removed, {entombed} left out by tombstones"

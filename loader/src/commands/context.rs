@@ -1,5 +1,6 @@
 //! Shared parts of the commands: output, location of an audience, clock, threads, runtime.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -129,4 +130,25 @@ pub(super) fn now_unix_seconds() -> u64 {
 /// Default number of threads: one per available core.
 pub(super) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A random fraction from 0 to 1, for the jitter of retries.
+pub(super) fn random_fraction() -> f64 {
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
+}
+
+/// Writes the first line of a publish report; `generation` is `None` for a dry run.
+pub(super) fn write_published(
+    out: &mut dyn Write,
+    audience: &str,
+    generation: Option<u64>,
+    is_signed: bool,
+) -> io::Result<()> {
+    match generation {
+        Some(generation) => {
+            let signed = if is_signed { ", signed" } else { "" };
+            writeln!(out, "published {audience} generation {generation}{signed}")
+        }
+        None => writeln!(out, "dry run of {audience}: nothing was written to the store"),
+    }
 }

@@ -14,7 +14,6 @@ use rtad_core::snapshot::Manifest;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
-use super::error::UsageError;
 use super::value_parsers::parse_ratio;
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
@@ -165,15 +164,6 @@ impl Gate {
             return Err(GateError::Fill { found, max });
         }
         self.check_keys(built.keys())
-    }
-}
-
-/// Rejects a number of keys at which filters of this kind exceed their rate.
-pub(super) fn check_min_keys(kind: FilterKind, fpr: f64, keys: u64) -> Result<(), UsageError> {
-    let min_keys = FilterSpec::min_keys(kind, fpr);
-    match keys > 0 && keys < min_keys {
-        true => Err(UsageError::TooFewKeys { fpr, keys, min_keys }),
-        false => Ok(()),
     }
 }
 

@@ -50,12 +50,8 @@ pub(super) struct GcArgs {
 struct GcReport {
     audience: AudienceName,
     dry_run: bool,
-    kept_generations: Vec<u64>,
-    removed_generations: Vec<u64>,
-    removed_chunks: u64,
-    removed_deltas: u64,
-    removed_bytes: u64,
-    young_chunks: u64,
+    #[serde(flatten)]
+    collected: Collected,
 }
 
 pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
@@ -68,47 +64,31 @@ pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
         }
         Ok(StoreWriter::new(store)?.collect(audience, retention, args.dry_run).await?)
     })?;
-    output.report(&GcReport::new(audience.clone(), args.dry_run, collected), GcReport::write_text)
+    let report = GcReport { audience: audience.clone(), dry_run: args.dry_run, collected };
+    output.report(&report, GcReport::write_text)
 }
 
 impl GcReport {
-    fn new(audience: AudienceName, dry_run: bool, collected: Collected) -> Self {
-        let Collected {
-            kept_generations,
-            removed_generations,
-            removed_chunks,
-            removed_deltas,
-            removed_bytes,
-            young_chunks,
-        } = collected;
-        Self {
-            audience,
-            dry_run,
-            kept_generations,
-            removed_generations,
-            removed_chunks,
-            removed_deltas,
-            removed_bytes,
-            young_chunks,
-        }
-    }
-
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let audience = &self.audience;
+        let Self { audience, collected, .. } = self;
         if self.dry_run {
             writeln!(out, "dry run of {audience}: nothing was removed")?;
         } else {
-            writeln!(out, "{audience}: {} generations removed", self.removed_generations.len())?;
+            writeln!(
+                out,
+                "{audience}: {} generations removed",
+                collected.removed_generations.len()
+            )?;
         }
-        writeln!(out, "  kept     {}", numbers(&self.kept_generations))?;
-        writeln!(out, "  removed  {}", numbers(&self.removed_generations))?;
-        let (chunks, deltas) = (self.removed_chunks, self.removed_deltas);
+        writeln!(out, "  kept     {}", numbers(&collected.kept_generations))?;
+        writeln!(out, "  removed  {}", numbers(&collected.removed_generations))?;
+        let (chunks, deltas) = (collected.removed_chunks, collected.removed_deltas);
         writeln!(
             out,
             "  files    {chunks} chunks and {deltas} deltas removed, {}",
-            HumanBytes(self.removed_bytes)
+            HumanBytes(collected.removed_bytes)
         )?;
-        match self.young_chunks {
+        match collected.young_chunks {
             0 => Ok(()),
             young => {
                 writeln!(out, "           {young} unused chunks are too young to remove")

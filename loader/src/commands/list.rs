@@ -1,15 +1,16 @@
 //! `list` command: generations of the audiences in a store.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest};
+use rtad_core::snapshot::{AudienceName, Manifest};
 use rtad_store::{Store, StoreError};
 
+use super::audience_report::{DeltaReport, GenerationReport};
 use super::context::{Output, now_unix_seconds, runtime};
 use super::error::CommandError;
 use super::trust_args::TrustArgs;
@@ -56,69 +57,33 @@ struct Generation {
 
 #[derive(Debug, Serialize)]
 struct Facts {
-    created_unix_seconds: u64,
-    age_seconds: u64,
+    #[serde(flatten)]
+    generation: GenerationReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
     expired: bool,
-    keys: u64,
-    size_bytes: u64,
     chunks: usize,
-    filter: &'static str,
-    target_fpr: f64,
-    expected_fpr: f64,
 }
 
-/// Deltas and state of the live generation.
-#[derive(Debug, Serialize)]
-struct DeltaReport {
-    sequence: u64,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_unix_seconds: Option<u64>,
-    deltas: usize,
-    added: u64,
-    removed: u64,
-    tombstones: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    appended_unix_seconds: Option<u64>,
-}
-
-impl DeltaReport {
-    fn of(current: &Current) -> Self {
-        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+impl Facts {
+    fn of(manifest: &Manifest) -> Self {
         Self {
-            sequence: current.sequence,
-            state: current.state.as_str(),
-            expires_unix_seconds: current.expires_unix_seconds,
-            deltas: current.deltas.len(),
-            added: sum(|entry| entry.added),
-            removed: sum(|entry| entry.removed),
-            tombstones: current.tombstones.as_ref().map_or(0, |entry| entry.removed),
-            appended_unix_seconds: current.appended_unix_seconds,
+            generation: GenerationReport::of(manifest),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            expired: manifest.is_expired(now_unix_seconds()),
+            chunks: manifest.chunks().len(),
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.deltas == 0
-            && self.tombstones == 0
-            && self.state == "live"
-            && self.expires_unix_seconds.is_none()
-    }
-
-    /// The end of a report line.
-    fn text(&self) -> String {
-        let Self { deltas, added, removed, tombstones, state, .. } = self;
-        let expiry = self
-            .expires_unix_seconds
-            .map(|end| format!(", expires at {end} (seconds since 1970 UTC)"));
-        format!(
-            "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
-            HumanCount(*added),
-            HumanCount(*removed),
-            HumanCount(*tombstones),
-            expiry.unwrap_or_default()
-        )
+    fn expiry(&self) -> String {
+        match self.expires_unix_seconds {
+            None => String::new(),
+            Some(_) if self.expired => ", expired".to_owned(),
+            Some(expires) => {
+                let left = expires.saturating_sub(now_unix_seconds());
+                format!(", expires in {}", HumanDuration(Duration::from_secs(left)))
+            }
+        }
     }
 }
 
@@ -160,36 +125,6 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
     Ok(Audience { audience, live_generation, rolled_back_from, over, generations })
 }
 
-impl Facts {
-    fn of(manifest: &Manifest) -> Self {
-        let created =
-            UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds().min(u32::MAX.into()));
-        let age = SystemTime::now().duration_since(created).unwrap_or_default();
-        Self {
-            created_unix_seconds: manifest.created_unix_seconds(),
-            age_seconds: age.as_secs(),
-            expires_unix_seconds: manifest.expires_unix_seconds(),
-            expired: manifest.is_expired(now_unix_seconds()),
-            keys: manifest.keys(),
-            size_bytes: manifest.size_bytes(),
-            chunks: manifest.chunks().len(),
-            filter: manifest.filter().kind().as_str(),
-            target_fpr: manifest.target_fpr(),
-            expected_fpr: manifest.expected_fpr(),
-        }
-    }
-    fn expiry(&self) -> String {
-        match self.expires_unix_seconds {
-            None => String::new(),
-            Some(_) if self.expired => ", expired".to_owned(),
-            Some(expires) => {
-                let left = expires.saturating_sub(now_unix_seconds());
-                format!(", expires in {}", HumanDuration(Duration::from_secs(left)))
-            }
-        }
-    }
-}
-
 impl ListReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.audiences.is_empty() {
@@ -208,11 +143,11 @@ impl ListReport {
                     Some(facts) => writeln!(
                         out,
                         "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} old{}",
-                        HumanCount(facts.keys).to_string(),
-                        HumanBytes(facts.size_bytes).to_string(),
-                        facts.filter,
-                        facts.expected_fpr,
-                        HumanDuration(Duration::from_secs(facts.age_seconds)),
+                        HumanCount(facts.generation.keys).to_string(),
+                        HumanBytes(facts.generation.size_bytes).to_string(),
+                        facts.generation.filter,
+                        facts.generation.expected_fpr,
+                        HumanDuration(Duration::from_secs(facts.generation.age_seconds)),
                         facts.expiry()
                     )?,
                     None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,

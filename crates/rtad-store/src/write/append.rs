@@ -89,7 +89,7 @@ fn last_by_key(mut entries: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<Devi
 }
 
 /// Result of an append.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Appended {
     /// Sequence of the new `CURRENT`; of the old one, if nothing changed.
     pub sequence: u64,

@@ -1,6 +1,5 @@
 //! Publisher of one operation on keys, with retries after conflicts.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
@@ -8,6 +7,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
+use super::super::context::random_fraction;
 use super::super::error::CommandError;
 
 /// Attempts while other writers cause conflicts.
@@ -65,9 +65,7 @@ impl Writer {
             match self.ledger.append(change.clone()).await {
                 Err(StoreError::Conflict { .. }) => {
                     self.ledger.refresh().await?;
-                    let random =
-                        RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-                    tokio::time::sleep(MAX_RETRY_DELAY.mul_f64(random)).await;
+                    tokio::time::sleep(MAX_RETRY_DELAY.mul_f64(random_fraction())).await;
                 }
                 // Another writer merged deltas that this ledger knew, and they were removed since.
                 Err(StoreError::NotFound { .. }) if self.ledger.refresh().await? => {}

@@ -16,7 +16,8 @@ use rtad_store::write::Publication;
 
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
-use super::super::gate::{Gate, check_min_keys};
+use super::super::gate::Gate;
+use super::super::min_keys::check_min_keys;
 use super::super::new_manifest::new_manifest;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::journal::{Group, Journal, JournalLocation};

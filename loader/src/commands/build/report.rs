@@ -8,6 +8,7 @@ use serde::Serialize;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
+use super::super::context::write_published;
 use super::super::gate::Gate;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
@@ -110,15 +111,7 @@ impl BuildSummary {
     }
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self.generation {
-            Some(generation) => {
-                let signed = if self.signed { ", signed" } else { "" };
-                writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
-            }
-            None => {
-                writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?
-            }
-        }
+        write_published(out, &self.audience, self.generation, self.signed)?;
         let RejectedCounts { malformed, too_long, missing_column, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         writeln!(

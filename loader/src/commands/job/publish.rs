@@ -12,7 +12,7 @@ use rtad_core::snapshot::{Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
-use super::super::context::{Output, runtime};
+use super::super::context::{Output, runtime, write_published};
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
@@ -329,15 +329,7 @@ impl PublishReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self.generation {
-            Some(generation) => {
-                let signed = if self.signed { ", signed" } else { "" };
-                writeln!(out, "published {} generation {generation}{signed}", self.audience)?;
-            }
-            None => {
-                writeln!(out, "dry run of {}: nothing was written to the store", self.audience)?
-            }
-        }
+        write_published(out, &self.audience, self.generation, self.signed)?;
         let duplicates = HumanCount(self.duplicates);
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;

@@ -9,7 +9,7 @@ use rtad_core::snapshot::{AudienceName, Current, Digest};
 use rtad_store::write::Base;
 
 use super::super::error::UsageError;
-use super::super::gate::check_min_keys;
+use super::super::min_keys::check_min_keys;
 
 const FORMAT: &str = "rtad-job";
 const VERSION: u32 = 1;

@@ -11,10 +11,10 @@ use rtad_http::json::{error_without_values, json_of};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State as AudienceState};
+use rtad_core::snapshot::{AudienceName, Current, Manifest, State as AudienceState};
 use rtad_store::{Store, StoreError};
 
-use super::super::context::now_unix_seconds;
+use super::super::audience_report::{DeltaReport, GenerationReport};
 use super::app::{App, NamedAudience};
 use super::commands::AudienceChange;
 use super::error::ApiError;
@@ -28,31 +28,12 @@ const DEFAULT_FPR: f64 = 0.0001;
 #[derive(Debug, Serialize)]
 struct AudienceInfo {
     audience: AudienceName,
-    state: &'static str,
-    sequence: u64,
     generation: u64,
-    deltas: usize,
-    added: u64,
-    removed: u64,
-    tombstones: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    appended_unix_seconds: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_unix_seconds: Option<u64>,
+    #[serde(flatten)]
+    deltas: DeltaReport,
     /// The live generation; a deleted audience has none.
     #[serde(flatten)]
-    built: Option<GenerationInfo>,
-}
-
-#[derive(Debug, Serialize)]
-struct GenerationInfo {
-    keys: u64,
-    size_bytes: u64,
-    filter: &'static str,
-    target_fpr: f64,
-    expected_fpr: f64,
-    created_unix_seconds: u64,
-    age_seconds: u64,
+    built: Option<GenerationReport>,
 }
 
 /// An audience in a list, or the cause of its read error.
@@ -112,11 +93,7 @@ async fn info_of(
         }
         match store.manifest(audience, current).await {
             Ok(manifest) => {
-                return Ok(Some(AudienceInfo::of(
-                    audience,
-                    current,
-                    Some(GenerationInfo::of(&manifest)),
-                )));
+                return Ok(Some(AudienceInfo::of(audience, current, Some(&manifest))));
             }
             Err(error) => match store.live(audience).await? {
                 // Replaced and collected, or deleted, in between.
@@ -133,35 +110,12 @@ async fn info_of(
 }
 
 impl AudienceInfo {
-    fn of(audience: &AudienceName, current: &Current, built: Option<GenerationInfo>) -> Self {
-        let sum = |count: fn(&DeltaEntry) -> u64| current.deltas.iter().map(count).sum();
+    fn of(audience: &AudienceName, current: &Current, manifest: Option<&Manifest>) -> Self {
         Self {
             audience: audience.clone(),
-            state: current.state.as_str(),
-            sequence: current.sequence,
             generation: current.generation,
-            deltas: current.deltas.len(),
-            added: sum(|entry| entry.added),
-            removed: sum(|entry| entry.removed),
-            tombstones: current.tombstones.as_ref().map_or(0, DeltaEntry::keys),
-            appended_unix_seconds: current.appended_unix_seconds,
-            expires_unix_seconds: current.expires_unix_seconds,
-            built,
-        }
-    }
-}
-
-impl GenerationInfo {
-    fn of(manifest: &Manifest) -> Self {
-        let now = now_unix_seconds();
-        Self {
-            keys: manifest.keys(),
-            size_bytes: manifest.size_bytes(),
-            filter: manifest.filter().kind().as_str(),
-            target_fpr: manifest.target_fpr(),
-            expected_fpr: manifest.expected_fpr(),
-            created_unix_seconds: manifest.created_unix_seconds(),
-            age_seconds: now.saturating_sub(manifest.created_unix_seconds()),
+            deltas: DeltaReport::of(current),
+            built: manifest.map(GenerationReport::of),
         }
     }
 }

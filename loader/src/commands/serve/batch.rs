@@ -81,13 +81,13 @@ pub(super) fn coalesce<'a>(
     tombstones: Option<&Delta>,
 ) -> Coalesced {
     let mut coalesced = Coalesced { change: Change::default(), outcomes: Vec::new() };
-    let mut said: HashMap<DeviceKey, bool> = HashMap::new();
+    let mut added: HashMap<DeviceKey, bool> = HashMap::new();
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
     for WriteRequest { op, keys } in requests {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
-            true => said.contains_key(key),
+            true => added.contains_key(key),
             false => buried.contains(key),
         };
         if keys.iter().any(clashes) {
@@ -112,19 +112,19 @@ pub(super) fn coalesce<'a>(
                 }
                 Op::Remove => {
                     coalesced.change.remove(*key);
-                    said.insert(*key, false);
+                    added.insert(*key, false);
                 }
                 Op::Add => {
                     coalesced.change.add(*key);
-                    said.insert(*key, true);
+                    added.insert(*key, true);
                 }
                 Op::AddIfAbsent => {
                     let before = || members.expect("passed with `AddIfAbsent`").contains(key);
-                    let is_member = said.get(key).copied().unwrap_or_else(before);
+                    let is_member = added.get(key).copied().unwrap_or_else(before);
                     outcome.new.push(!is_member);
                     if !is_member {
                         coalesced.change.add(*key);
-                        said.insert(*key, true);
+                        added.insert(*key, true);
                     }
                 }
             }

@@ -10,7 +10,6 @@
 //! A batch without changes is answered only after `CURRENT` was found unchanged.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use rtad_core::snapshot::{Delta, Snapshot, State};
 use rtad_store::StoreError;
 use rtad_store::write::Ledger;
 
+use super::super::context::random_fraction;
 use super::batch::{Coalesced, Op, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::error::ApiError;
@@ -330,8 +330,7 @@ async fn coalesce_blocking(
 /// Exponential backoff with full jitter, to keep two writers out of step.
 fn delay(tries: u32) -> Duration {
     let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
-    let random = RandomState::new().build_hasher().finish();
-    longest.mul_f64(random as f64 / u64::MAX as f64)
+    longest.mul_f64(random_fraction())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Retention {
 }
 
 /// Result of a gc, or of its dry run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Collected {
     /// Generations that are kept, oldest first.
     pub kept_generations: Vec<u64>,
