@@ -21,7 +21,7 @@ def demo(tmp_path_factory):
     ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
     flags = ["--devices", "20000", "--dir", work / "store", *ports]
     with Process(RTAD, "demo", *flags, log=work / "log") as rtad:
-        rtad.wait_for("^Ctrl-C")
+        rtad.wait_for("^Stop with Ctrl-C")
         yield rtad
 
 
