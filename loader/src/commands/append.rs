@@ -135,7 +135,6 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
 }
 
-/// Keys of one parser.
 #[derive(Debug, Default)]
 struct CollectedKeys(Vec<DeviceKey>);
 

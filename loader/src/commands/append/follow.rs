@@ -35,7 +35,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Time limit of retries after stdin has ended.
 const FINAL_RETRIES: Duration = Duration::from_secs(60);
 
-/// Keys of some lines.
 #[derive(Debug, Default)]
 struct Batch {
     keys: Vec<DeviceKey>,
@@ -58,7 +57,6 @@ struct Published {
     delta_keys: u64,
 }
 
-/// Totals since the start.
 #[derive(Debug, Default)]
 struct Totals {
     rows: u64,

@@ -38,7 +38,6 @@ pub(super) struct CompactReport {
     chunks_written: u64,
 }
 
-/// The chunks with the added keys.
 struct GrownChunks {
     chunks: ManifestBuilder,
     inserted: u64,

@@ -49,7 +49,6 @@ struct List {
     audiences: Vec<Listed>,
 }
 
-/// Response to a change.
 #[derive(Debug, Serialize)]
 struct ChangeReply {
     audience: AudienceName,

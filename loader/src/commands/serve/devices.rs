@@ -26,7 +26,6 @@ const MAX_IDS: usize = 100_000;
 #[derive(Debug)]
 struct Parsed {
     request: WriteRequest,
-    /// Number of ids.
     ids: usize,
     rejected: Vec<Rejected>,
 }
