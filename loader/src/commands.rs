@@ -74,7 +74,6 @@ enum Command {
     Manual(Manual),
 }
 
-/// Runs the selected command.
 pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {

@@ -9,10 +9,8 @@ use std::process::{ExitCode, Termination};
 
 use rtad_http::error_chain::error_chain;
 
-/// Exit codes of `rtad-loader`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// Done.
     Ok = 0,
     /// An unforeseen error, such as a full disk under the rejects file.
     Unexpected = 1,

@@ -51,7 +51,6 @@ pub(crate) enum SignError {
     TooExpensive { path: String },
 }
 
-/// Signer with a minisign key.
 pub(crate) struct Signer(SecretKey);
 
 impl Signer {

@@ -135,7 +135,6 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
 }
 
-/// Keys of one parser.
 #[derive(Debug, Default)]
 struct CollectedKeys(Vec<DeviceKey>);
 
@@ -178,24 +177,14 @@ impl<'a> Report<'a> {
             Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
         }
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
-        writeln!(
-            out,
-            "  usable      {} ({blank} blank, {malformed} malformed)",
-            HumanCount(*usable)
-        )?;
+        let usable = HumanCount(*usable);
+        writeln!(out, "  usable      {usable} ({blank} blank, {malformed} malformed)")?;
         let Some(facts) = &self.appended else { return Ok(()) };
-        let Appended { added, removed, entombed, tombstones, .. } = facts;
-        writeln!(
-            out,
-            "  keys        {added} added, {removed} removed, {entombed} left out by tombstones"
-        )?;
-        writeln!(out, "  tombstones  {}", HumanCount(*tombstones))?;
-        let (deltas, keys) = (facts.deltas, HumanCount(facts.delta_keys));
-        writeln!(
-            out,
-            "  deltas      {deltas} with {keys} keys over generation {}",
-            facts.generation
-        )?;
+        let Appended { generation, added, removed, entombed, deltas, .. } = facts;
+        writeln!(out, "  keys        {added} added, {removed} removed, {entombed} entombed")?;
+        writeln!(out, "  tombstones  {}", HumanCount(facts.tombstones))?;
+        let keys = HumanCount(facts.delta_keys);
+        writeln!(out, "  deltas      {deltas} with {keys} keys over generation {generation}")?;
         writeln!(out, "  written     {}", HumanBytes(facts.written_bytes))
     }
 }

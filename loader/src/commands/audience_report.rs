@@ -7,7 +7,6 @@ use rtad_core::snapshot::{Current, DeltaEntry, Manifest};
 
 use super::context::now_unix_seconds;
 
-/// A generation, from its manifest.
 #[derive(Debug, Serialize)]
 pub(super) struct GenerationReport {
     pub(super) created_unix_seconds: u64,
@@ -70,7 +69,6 @@ impl DeltaReport {
             && self.expires_unix_seconds.is_none()
     }
 
-    /// Text for a report line.
     pub(super) fn text(&self) -> String {
         let Self { deltas, added, removed, tombstones, state, .. } = self;
         let expiry = self

@@ -131,7 +131,6 @@ impl Gate {
         (least * (1.0 - 1e-12)).ceil() as u64
     }
 
-    /// Checks the number of distinct keys.
     pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());

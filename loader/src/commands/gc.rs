@@ -74,20 +74,14 @@ impl GcReport {
         if self.dry_run {
             writeln!(out, "dry run of {audience}: nothing was removed")?;
         } else {
-            writeln!(
-                out,
-                "{audience}: {} generations removed",
-                collected.removed_generations.len()
-            )?;
+            let count = collected.removed_generations.len();
+            writeln!(out, "{audience}: {count} generations removed")?;
         }
         writeln!(out, "  kept     {}", numbers(&collected.kept_generations))?;
         writeln!(out, "  removed  {}", numbers(&collected.removed_generations))?;
-        let (chunks, deltas) = (collected.removed_chunks, collected.removed_deltas);
-        writeln!(
-            out,
-            "  files    {chunks} chunks and {deltas} deltas removed, {}",
-            HumanBytes(collected.removed_bytes)
-        )?;
+        let Collected { removed_chunks: chunks, removed_deltas: deltas, .. } = collected;
+        let size = HumanBytes(collected.removed_bytes);
+        writeln!(out, "  files    {chunks} chunks and {deltas} deltas removed, {size}")?;
         match collected.young_chunks {
             0 => Ok(()),
             young => {

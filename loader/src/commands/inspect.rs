@@ -16,7 +16,7 @@ use rtad_store::StoreError;
 
 use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
 use super::error::CommandError;
-use super::verify::FillSurvey;
+use super::verify::{FillSurvey, Spread};
 use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
@@ -135,52 +135,31 @@ impl InspectReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let BuildReport { tool, rows, duplicates, rejected } = &self.build;
         let bits = f64::from(self.millibits_per_key) / 1000.0;
-        let FillSurvey { shards, fill, expected_fpr } = &self.survey;
+        let shards = self.survey.shards;
         writeln!(out, "{} generation {}", self.audience, self.generation)?;
         writeln!(out, "  created     {} (seconds since 1970 UTC)", self.created_unix_seconds)?;
         if let Some(expires) = self.expires_unix_seconds {
             let now = if self.expired { ", expired" } else { "" };
             writeln!(out, "  expires     {expires}{now}")?;
         }
+        writeln!(out, "  built by    {tool}")?;
         writeln!(
             out,
-            "  built by    {tool}: {rows} rows, {duplicates} duplicates, {rejected} without a \
-             usable id"
+            "  rows        {rows}, {duplicates} duplicates, {rejected} without a usable id"
         )?;
         writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
         if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
-            writeln!(
-                out,
-                "  merged      deltas up to sequence {through}, {inserted_keys} keys besides those \
-                 above"
-            )?;
+            writeln!(out, "  merged      deltas up to sequence {through}")?;
+            writeln!(out, "              {inserted_keys} keys besides those above")?;
         }
-        writeln!(
-            out,
-            "  size        {} in {} chunks",
-            HumanBytes(self.size_bytes),
-            self.chunks.len()
-        )?;
-        writeln!(
-            out,
-            "  filter      {}, {} hashes, {bits} bits per key",
-            self.filter, self.hashes
-        )?;
-        writeln!(
-            out,
-            "  fill        min {:.4}  mean {:.4}  max {:.4}",
-            fill.min, fill.mean, fill.max
-        )?;
-        let fpr = expected_fpr;
-        writeln!(
-            out,
-            "  shards' fpr min {:.3e}  mean {:.3e}  max {:.3e}",
-            fpr.min, fpr.mean, fpr.max
-        )?;
-        writeln!(
-            out,
-            "  fpr         {:.3e} by fill, {:.3e} requested",
-            self.expected_fpr, self.target_fpr
-        )
+        let Self { chunks, filter, hashes, target_fpr, expected_fpr, .. } = self;
+        let (size, chunks) = (HumanBytes(self.size_bytes), chunks.len());
+        writeln!(out, "  size        {size} in {chunks} chunks")?;
+        writeln!(out, "  filter      {filter}, {hashes} hashes, {bits} bits per key")?;
+        let Spread { min, mean, max } = self.survey.fill;
+        writeln!(out, "  fill        min {min:.4}  mean {mean:.4}  max {max:.4}")?;
+        let Spread { min, mean, max } = self.survey.expected_fpr;
+        writeln!(out, "  shards' fpr min {min:.3e}  mean {mean:.3e}  max {max:.3e}")?;
+        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")
     }
 }

@@ -140,12 +140,8 @@ fn poisson_ln(mean: f64, k: f64) -> f64 {
 
 impl PlanReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "{} keys at a false-positive rate of {}",
-            HumanCount(self.keys),
-            self.target_fpr
-        )?;
+        let (keys, fpr) = (HumanCount(self.keys), self.target_fpr);
+        writeln!(out, "{keys} keys at a false-positive rate of {fpr}")?;
         writeln!(out)?;
         writeln!(
             out,
@@ -166,11 +162,8 @@ impl PlanReport {
             )?;
         }
         writeln!(out)?;
-        writeln!(
-            out,
-            "a build holds about {} of keys, on disk if they exceed --memory",
-            HumanBytes(self.build_key_bytes)
-        )?;
+        let keys = HumanBytes(self.build_key_bytes);
+        writeln!(out, "a build holds about {keys} of keys, on disk if they exceed --memory")?;
         writeln!(
             out,
             "pods: {} with one core each for {} requests/s at {} decisions/s per core, plus spares",

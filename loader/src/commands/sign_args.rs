@@ -24,7 +24,6 @@ pub(super) struct SignArgs {
 }
 
 impl SignArgs {
-    /// Opens the target's store for writing, with the signer if there is one.
     pub(super) fn open(&self, target: &Target) -> Result<StoreWriter, CommandError> {
         self.writer(target.open()?, &target.trust)
     }
@@ -37,7 +36,6 @@ impl SignArgs {
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
-    /// Write access to `store`, with the signer if there is one.
     pub(super) fn writer(
         &self,
         store: Store,

@@ -14,17 +14,14 @@ pub(super) struct TrustArgs {
     public_keys: Vec<Keys>,
 }
 
-/// Keys of one `--public-key`.
 #[derive(Debug, Clone)]
 struct Keys(Vec<PublicKey>);
 
 impl TrustArgs {
-    /// Whether any key was given.
     pub(super) const fn is_given(&self) -> bool {
         !self.public_keys.is_empty()
     }
 
-    /// The store with these keys.
     pub(super) fn applied_to(&self, store: Store) -> Store {
         let keys = self.public_keys.iter().flat_map(|Keys(keys)| keys);
         store.with_public_keys(keys.cloned().collect::<Vec<_>>())

@@ -26,7 +26,7 @@ use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
 use error::VerifyError;
-pub(super) use fill::FillSurvey;
+pub(super) use fill::{FillSurvey, Spread};
 use probe::MeasuredFpr;
 pub(super) use probe::{random_key, wilson};
 
@@ -228,19 +228,13 @@ impl VerifyReport {
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
-            writeln!(
-                out,
-                "  members     all {checked} ids of {rows} rows ({blank_or_malformed} without a \
-                 usable id, {removed} removed since)"
-            )?;
+            writeln!(out, "  members     all {checked} ids of {rows} rows")?;
+            writeln!(out, "              {blank_or_malformed} unusable, {removed} removed since")?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
         writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
         writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
-        writeln!(
-            out,
-            "  expected    {:.3e} by fill, {:.3e} requested",
-            self.expected_fpr, self.target_fpr
-        )
+        let Self { expected_fpr, target_fpr, .. } = self;
+        writeln!(out, "  expected    {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")
     }
 }

@@ -44,7 +44,7 @@ impl TestStore {
         answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
     }
 
-    fn over_it(&self) -> Value {
+    fn live_deltas(&self) -> Value {
         self.run("list", "--json").json()["audiences"][0]["over"].clone()
     }
 }
@@ -72,7 +72,7 @@ fn appended_and_removed_devices_survive_the_next_build() {
             (target.members(new), target.members(gone), target.members(&old[50..150])),
             (100, 0, 100)
         );
-        let over = target.over_it();
+        let over = target.live_deltas();
         assert_eq!(
             (&over["added"], &over["removed"], &over["state"]),
             (&100.into(), &50.into(), &"live".into())
@@ -93,7 +93,7 @@ fn appended_and_removed_devices_survive_the_next_build() {
             (&100.into(), &50.into())
         );
         assert_eq!((target.members(new), target.members(gone)), (100, 0));
-        assert_eq!(target.over_it()["deltas"], 0);
+        assert_eq!(target.live_deltas()["deltas"], 0);
         let inspected = target.run("inspect", "--json").json();
         assert_eq!(inspected["folded"]["through"], 3);
         let text = target.run("inspect", "").stdout;
@@ -316,7 +316,7 @@ fn compaction_merges_additions_and_keeps_removals_as_a_delta() {
             (target.members(new), target.members(gone), target.members(&all[50..60])),
             (200, 0, 0)
         );
-        let over = target.over_it();
+        let over = target.live_deltas();
         assert_eq!(
             (&over["added"], &over["removed"], &over["tombstones"]),
             (&0.into(), &30.into(), &10.into())
@@ -340,7 +340,7 @@ fn compaction_merges_additions_and_keeps_removals_as_a_delta() {
         assert_eq!((target.members(gone), target.members(new)), (5, 200));
         let built = target.over("build", &all[..2200]).json();
         assert_eq!(built["keys"], 2200 - 25 - 10);
-        assert_eq!(target.over_it()["removed"], 0);
+        assert_eq!(target.live_deltas()["removed"], 0);
     }
 }
 

@@ -185,7 +185,7 @@ fn signatures_are_verified_on_every_store() {
 }
 
 #[test]
-fn of_two_loaders_at_once_one_wins_and_one_exits_6() {
+fn concurrent_builds_have_one_winner_and_one_exit_6() {
     for target in TestStore::all("two") {
         let all = ids(IdKind::Md5, 0..4000);
         target.build(&all[..10]);

@@ -35,7 +35,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Time limit of retries after stdin has ended.
 const FINAL_RETRIES: Duration = Duration::from_secs(60);
 
-/// Keys of some lines.
 #[derive(Debug, Default)]
 struct Batch {
     keys: Vec<DeviceKey>,
@@ -58,7 +57,6 @@ struct Published {
     delta_keys: u64,
 }
 
-/// Totals since the start.
 #[derive(Debug, Default)]
 struct Totals {
     rows: u64,
@@ -116,9 +114,8 @@ pub(super) async fn run(
             _ = interrupts.recv() => true,
         };
         // After a signal, also take the batches read so far.
-        while is_last && let Ok(batch) = batches.try_recv() {
-            totals.add(&batch);
-            waiting.extend(batch.keys);
+        if is_last {
+            drain(&mut batches, &mut totals, &mut waiting);
         }
         let mut is_last = is_last;
         let end = async {
@@ -131,19 +128,9 @@ pub(super) async fn run(
         publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         if is_last && !was_last {
             // Stopped during retries: take the batches read meanwhile.
-            while let Ok(batch) = batches.try_recv() {
-                totals.add(&batch);
-                waiting.extend(batch.keys);
-            }
-            publish(
-                &mut writer,
-                &mut waiting,
-                &mut totals,
-                &mut is_last,
-                std::future::pending(),
-                output,
-            )
-            .await?;
+            drain(&mut batches, &mut totals, &mut waiting);
+            let end = std::future::pending();
+            publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         }
         if is_last {
             return match failed {
@@ -151,6 +138,14 @@ pub(super) async fn run(
                 None => Ok(()),
             };
         }
+    }
+}
+
+/// Takes all batches read so far.
+fn drain(batches: &mut mpsc::Receiver<Batch>, totals: &mut Totals, waiting: &mut Vec<DeviceKey>) {
+    while let Ok(batch) = batches.try_recv() {
+        totals.add(&batch);
+        waiting.extend(batch.keys);
     }
 }
 

@@ -15,7 +15,6 @@ const MAX_TRIES: u32 = 50;
 /// Longest delay between attempts; a random fraction keeps two writers out of step.
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Operation on every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
@@ -25,7 +24,6 @@ pub(super) enum Operation {
     Entomb,
 }
 
-/// A ledger and the operation to write to it.
 #[derive(Debug)]
 pub(super) struct Writer {
     ledger: Ledger,

@@ -22,7 +22,6 @@ const WAITING_CHUNKS: usize = 2;
 /// returns all of them. The allocator may keep smaller ones.
 const OWN_MAPPING_BYTES: u64 = 33 << 20;
 
-/// Memory shared by all chunks.
 #[derive(Debug)]
 pub(super) struct MemoryPool {
     total: u64,
@@ -33,7 +32,7 @@ pub(super) struct MemoryPool {
 /// A part of the pool, released on drop.
 #[derive(Debug)]
 pub(super) struct MemoryLease<'r> {
-    room: &'r MemoryPool,
+    pool: &'r MemoryPool,
     bytes: u64,
 }
 
@@ -51,7 +50,7 @@ impl MemoryPool {
             .wait_while(free, |free| *free < bytes)
             .expect("nothing panics under this lock");
         *free -= bytes;
-        MemoryLease { room: self, bytes }
+        MemoryLease { pool: self, bytes }
     }
 
     fn release(&self, bytes: u64) {
@@ -65,13 +64,13 @@ impl MemoryLease<'_> {
     fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
-        self.room.release(surplus);
+        self.pool.release(surplus);
     }
 }
 
 impl Drop for MemoryLease<'_> {
     fn drop(&mut self) {
-        self.room.release(self.bytes);
+        self.pool.release(self.bytes);
     }
 }
 
@@ -84,7 +83,6 @@ pub(super) enum PipelineItem<'r> {
     End(usize, usize, Distinct),
 }
 
-/// Parameters of the pipeline.
 pub(super) struct ChunkPipeline<'a> {
     pub(super) filter: &'a FilterSpec,
     pub(super) shards_per_chunk: u32,
@@ -92,7 +90,7 @@ pub(super) struct ChunkPipeline<'a> {
     pub(super) keys: &'a dyn ShardKeys,
     /// Memory for keys, per thread.
     pub(super) unit_bytes: usize,
-    pub(super) room: &'a MemoryPool,
+    pub(super) pool: &'a MemoryPool,
 }
 
 impl<'a> ChunkPipeline<'a> {
@@ -162,14 +160,14 @@ impl<'a> ChunkPipeline<'a> {
                 }
                 let open = open.get_or_insert_with(|| self.open(run));
                 open.chunk.add_shard(shard, keys.iter().map(device_key));
-                let is_too_large = open.chunk.body_bytes() > self.room.total;
+                let is_too_large = open.chunk.body_bytes() > self.pool.total;
                 if is_too_large {
                     too_large = Some((run * per_chunk) as u32);
                 }
                 !is_too_large
             })?;
         if let Some(first_shard) = too_large {
-            return Err(SpillError::ChunkTooLarge { first_shard, most: self.room.total });
+            return Err(SpillError::ChunkTooLarge { first_shard, most: self.pool.total });
         }
         is_open = is_open && close(open.take());
         Ok(is_open && sender.blocking_send(Ok(PipelineItem::End(group, chunks, distinct))).is_ok())
@@ -177,9 +175,9 @@ impl<'a> ChunkPipeline<'a> {
 
     fn open(&self, run: usize) -> OpenChunk<'a> {
         let per_chunk = self.shards_per_chunk as usize;
-        let room = self.room.take(self.max_bytes(run * per_chunk..(run + 1) * per_chunk));
-        let body_bytes = room.bytes.max(OWN_MAPPING_BYTES);
-        OpenChunk { run, chunk: ChunkBuilder::new(self.filter, body_bytes), room }
+        let lease = self.pool.take(self.max_bytes(run * per_chunk..(run + 1) * per_chunk));
+        let body_bytes = lease.bytes.max(OWN_MAPPING_BYTES);
+        OpenChunk { run, chunk: ChunkBuilder::new(self.filter, body_bytes), lease }
     }
 
     /// Upper bound of the filter size of these shards.
@@ -192,17 +190,16 @@ impl<'a> ChunkPipeline<'a> {
     }
 }
 
-/// A chunk under construction.
 struct OpenChunk<'a> {
     run: usize,
     chunk: ChunkBuilder<'a>,
-    room: MemoryLease<'a>,
+    lease: MemoryLease<'a>,
 }
 
 impl<'a> OpenChunk<'a> {
     fn finish(mut self) -> Option<(BuiltChunk, MemoryLease<'a>)> {
         let chunk = self.chunk.finish()?;
-        self.room.shrink_to(chunk.entry.size_bytes);
-        Some((chunk, self.room))
+        self.lease.shrink_to(chunk.entry.size_bytes);
+        Some((chunk, self.lease))
     }
 }

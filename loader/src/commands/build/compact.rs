@@ -38,7 +38,6 @@ pub(super) struct CompactReport {
     chunks_written: u64,
 }
 
-/// The chunks with the added keys.
 struct GrownChunks {
     chunks: ManifestBuilder,
     inserted: u64,
@@ -188,12 +187,8 @@ impl CompactReport {
                 return writeln!(out, "{audience} has no deltas: nothing was written to the store");
             }
         }
-        writeln!(
-            out,
-            "  added       {} ({} beyond the size of the filters)",
-            HumanCount(*added),
-            HumanCount(*inserted)
-        )?;
+        let (added, inserted) = (HumanCount(*added), HumanCount(*inserted));
+        writeln!(out, "  added       {added} ({inserted} beyond the size of the filters)")?;
         writeln!(out, "  removed     {} stay in a delta", HumanCount(*removed))?;
         writeln!(out, "  written     {} chunks", self.chunks_written)?;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill")

@@ -31,7 +31,6 @@ pub(super) struct Group {
     pub(super) chunks: Vec<ChunkRecord>,
 }
 
-/// Spill directory and sequence of a journal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalLocation<'a> {
     dir: &'a SpillDir,
@@ -75,7 +74,6 @@ impl<'a> JournalLocation<'a> {
     }
 }
 
-/// A journal open for writing.
 pub(super) struct Journal<'a> {
     dir: &'a SpillDir,
     file: std::fs::File,

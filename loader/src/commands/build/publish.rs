@@ -37,7 +37,6 @@ const NO_GENERATION: u64 = 0;
 /// Shards per chunk for a number of keys.
 pub(super) type ChunkRule = fn(&FilterSpec, u64) -> u32;
 
-/// Parameters of a build.
 pub(super) struct BuildPlan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
@@ -54,14 +53,12 @@ pub(super) struct BuildPlan<'a> {
     pub(super) journal: Option<JournalLocation<'a>>,
 }
 
-/// Destination of the chunks.
 pub(super) enum ChunkSink<'s> {
     Store(Box<Publication<'s>>),
     /// A dry run.
     Nowhere,
 }
 
-/// Result of a build.
 #[derive(Debug)]
 pub(super) struct BuildOutcome {
     pub(super) manifest: Manifest,
@@ -77,7 +74,6 @@ struct StoredChunks {
     distinct: Distinct,
 }
 
-/// A stored item of the pipeline.
 enum StoredItem {
     Chunk(usize, ChunkRecord, bool),
     End(usize, usize, Distinct),
@@ -97,7 +93,7 @@ impl ChunkSink<'_> {
 
     async fn put(&self, made: PipelineItem<'_>) -> Result<StoredItem, CommandError> {
         match made {
-            PipelineItem::Chunk(group, chunk, _room) => {
+            PipelineItem::Chunk(group, chunk, _lease) => {
                 let record = chunk.record();
                 let is_new = match self {
                     Self::Store(publication) => publication.put_chunk(chunk).await?,
@@ -123,9 +119,9 @@ impl BuildPlan<'_> {
         let distinct = keys.distinct();
         self.check(distinct.left)?;
         let sink = sink()?;
-        let room = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
+        let pool_bytes = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
         let shards_per_chunk = (self.chunk_rule)(&self.filter, distinct.left);
-        let built = self.make(keys, 0, &MemoryPool::of(room), shards_per_chunk, &sink)?;
+        let built = self.make(keys, 0, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
         self.finish(StoredChunks { distinct, ..built }, sink)
     }
 
@@ -145,10 +141,15 @@ impl BuildPlan<'_> {
         let built = loop {
             let largest =
                 largest_chunk(&self.filter, shards_per_chunk, |shard| keys.most_keys(shard));
-            let (unit_bytes, room) = self.budget.units(largest);
+            let (unit_bytes, pool_bytes) = self.budget.units(largest);
             let units = keys.units(unit_bytes, unwanted);
-            let built =
-                self.make(&units, unit_bytes, &MemoryPool::of(room), shards_per_chunk, &sink)?;
+            let built = self.make(
+                &units,
+                unit_bytes,
+                &MemoryPool::of(pool_bytes),
+                shards_per_chunk,
+                &sink,
+            )?;
             let exact = (self.chunk_rule)(&self.filter, built.distinct.left);
             if exact == shards_per_chunk {
                 break built;
@@ -171,24 +172,22 @@ impl BuildPlan<'_> {
         most * u64::from(self.filter.millibits_per_key()) / 8000
     }
 
-    /// Checks the number of distinct keys.
     fn check(&self, keys: u64) -> Result<(), CommandError> {
         check_min_keys(self.filter.kind(), self.target_fpr, keys)?;
         Ok(self.gate.check_keys(keys)?)
     }
 
-    /// Builds all chunks and stores them.
     fn make(
         &self,
         keys: &dyn ShardKeys,
         unit_bytes: usize,
-        room: &MemoryPool,
+        pool: &MemoryPool,
         shards_per_chunk: u32,
         sink: &ChunkSink<'_>,
     ) -> Result<StoredChunks, CommandError> {
         self.progress.phase("building chunks");
         let (filter, threads) = (&self.filter, self.budget.threads());
-        let pipeline = ChunkPipeline { filter, shards_per_chunk, threads, keys, unit_bytes, room };
+        let pipeline = ChunkPipeline { filter, shards_per_chunk, threads, keys, unit_bytes, pool };
         let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
         let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
         pipeline.run(&done, |mut receiver| {
@@ -253,7 +252,6 @@ pub(super) fn largest_chunk(
     shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
 }
 
-/// Stored chunks, by group.
 struct StoredGroups<'a> {
     journal: Option<Journal<'a>>,
     open: HashMap<usize, OpenGroup>,
@@ -261,7 +259,6 @@ struct StoredGroups<'a> {
     chunks_written: u64,
 }
 
-/// A group with chunks still to be stored.
 #[derive(Default)]
 struct OpenGroup {
     chunks: Vec<ChunkRecord>,

@@ -114,12 +114,8 @@ impl BuildSummary {
         write_published(out, &self.audience, self.generation, self.signed)?;
         let RejectedCounts { malformed, too_long, missing_column, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
-        writeln!(
-            out,
-            "  keys        {} ({} duplicates)",
-            HumanCount(self.keys),
-            HumanCount(self.duplicates)
-        )?;
+        let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));
+        writeln!(out, "  keys        {keys} ({duplicates} duplicates)")?;
         writeln!(out, "  blank       {}", HumanCount(self.blank))?;
         writeln!(
             out,
@@ -141,11 +137,11 @@ impl BuildSummary {
             peak_memory_bytes,
             ..
         } = self.stages;
+        writeln!(out, "  time        {:.1} s", self.total_seconds)?;
+        let (read, sort, chunk) = (read_seconds, sort_seconds, chunk_seconds);
         writeln!(
             out,
-            "  time        {:.1} s: reading {read_seconds:.1} s, sorting {sort_seconds:.1} s, \
-             chunks {chunk_seconds:.1} s",
-            self.total_seconds
+            "              reading {read:.1} s, sorting {sort:.1} s, chunks {chunk:.1} s"
         )?;
         let peak =
             peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());

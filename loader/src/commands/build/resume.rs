@@ -128,7 +128,6 @@ fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
     }
 }
 
-/// Reading progress of each input.
 #[derive(Debug, Default)]
 struct ReadProgress {
     /// Inputs in progress: blocks parsed, their counts, and the total of blocks once known.
@@ -149,7 +148,6 @@ impl ReadProgress {
     }
 }
 
-/// Saves the reading progress at intervals.
 pub(super) struct Checkpoints<'a> {
     dir: &'a SpillDir,
     fingerprint: Fingerprint,
@@ -258,7 +256,6 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
-/// Stops the checkpoint thread on drop.
 struct StopOnDrop<'c, 'a>(&'c Checkpoints<'a>);
 
 impl Drop for StopOnDrop<'_, '_> {
@@ -268,7 +265,6 @@ impl Drop for StopOnDrop<'_, '_> {
     }
 }
 
-/// Receives a parser's keys and progress.
 pub(super) struct CheckpointSink<'a, 'k, 'm> {
     pub(super) filler: &'a Filler<'k, 'm>,
     pub(super) checkpoints: &'a Checkpoints<'a>,

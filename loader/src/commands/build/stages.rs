@@ -44,7 +44,6 @@ impl Stages {
         }
     }
 
-    /// Ends the reading stage.
     pub(super) fn read(&mut self, is_resumed: bool) {
         self.is_resumed = is_resumed;
         self.read_seconds = self.lap();
@@ -56,7 +55,6 @@ impl Stages {
         self.spilled_bytes = spilled_bytes;
     }
 
-    /// Ends the last stage.
     pub(super) fn end(mut self) -> Self {
         self.chunk_seconds = self.lap();
         self.peak_memory_bytes = peak_memory_bytes();
@@ -73,7 +71,6 @@ impl Stages {
     }
 }
 
-/// Peak resident memory.
 fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

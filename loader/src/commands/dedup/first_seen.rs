@@ -26,7 +26,6 @@ impl FirstSeen {
         Self { seen, out, first_seen: 0, failed: None }
     }
 
-    /// Whether the key is new.
     pub(super) fn is_new(&mut self, key: &DeviceKey) -> bool {
         match self.seen.is_new(key) {
             Ok(is_new) => is_new,

@@ -15,7 +15,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Rows between two updates of the progress and checks for errors.
 const ROWS_PER_UPDATE: u64 = 1 << 16;
 
-/// Parser of lines into keys.
 pub(super) struct LineKeys<'a> {
     input: &'a Input,
     /// `None` for any text.
@@ -31,7 +30,6 @@ impl<'a> LineKeys<'a> {
         Self { input, kind }
     }
 
-    /// Reads all sources, one after the other.
     pub(super) fn read(
         &self,
         sources: &[Source],

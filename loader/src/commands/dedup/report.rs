@@ -82,12 +82,8 @@ impl DedupReport {
         writeln!(out, "rows        {}", HumanCount(rows))?;
         writeln!(out, "first seen  {}", HumanCount(first_seen))?;
         writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
-        writeln!(
-            out,
-            "unusable    {} blank, {} malformed",
-            HumanCount(blank),
-            HumanCount(malformed)
-        )?;
+        let (blank, malformed) = (HumanCount(blank), HumanCount(malformed));
+        writeln!(out, "unusable    {blank} blank, {malformed} malformed")?;
         match self.exact {
             true => {
                 writeln!(out, "method      exact, {} of memory", HumanBytes(self.memory_bytes))?

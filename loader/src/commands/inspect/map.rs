@@ -84,7 +84,6 @@ impl Scale {
         self.low..self.high
     }
 
-    /// Lower edge of a bar.
     fn edge(self, bin: usize) -> f64 {
         self.low + (self.high - self.low) * bin as f64 / f64::from(self.bins)
     }
@@ -104,7 +103,6 @@ impl ShardMap {
         Self { figure, shards: vec![None; SHARDS] }
     }
 
-    /// Sets a shard's figures.
     pub(super) fn set(&mut self, shard: u32, keys: u32, fill: f64, fpr: f64) {
         let value = match self.figure {
             Figure::Keys => f64::from(keys),
@@ -117,7 +115,6 @@ impl ShardMap {
         }
     }
 
-    /// Writes the picture as SVG.
     pub(super) fn write(&self, manifest: &Manifest, path: &Path) -> io::Result<()> {
         let mut svg = String::new();
         self.draw(manifest, &mut svg).map_err(io::Error::other)?;
@@ -235,7 +232,6 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Lowest, mean and highest figure.
     fn extremes(&self) -> String {
         let count = self.values().count();
         if count == 0 {

@@ -81,7 +81,6 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     if args.frames { builder.all() } else { builder.one() }
 }
 
-/// Builds and stores chunks.
 struct Builder<'a> {
     store: StoreWriter,
     runtime: tokio::runtime::Runtime,
@@ -146,7 +145,6 @@ impl Builder<'_> {
         u32::from(key.shard()) / self.shards_per_chunk
     }
 
-    /// Builds, stores and reports the chunk of these keys, which are sorted and distinct.
     fn build(&self, keys: &[DeviceKey]) -> Result<(), CommandError> {
         let (found, all) = (keys.len() as u64, self.args.keys);
         if found > all {

@@ -13,7 +13,6 @@ use super::super::error::CommandError;
 use super::error::JobError;
 use crate::input::{Counts, Reason};
 
-/// The report of one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 pub(super) enum ReportLine {
@@ -22,7 +21,6 @@ pub(super) enum ReportLine {
     Chunk(ChunkLine),
 }
 
-/// Report of `keys`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeysLine {
     pub(super) rows: u64,
@@ -49,7 +47,6 @@ pub(super) struct DistinctLine {
     pub(super) removed: u64,
 }
 
-/// Report of `chunk`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChunkLine {
     pub(super) job: Digest,

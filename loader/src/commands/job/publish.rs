@@ -67,19 +67,15 @@ pub(in super::super) struct PublishArgs {
     lines: Vec<PathBuf>,
 }
 
-/// All reports of the steps.
 #[derive(Debug, Default)]
 struct StepReports {
     read: KeysLine,
     distinct: DistinctParts,
-    /// By chunk index.
     chunks: BTreeMap<u32, ChunkLine>,
 }
 
-/// Combined reports of all parts.
 #[derive(Debug, Default)]
 struct DistinctParts {
-    /// Number of buckets by first bucket.
     parts: BTreeMap<u32, u32>,
     keys: u64,
     /// Distinct keys before removals.
@@ -227,7 +223,6 @@ impl StepReports {
         new_manifest(manifest, &job.audience, generation, build, folded, args.expiry)
     }
 
-    /// Repeated keys.
     fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }

@@ -25,7 +25,6 @@ use super::writers::Writers;
 /// Time limit of a request; a slow store or loading large filters can take long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Shared state of the handlers.
 pub(super) struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,

@@ -49,7 +49,6 @@ struct List {
     audiences: Vec<Listed>,
 }
 
-/// Response to a change.
 #[derive(Debug, Serialize)]
 struct ChangeReply {
     audience: AudienceName,
@@ -138,7 +137,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Creation { fpr, filter } =
-        app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+        app.bodies.with(request.into_body(), |body| parse_json(&body)).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
     let kind =
         kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
@@ -194,12 +193,12 @@ pub(super) async fn expire(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Expiry { at_unix_seconds } =
-        app.bodies.with(request.into_body(), |body| of_json(&body)).await?;
+        app.bodies.with(request.into_body(), |body| parse_json(&body)).await?;
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 
 /// Parses an object; an empty body counts as `{}`.
-fn of_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
+fn parse_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object".to_owned()));

@@ -9,12 +9,9 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
 use rtad_store::write::Change;
 
-/// An operation on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Adds them.
     Add,
-    /// Removes them.
     Remove,
     /// Adds those that are not members, and returns which were added.
     AddIfAbsent,
@@ -48,7 +45,6 @@ impl Op {
     }
 }
 
-/// A request to write devices.
 #[derive(Debug)]
 pub(super) struct WriteRequest {
     pub(super) op: Op,

@@ -15,7 +15,6 @@ const LIMITS: BodyLimits = BodyLimits { max_bytes: 16 << 20, timeout: Duration::
 /// Memory of all bodies: 256 MiB; parsing takes up to twice that.
 const MAX_BODIES_KIB: usize = 256 << 10;
 
-/// Memory shared by all bodies.
 pub(super) struct Bodies(Semaphore);
 
 impl Default for Bodies {

@@ -9,17 +9,14 @@ use super::batch::WriteRequest;
 use super::error::ApiError;
 use super::telemetry::WaitingGuard;
 
-/// Channel for a reply.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 
-/// A command to the writer task.
 pub(super) enum Command {
     Write(Write),
     /// A change of the whole audience. The reply is the sequence of the `CURRENT` with it.
     Change(AudienceChange, Reply<u64>),
 }
 
-/// A request to write devices.
 pub(super) struct Write {
     pub(super) request: WriteRequest,
     pub(super) reply: Reply<Written>,
@@ -28,7 +25,6 @@ pub(super) struct Write {
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A finished write.
 #[derive(Debug)]
 pub(super) struct Written {
     /// Sequence of the `CURRENT` with the write.
@@ -38,7 +34,6 @@ pub(super) struct Written {
     pub(super) new: Vec<bool>,
 }
 
-/// A change of a whole audience.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AudienceChange {
     /// Publishes a first generation without devices.
@@ -47,6 +42,5 @@ pub(super) enum AudienceChange {
     State(State),
     /// Sets the expiry, in seconds since 1970.
     Expires(Option<u64>),
-    /// Deletion.
     Delete,
 }

@@ -26,7 +26,6 @@ const MAX_IDS: usize = 100_000;
 #[derive(Debug)]
 struct Parsed {
     request: WriteRequest,
-    /// Number of ids.
     ids: usize,
     rejected: Vec<Rejected>,
 }
@@ -57,21 +56,21 @@ pub(super) async fn write(
     let keys = Arc::clone(&app.keys);
     let Parsed { request, ids, rejected } = match is_octet_stream(&head.headers) {
         true => {
-            let op = op_of(head.uri.query())?;
-            app.bodies.with(body, move |body| of_binary(&keys, op, &body)).await?
+            let op = query_op(head.uri.query())?;
+            app.bodies.with(body, move |body| parse_binary(&keys, op, &body)).await?
         }
-        false => app.bodies.with(body, move |body| of_json(&keys, &body)).await?,
+        false => app.bodies.with(body, move |body| parse_json(&keys, &body)).await?,
     };
     let (op, accepted) = (request.op, request.keys.len());
     let Written { sequence, generation, entombed, new } =
         app.writers.write(&audience, request).await?;
-    let new = (op == Op::AddIfAbsent).then(|| of_ids(&new, ids, &rejected));
+    let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
     Ok(json_of(StatusCode::OK, &answer))
 }
 
 /// Maps flags per key to flags per id; a rejected id is not new.
-fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
+fn flags_per_id(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
     let (mut keys, mut rejected) = (keys.iter(), rejected.iter().peekable());
     let is_new = |index| match rejected.next_if(|rejected| rejected.index == index) {
         Some(_) => false,
@@ -81,7 +80,7 @@ fn of_ids(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
 }
 
 /// The `op` parameter of a query; other parameters are ignored.
-fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
+fn query_op(query: Option<&str>) -> Result<Op, ApiError> {
     let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs
         .rfind(|(name, _)| *name == "op")
@@ -89,7 +88,7 @@ fn op_of(query: Option<&str>) -> Result<Op, ApiError> {
         .ok_or(ApiError::UnknownOp)
 }
 
-fn of_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
+fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
     let (ids, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
         let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
@@ -153,7 +152,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ids<'a> {
     }
 }
 
-fn of_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
+fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     // A derived `Deserialize` would also accept a list of the field values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));

@@ -14,7 +14,6 @@ use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Over
 use rtad_store::write::Ledger;
 use rtad_store::{Store, StoreError};
 
-/// Concurrent chunk reads.
 const PARALLEL_CHUNKS: usize = 2;
 
 /// A loaded generation, and the digest of its manifest.
@@ -23,7 +22,6 @@ struct LoadedGeneration {
     snapshot: Arc<Snapshot>,
 }
 
-/// Filters of one audience.
 #[derive(Default)]
 pub(super) struct Members {
     held: Option<LoadedGeneration>,

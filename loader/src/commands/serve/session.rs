@@ -10,7 +10,6 @@ use rtad_store::write::{Ledger, StoreWriter};
 use super::error::ApiError;
 use super::telemetry::Telemetry;
 
-/// A session of one audience.
 pub(super) struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
@@ -40,7 +39,6 @@ impl Session {
         Ok(true)
     }
 
-    /// Stores the opened ledger.
     pub(super) fn opened(&mut self, ledger: Ledger) {
         self.telemetry.opened(&self.audience);
         self.ledger = Some(ledger);

@@ -20,7 +20,6 @@ const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /// The exporter keeps every sample until it is drained.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Metrics of one process.
 pub(super) struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
@@ -69,7 +68,6 @@ fn describe() {
 }
 
 impl Telemetry {
-    /// Counts an answered request.
     pub(super) fn request(&self, route: &'static str, code: u16) {
         let labels =
             vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
@@ -116,7 +114,6 @@ impl Telemetry {
         self.counter("rtad_loader_writes_total", labels)
     }
 
-    /// Counts a retried append.
     pub(super) fn conflict(&self, audience: &AudienceName) {
         self.conflicts(audience).increment(1);
     }
@@ -126,7 +123,6 @@ impl Telemetry {
         self.counter("rtad_loader_conflicts_total", labels)
     }
 
-    /// Records the duration of an append.
     pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
         // Starts the conflict counter at 0.
         let _ = self.conflicts(audience);
@@ -161,7 +157,6 @@ impl Telemetry {
     }
 }
 
-/// Guard of a waiting request.
 pub(super) struct WaitingGuard(Gauge);
 
 impl Drop for WaitingGuard {

@@ -40,7 +40,6 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Reads a token file.
     pub(super) fn from_file(path: &Path) -> Result<Self, TokenError> {
         Ok(Self { file: Some(path.to_owned()), tokens: RwLock::new(read(path)?) })
     }

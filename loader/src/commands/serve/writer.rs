@@ -44,7 +44,6 @@ pub(super) struct Pace {
     pub(super) max_batch: usize,
 }
 
-/// The writer task.
 pub(super) struct Writer {
     session: Session,
     pace: Pace,
@@ -57,7 +56,6 @@ pub(super) struct Writer {
     careful: u32,
 }
 
-/// Result of one attempt.
 enum Attempt {
     /// All requests were answered.
     Done,

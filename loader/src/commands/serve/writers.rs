@@ -22,7 +22,6 @@ const QUEUE: usize = 1024;
 /// Maximum number of waiting keys in the process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
 
-/// Queues and tasks, by audience.
 pub(super) struct Writers {
     pub(super) store: StoreWriter,
     pace: Pace,

@@ -15,7 +15,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Adds the `count`th figure.
     fn add(&mut self, figure: f64, count: u32) {
         self.min = if count == 1 { figure } else { self.min.min(figure) };
         self.max = self.max.max(figure);
@@ -26,16 +25,13 @@ impl Spread {
 /// Fill statistics over the shards of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct FillSurvey {
-    /// Shards with keys.
     pub(crate) shards: u32,
-    /// Fraction of set bits.
     pub(crate) fill: Spread,
     /// False-positive rate by fill.
     pub(crate) expected_fpr: Spread,
 }
 
 impl FillSurvey {
-    /// Adds a chunk's shards.
     pub(crate) fn add(&mut self, spec: &FilterSpec, chunk: &Chunk) {
         for (_, range) in chunk.shards() {
             self.add_shard(spec, &chunk.filters()[range]);

@@ -22,7 +22,6 @@ const BATCHES_PER_TASK: u64 = 256;
 /// The normal distribution's 97.5th percentile: two-sided 95 %.
 const Z: f64 = 1.959_963_985;
 
-/// Result of a measurement.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct MeasuredFpr {
     pub(super) probes: u64,

@@ -33,7 +33,7 @@ fn load(
                 let mut api = serve.connect();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    match api.try_write(op, &of_request(number)) {
+                    match api.try_write(op, &ids_of_request(number)) {
                         Some(_) => acknowledged.lock().unwrap().push(number),
                         None => return others.lock().unwrap().push(number),
                     }
@@ -47,7 +47,7 @@ fn load(
     (acknowledged.into_inner().unwrap(), others.into_inner().unwrap())
 }
 
-fn of_request(number: usize) -> Vec<String> {
+fn ids_of_request(number: usize) -> Vec<String> {
     let first = (number * IDS) as u64;
     ids(IdKind::Md5, first..first + IDS as u64)
 }
@@ -71,7 +71,7 @@ fn acknowledged_writes_survive_a_kill() {
         let serve = Serve::start(&sandbox);
         let mut api = serve.connect();
         for number in &done[..3] {
-            api.write("remove", &of_request(*number));
+            api.write("remove", &ids_of_request(*number));
             removed.insert(*number);
         }
         acknowledged.extend(done);
@@ -80,13 +80,13 @@ fn acknowledged_writes_survive_a_kill() {
         for number in &acknowledged {
             let expected = if removed.contains(number) { 0 } else { IDS };
             assert_eq!(
-                count(&snapshot, &of_request(*number)),
+                count(&snapshot, &ids_of_request(*number)),
                 expected,
                 "request {number} of round {round}"
             );
         }
         for number in &others {
-            let found = count(&snapshot, &of_request(*number));
+            let found = count(&snapshot, &ids_of_request(*number));
             assert!(found == 0 || found == IDS, "{found} ids of request {number} of round {round}");
         }
     }
@@ -102,9 +102,9 @@ fn shutdown_finishes_accepted_writes() {
     let (done, undone) = load(&serve, "add", 0, 50, || serve.signal("TERM"));
     assert_eq!(serve.wait().status, Some(0));
     let snapshot = stored(&sandbox);
-    assert!(done.iter().all(|number| count(&snapshot, &of_request(*number)) == IDS));
+    assert!(done.iter().all(|number| count(&snapshot, &ids_of_request(*number)) == IDS));
     // Connections close after an answer, so requests without an answer were not read.
-    assert!(undone.iter().all(|number| count(&snapshot, &of_request(*number)) == 0));
+    assert!(undone.iter().all(|number| count(&snapshot, &ids_of_request(*number)) == 0));
 }
 
 #[test]
