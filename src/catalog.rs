@@ -9,4 +9,4 @@ mod served;
 
 pub use audience::Audience;
 pub use live::{Capacity, Live, RequestKeys};
-pub use served::{Catalog, ServedPlatform, Serving};
+pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

@@ -19,12 +19,13 @@
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
-//! | `server` | `[server]` |
+//! | `server` | `[server]`; `api` has `[server.api]` |
 //! | `secret` | secrets, in the config or in a file |
 //! | `values` | types of values that several tables use |
 //! | `reader` | a TOML document with flags and environment over it |
 //! | `mistake` | mistakes and their locations |
 
+mod api;
 mod mistake;
 mod platform;
 mod reader;
@@ -40,6 +41,7 @@ mod values;
 use rtad_core::snapshot::AudienceName;
 use serde::Serialize;
 
+pub use api::ApiConfig;
 pub use mistake::{ConfigError, Location, Mistake, Mistakes, Named};
 pub use platform::{
     Algorithm, Body, CodeConfig, CustomConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
@@ -131,7 +133,7 @@ impl Config {
     /// Keys that differ from `other` and take effect only after a restart.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let changed = [
-            ("server", self.server != other.server),
+            ("server", self.server.needs_restart(&other.server)),
             ("store.url", self.store.url != other.store.url),
             ("store.cache_dir", self.store.cache_dir != other.store.cache_dir),
             ("store.stall_timeout", self.store.stall_timeout != other.store.stall_timeout),

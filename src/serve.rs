@@ -20,10 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtad_core::device::KeyMaker;
+use rtad_http::budget::ByteBudget;
 use rtad_http::connections::{Connections, Untimed};
 use rtad_http::listener;
+use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
+use rtad_http::unfinished::Unfinished;
 use rtad_http::workers::Workers;
 use socket2::Socket;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,20 +37,23 @@ pub use error::StartError;
 pub use reload::Reread;
 pub use running::Running;
 
-use crate::catalog::Serving;
+use crate::catalog::{Catalog, Serving};
 use crate::config::ServerConfig;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
-use crate::http::decision_port::decision_service;
+use crate::http::decision_port::{Port, decision_service};
 use crate::platform::IdReader;
 use crate::sync::{Command, Shared, Sync};
-use crate::telemetry::{ConnectionPermit, count_as_worker};
+use crate::telemetry::count_as_worker;
 use reload::Reloader;
-use threads::{lower_priority, raise_file_limit, spawn};
+use running::OpenPort;
+use threads::{lower_priority, spawn};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
+/// Bytes of their unanswered requests: a captured body as hex is the largest.
+const ADMIN_MAX_BUFFERED: usize = 16 << 20;
 /// Most time for a body: it comes with its head or soon after, and a slow one keeps a permit of the
 /// requests in flight.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,8 +69,8 @@ const COMMANDS: usize = 4;
 pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
     let store = find_audiences(&mut assembly.config).await?;
     let (plan, config) = (assembly.plan(), assembly.config);
-    let (decision_socket, admin_listener) = bind_ports(&config.server)?;
-    raise_file_limit(config.server.max_connections);
+    let Sockets { decision, api, admin } = Sockets::bind(&config.server)?;
+    let max_connections = permit_connections(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
     let shared = Shared::default();
@@ -83,7 +89,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     };
 
     let first_poll = start_sync(sync, received)?;
-    let admin_address = start_admin_port(&parts, admin_listener)?;
+    let admin_address = start_admin_port(&parts, admin, max_connections)?;
     tracing::info!(
         %admin_address,
         store = store_url,
@@ -91,22 +97,33 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     );
     // Fails only if the sync thread is gone, and then there is nothing to wait for.
     let _ = first_poll.await;
-    let decision = open_decision_port(&parts, decision_socket)?;
+    warn_of_open_api(&parts.server, &parts.serving.load());
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let ports = open_decision_ports(&parts, max_connections, decision, api, &phases)?;
     Ok(Running {
-        decision_address: decision.address,
+        decision_address: ports[0].address,
         admin_address,
         serving: parts.serving,
         shared: parts.shared,
         drain_timeout: parts.server.drain_timeout,
-        phase: decision.phase,
+        phase,
         commands,
-        acceptor: decision.acceptor,
-        workers: decision.workers,
+        ports,
         reloader: parts.reloader,
     })
 }
 
-/// The parts that both ports share.
+/// Says in the log that every client of the decision port may ask who is a member.
+fn warn_of_open_api(server: &ServerConfig, catalog: &Catalog) {
+    if server.api.public && !catalog.platforms().is_empty() {
+        tracing::warn!(
+            "server.api.public: /v1/check and /v1/decide are open to every client of the decision \
+             port"
+        );
+    }
+}
+
+/// The parts that all ports share.
 struct Parts {
     serving: Arc<Serving>,
     ids: Arc<IdReader>,
@@ -124,7 +141,20 @@ impl Parts {
         self.server.idle_timeout.min(BODY_TIMEOUT)
     }
 
-    fn app(&self) -> App {
+    fn max_buffered(&self) -> usize {
+        usize::try_from(self.server.max_buffered).unwrap_or(usize::MAX)
+    }
+
+    /// Threads per port.
+    fn workers(&self) -> usize {
+        match self.server.workers {
+            // The CPUs that the cgroup grants, not those of the machine.
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        }
+    }
+
+    fn app(&self, unfinished: &Arc<Unfinished>) -> App {
         App {
             serving: Arc::clone(&self.serving),
             ids: Arc::clone(&self.ids),
@@ -132,8 +162,9 @@ impl Parts {
             readiness: Arc::clone(&self.shared.readiness),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
-            max_in_flight: self.server.max_in_flight,
             max_wait: self.server.max_wait,
+            unfinished: Arc::clone(unfinished),
+            has_api_port: self.server.api.listen.is_some(),
         }
     }
 
@@ -150,22 +181,33 @@ impl Parts {
     }
 }
 
-/// Binds both ports. Only the admin port listens: a decision port without snapshots refuses
-/// clients.
-fn bind_ports(server: &ServerConfig) -> Result<(Socket, TcpListener), StartError> {
-    let admin_socket = listener::bind(server.admin_listen).map_err(admin_error(server))?;
-    let decision_socket = listener::bind(server.listen).map_err(decision_error(server))?;
-    let admin_listener = listener::listen(admin_socket).map_err(admin_error(server))?;
-    Ok((decision_socket, admin_listener))
+/// The bound ports. Only the admin port listens: a decision port without snapshots refuses clients.
+struct Sockets {
+    decision: Socket,
+    api: Option<Socket>,
+    admin: TcpListener,
 }
 
-fn admin_error(server: &ServerConfig) -> impl FnOnce(std::io::Error) -> StartError {
-    let (key, address) = ("server.admin_listen", server.admin_listen);
-    move |source| StartError::Listen { key, address, source }
+impl Sockets {
+    fn bind(server: &ServerConfig) -> Result<Self, StartError> {
+        let bind = |key, address| listener::bind(address).map_err(listen_error(key, address));
+        let admin = bind(ADMIN_KEY, server.admin_listen)?;
+        let decision = bind(DECISION_KEY, server.listen)?;
+        let api = server.api.listen.map(|address| bind(API_KEY, address)).transpose()?;
+        let admin =
+            listener::listen(admin).map_err(listen_error(ADMIN_KEY, server.admin_listen))?;
+        Ok(Self { decision, api, admin })
+    }
 }
 
-fn decision_error(server: &ServerConfig) -> impl FnOnce(std::io::Error) -> StartError {
-    let (key, address) = ("server.listen", server.listen);
+const DECISION_KEY: &str = "server.listen";
+const API_KEY: &str = "server.api.listen";
+const ADMIN_KEY: &str = "server.admin_listen";
+
+fn listen_error(
+    key: &'static str,
+    address: SocketAddr,
+) -> impl FnOnce(std::io::Error) -> StartError {
     move |source| StartError::Listen { key, address, source }
 }
 
@@ -185,15 +227,21 @@ fn start_sync(
 
 /// Starts the admin thread. Its port outlives the drain, as probes must see it: it closes with the
 /// process.
-fn start_admin_port(parts: &Parts, listener: TcpListener) -> Result<SocketAddr, StartError> {
-    let address = listener.local_addr().map_err(admin_error(&parts.server))?;
+fn start_admin_port(
+    parts: &Parts,
+    listener: TcpListener,
+    max_connections: usize,
+) -> Result<SocketAddr, StartError> {
+    let configured = parts.server.admin_listen;
+    let address = listener.local_addr().map_err(listen_error(ADMIN_KEY, configured))?;
     let limits = PortLimits {
         max_connections: MAX_ADMIN_CONNECTIONS,
         idle_timeout: parts.server.idle_timeout,
+        max_buffered: ADMIN_MAX_BUFFERED,
     };
     let router = admin_router(Arc::new(parts.admin_app()));
     let telemetry = Arc::clone(&parts.shared.telemetry);
-    telemetry.max_connections(parts.server.max_connections);
+    telemetry.max_connections(max_connections);
     let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
     spawn(
         "admin",
@@ -213,40 +261,75 @@ fn start_admin_port(parts: &Parts, listener: TcpListener) -> Result<SocketAddr, 
     Ok(address)
 }
 
-/// A decision port that answers.
-struct DecisionPort {
-    address: SocketAddr,
-    phase: watch::Sender<Phase>,
-    acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
-    workers: Arc<Workers<ConnectionPermit>>,
+/// Starts the ports that answer decisions: the decision port, and that of the API if it has one.
+fn open_decision_ports(
+    parts: &Parts,
+    max_connections: usize,
+    decision: Socket,
+    api: Option<Socket>,
+    phases: &watch::Receiver<Phase>,
+) -> Result<Vec<OpenPort>, StartError> {
+    let ports = PortStarter {
+        parts,
+        max_connections,
+        budget: ByteBudget::new(parts.max_buffered()),
+        unfinished: Arc::new(Unfinished::new(parts.server.max_in_flight)),
+        phases,
+    };
+    parts.shared.telemetry.observe_budget(Arc::clone(&ports.budget));
+    let mut open = vec![ports.start(decision, Port::Decision)?];
+    if let Some(api) = api {
+        open.push(ports.start(api, Port::Api)?);
+    }
+    parts.shared.readiness.open();
+    let ready = parts.shared.readiness.is_ready();
+    let (workers, decision_address) = (parts.workers(), open[0].address);
+    tracing::info!(%decision_address, workers, ready, "decision port listens");
+    if let Some(OpenPort { address, .. }) = open.get(1) {
+        tracing::info!(api_address = %address, "API port listens");
+    }
+    Ok(open)
 }
 
-/// Starts the workers and the accept loop.
-fn open_decision_port(parts: &Parts, socket: Socket) -> Result<DecisionPort, StartError> {
-    let (phase, phases) = watch::channel(Phase::Serving);
-    let count = match parts.server.workers {
-        // The CPUs that the cgroup grants, not those of the machine.
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        count => count,
-    };
-    let (app, idle_timeout, closing) = (parts.app(), parts.server.idle_timeout, phases.clone());
-    let connections = move |index| {
-        count_as_worker(index);
-        Connections::new(decision_service(app.clone()), idle_timeout, closing.clone())
-    };
-    let workers = Workers::start(count, connections).map_err(StartError::Threads)?;
-    let workers = Arc::new(workers);
-    let listener = listener::listen(socket).map_err(decision_error(&parts.server))?;
-    let address = listener.local_addr().map_err(decision_error(&parts.server))?;
-    parts.shared.readiness.open();
-    let (dispatch, telemetry) = (Arc::clone(&workers), Arc::clone(&parts.shared.telemetry));
-    let limit = parts.server.max_connections;
-    let acceptor = tokio::spawn(async move {
-        let admit = || telemetry.connect(limit);
-        listener::accept(listener, phases, admit, |stream, permit| dispatch.assign(stream, permit))
-            .await
-    });
-    let ready = parts.shared.readiness.is_ready();
-    tracing::info!(decision_address = %address, workers = count, ready, "decision port listens");
-    Ok(DecisionPort { address, phase, acceptor, workers })
+/// Starts ports with common limits.
+struct PortStarter<'a> {
+    parts: &'a Parts,
+    max_connections: usize,
+    budget: Arc<ByteBudget>,
+    unfinished: Arc<Unfinished>,
+    phases: &'a watch::Receiver<Phase>,
+}
+
+impl PortStarter<'_> {
+    /// Starts the workers and the accept loop of a port.
+    fn start(&self, socket: Socket, port: Port) -> Result<OpenPort, StartError> {
+        let parts = self.parts;
+        let app = parts.app(&self.unfinished);
+        let (idle_timeout, closing) = (parts.server.idle_timeout, self.phases.clone());
+        let budget = Arc::clone(&self.budget);
+        let connections = move |index| {
+            // The counters of the API port's workers share a slot.
+            if port == Port::Decision {
+                count_as_worker(index);
+            }
+            let service = decision_service(app.clone(), port);
+            Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
+        };
+        let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;
+        let workers = Arc::new(workers);
+        let (key, address) = match port {
+            Port::Decision => (DECISION_KEY, parts.server.listen),
+            Port::Api => (API_KEY, parts.server.api.listen.unwrap_or(parts.server.listen)),
+        };
+        let listener = listener::listen(socket).map_err(listen_error(key, address))?;
+        let address = listener.local_addr().map_err(listen_error(key, address))?;
+        let (dispatch, telemetry) = (Arc::clone(&workers), Arc::clone(&parts.shared.telemetry));
+        let (limit, phases) = (self.max_connections, self.phases.clone());
+        let acceptor = tokio::spawn(async move {
+            let admit = || telemetry.connect(limit);
+            let assign = |stream, permit| dispatch.assign(stream, permit);
+            listener::accept(listener, phases, admit, assign).await
+        });
+        Ok(OpenPort { address, port, acceptor, workers })
+    }
 }

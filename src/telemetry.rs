@@ -30,6 +30,6 @@ mod snapshots;
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
 pub use decisions::{DecisionCounters, IdCounters};
-pub use registry::{BodyPermit, InFlight, Telemetry};
+pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

@@ -26,6 +26,7 @@ listen = "127.0.0.1:0"
 admin_listen = "127.0.0.1:0"
 workers = 1
 max_wait = "{max_wait}"
+api = {{ public = true }}
 [store]
 url = "{store}"
 max_snapshot_size = "64GiB"

@@ -100,17 +100,6 @@ impl<'a> Live<'a> {
         Self { catalog, served, reader, request_keys: RequestKeys::default() }
     }
 
-    /// A decider that gives every strategy's `unavailable` answer.
-    pub fn unavailable(
-        catalog: &'a Catalog,
-        served: &'a ServedPlatform,
-        reader: &'a IdReader,
-    ) -> Self {
-        let mut live = Self::new(catalog, served, reader);
-        live.give_up();
-        live
-    }
-
     /// Whether one more id may be read. Too many ids are counted once.
     #[inline]
     fn accepts_id(&mut self) -> bool {

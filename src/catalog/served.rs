@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::HeaderMap;
 use metrics::Counter;
 
 use super::audience::Audience;
-use crate::platform::{Failure, Platform};
+use crate::platform::{Access, Failure, Platform};
 use crate::strategy::{Decision, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
@@ -22,6 +23,16 @@ pub struct Catalog {
     /// Counters of `/v1/decide`, one per strategy: created here, so that no request looks one up.
     decisions: Vec<DecisionCounters>,
     platforms: Arc<[ServedPlatform]>,
+    api: ApiAccess,
+}
+
+/// Access to rtad's own routes.
+#[derive(Debug, Clone, Default)]
+pub struct ApiAccess {
+    /// Open on the decision port even with platforms configured.
+    pub is_public: bool,
+    /// The tokens that admit a request.
+    pub tokens: Access,
 }
 
 /// A platform and its counters.
@@ -88,7 +99,25 @@ impl Catalog {
         let decisions = strategies.iter().map(counters).collect();
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
-        Self { audiences, strategies, decisions, platforms }
+        Self { audiences, strategies, decisions, platforms, api: ApiAccess::default() }
+    }
+
+    /// The same, with this access to rtad's own routes.
+    #[must_use]
+    pub fn with_api(self, api: ApiAccess) -> Self {
+        Self { api, ..self }
+    }
+
+    /// Whether the decision port has rtad's own routes: if they are public or need a token, or
+    /// without platforms.
+    pub fn has_api(&self) -> bool {
+        self.api.is_public || !self.api.tokens.is_open() || self.platforms.is_empty()
+    }
+
+    /// Whether rtad's own routes admit a request with these headers.
+    #[inline]
+    pub fn admits(&self, headers: &HeaderMap) -> bool {
+        self.api.tokens.admits(headers)
     }
 
     /// The audiences, in the config's order.
@@ -157,17 +186,6 @@ impl Catalog {
         }
     }
 
-    /// The answer of the strategy at `index` under overload, counted.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    pub fn shed(&self, index: usize) -> Decision {
-        let decision = self.strategies[index].when_unavailable();
-        self.decisions[index].count(decision);
-        decision
-    }
-
     /// The same catalog with some audiences replaced.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
         let audiences = self
@@ -180,6 +198,7 @@ impl Catalog {
             strategies: self.strategies.clone(),
             decisions: self.decisions.clone(),
             platforms: Arc::clone(&self.platforms),
+            api: self.api.clone(),
         }
     }
 

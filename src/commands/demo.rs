@@ -26,6 +26,9 @@ const TARGET_FPR: f64 = 1e-4;
 const SEED: u64 = 0;
 /// The platform of the printed requests.
 const PLATFORM: &str = r#"
+[server.api]
+public = true
+
 [[platform]]
 kind = "tencent"
 name = "tencent"

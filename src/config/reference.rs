@@ -46,8 +46,9 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 14] = [
+const TABLES: [(&str, &str); 15] = [
     ("server", "`[server]`"),
+    ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
     ("ids", "`[ids]`"),
     ("audience[]", "`[[audience]]`"),
@@ -62,6 +63,8 @@ const TABLES: [(&str, &str); 14] = [
     ("platform[].signature", "`[platform.signature]`"),
     ("platform[].signature.secrets[]", "`platform.signature.secrets`"),
 ];
+/// Keys of a table that takes a restart, which a reload applies.
+const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
 /// Keys of `kind = "custom"` in `[[platform]]` itself.
 const CUSTOM: [&str; 7] =
     ["body", "proto", "request_message", "response_message", "request", "response", "signature"];
@@ -95,6 +98,7 @@ fn description(table: &str, key: &str) -> String {
     }
     let docs = match (table, key) {
         ("server", _) => of::<ServerConfig>(key),
+        ("server.api", _) => of::<ApiConfig>(key),
         ("store", "public_keys_file") => Some(
             "File with further public keys, one a line. A relative path starts at the directory \
              of the configuration file.",
@@ -173,7 +177,9 @@ fn entry(key: &Key, defaults: &toml::Value, needs_restart: &[&str]) -> String {
             || path.starts_with(&format!("{prefix}."))
             || path == format!("{prefix}_file")
     };
-    let applied = if needs_restart.iter().any(is_restart) { "restart" } else { "reload" };
+    let is_reloaded = RELOADED.contains(&path.as_str());
+    let applied =
+        if !is_reloaded && needs_restart.iter().any(is_restart) { "restart" } else { "reload" };
     facts.push(format!("**Applied by:** {applied}"));
     let facts: String = facts
         .into_iter()

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::api::{self, ApiConfig};
 use super::reader::Document;
 use super::values::{
     HOUR, SECOND, SIZE, as_duration, as_optional_duration, as_size, duration, number, size,
 };
 
-/// Ports and limits. Changing any of them takes a restart.
+/// Ports and limits. Changing any of them but `api.token_files` and `api.public` takes a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct ServerConfig {
@@ -29,7 +30,12 @@ pub struct ServerConfig {
     /// Largest request body. A larger one gets 413. A batch check may have 2 MiB, if that is more.
     #[serde(serialize_with = "as_size")]
     pub max_body: u64,
-    /// Requests that wait for their bodies. A further request is shed at once.
+    /// Bytes of unanswered requests, heads and bodies, of all connections, beyond 8 KiB each. A
+    /// request that would exceed it gets 503, or the platform's unavailable answer.
+    #[serde(serialize_with = "as_size")]
+    pub max_buffered: u64,
+    /// Requests that wait for the rest of their bodies, half of them of one client address at most.
+    /// A further incomplete request is shed; complete requests are answered in any case.
     pub max_in_flight: usize,
     /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
     #[serde(serialize_with = "as_duration")]
@@ -41,6 +47,17 @@ pub struct ServerConfig {
     /// that it names. A change causes a reload. Unset = reload only on SIGHUP or `POST /v1/reload`.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub watch_config: Option<Duration>,
+    /// Access to rtad's own routes.
+    #[serde(skip_serializing_if = "ApiConfig::is_default")]
+    pub api: ApiConfig,
+}
+
+impl ServerConfig {
+    /// Whether a change from `other` takes a restart. All but the credentials of the API does.
+    pub fn needs_restart(&self, other: &Self) -> bool {
+        let same_api = Self { api: other.api.clone(), ..self.clone() };
+        same_api != *other || self.api.listen != other.api.listen
+    }
 }
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
@@ -71,6 +88,7 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
             )
             .unwrap_or(Duration::from_secs(75)),
         max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
+        max_buffered: section.read(d, "max_buffered", SIZE, size).unwrap_or(64 << 20),
         max_in_flight: section.read(d, "max_in_flight", COUNT, count()).unwrap_or(4096),
         max_wait: section
             .read(
@@ -94,6 +112,7 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
             "a duration from 100ms to 1h, such as 10s",
             duration(SECOND / 10..=HOUR),
         ),
+        api: api::read(d, &mut section, ADDRESS),
     };
     if server.listen == server.admin_listen && server.listen.port() != 0 {
         d.mistake(None, "server.admin_listen", "is server.listen as well", "a port of its own");

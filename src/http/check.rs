@@ -8,13 +8,13 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
-use rtad_http::body::{discard, is_octet_stream};
+use rtad_http::body::is_octet_stream;
 use rtad_http::json::{error_without_values, json};
-use rtad_http::timing::RequestTiming;
+use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
 use super::api::Text;
-use super::decision_app::{App, Load};
+use super::decision_app::App;
 use super::error::ApiError;
 use super::segment::{decoded, decoded_bytes, raw};
 use crate::catalog::Catalog;
@@ -26,11 +26,8 @@ const MAX_IDS: usize = 10_000;
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) async fn one(State(app): State<Arc<App>>, timing: RequestTiming, uri: Uri) -> Response {
-    app.with_metrics(Route::CheckOne, timing, async |load| {
-        if load == Load::TooHigh {
-            return Err(ApiError::Overloaded);
-        }
+pub(super) async fn one(State(app): State<Arc<App>>, arrival: Arrival, uri: Uri) -> Response {
+    app.with_metrics(Route::CheckOne, arrival, async {
         let kind = kind_of(uri.query())?;
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &decoded(raw(&uri, 2)))?;
@@ -48,20 +45,20 @@ pub(super) async fn one(State(app): State<Arc<App>>, timing: RequestTiming, uri:
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
 pub(super) async fn many(
     State(app): State<Arc<App>>,
-    timing: RequestTiming,
+    arrival: Arrival,
     request: Request,
 ) -> Response {
-    app.with_metrics(Route::CheckMany, timing, async |load| {
+    app.with_metrics(Route::CheckMany, arrival, async {
         let (head, body) = request.into_parts();
-        if load == Load::TooHigh {
-            // Reads up to a megabyte, so the connection can be reused.
-            discard(body, app.body_timeout).await;
-            return Err(ApiError::Overloaded);
-        }
         let audience = decoded(raw(&head.uri, 2));
         // An unknown audience is reported before the body is read.
         snapshot_of(&app.serving.load(), &audience)?;
-        let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY)).await?;
+        let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY), arrival).await?;
+        if arrival.queued > app.max_wait {
+            // In favor of bid requests on the same worker.
+            app.telemetry.shed();
+            return Err(ApiError::Overloaded);
+        }
         // Loaded once for all ids, after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
         let snapshot = snapshot_of(&catalog, &audience)?;

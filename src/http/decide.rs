@@ -5,27 +5,21 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use rtad_http::json::{error_without_values, json};
-use rtad_http::timing::RequestTiming;
+use rtad_http::timing::Arrival;
 
 use super::api::{self, DecisionRequest};
-use super::decision_app::{App, Load};
+use super::decision_app::App;
 use super::error::ApiError;
 use crate::telemetry::Route;
 
-/// Reads the request, loads the catalog once, decides and answers. Under overload, a request with a
-/// complete body gets the strategies' `unavailable` answers; any other is rejected.
+/// Reads the request, loads the catalog once, decides and answers.
 pub(super) async fn decide(
     State(app): State<Arc<App>>,
-    timing: RequestTiming,
+    arrival: Arrival,
     request: Request,
 ) -> Response {
-    app.with_metrics(Route::Decide, timing, async |load| {
-        let body = match load {
-            Load::Normal => app.read_body(request.into_body(), app.max_body).await?,
-            Load::TooHigh => {
-                app.take_body(request.into_body()).await.ok_or(ApiError::Overloaded)?
-            }
-        };
+    app.with_metrics(Route::Decide, arrival, async {
+        let body = app.read_body(request.into_body(), app.max_body, arrival).await?;
         let DecisionRequest { request_id, strategies, keys } = api::decode(&body, &app.ids)
             .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
         let catalog = app.serving.load();
@@ -40,13 +34,7 @@ pub(super) async fn decide(
         };
         let decisions: Vec<_> = indexes
             .into_iter()
-            .map(|index| {
-                let decision = match load {
-                    Load::Normal => catalog.decide(index, &keys),
-                    Load::TooHigh => catalog.shed(index),
-                };
-                (known[index].name.as_str(), decision)
-            })
+            .map(|index| (known[index].name.as_str(), catalog.decide(index, &keys)))
             .collect();
         Ok(json(api::encode(request_id.as_deref(), decisions.into_iter())))
     })

@@ -1,17 +1,18 @@
-//! State of the decision port, and load, metrics and draining of each request.
+//! State of the decision port, and bodies, metrics and draining of each request.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use axum::http::header::{ALLOW, CONNECTION};
+use axum::http::header::{ALLOW, CONNECTION, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Body;
 use rtad_http::body::{self, BodyError, BodyLimits};
-use rtad_http::timing::RequestTiming;
+use rtad_http::timing::Arrival;
+use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
 
 use super::error::ApiError;
 use crate::catalog::Serving;
@@ -40,93 +41,95 @@ pub struct App {
     pub body_timeout: Duration,
     /// Longest queueing delay of a batch; one that waited longer is shed.
     pub max_wait: Duration,
-    /// Requests that may wait for their bodies; a further one is shed.
-    pub max_in_flight: usize,
-}
-
-/// The load: a request is answered or shed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Load {
-    Normal,
-    TooHigh,
+    /// Requests that wait for the rest of their bodies; over a limit, a further one is shed.
+    pub unfinished: Arc<Unfinished>,
+    /// Whether rtad's own routes have a port of their own.
+    pub has_api_port: bool,
 }
 
 impl App {
-    /// Answers a request under the in-flight limit and counts it. Under [`Load::TooHigh`] `answer`
-    /// sheds the request. A panic in `answer` becomes a 500 and affects no other request.
-    pub(super) async fn with_metrics<F: Future<Output = Result<Response, ApiError>>>(
+    /// Answers a request and counts it. A panic in `answer` becomes a 500 and affects no other
+    /// request.
+    pub(super) async fn with_metrics(
         &self,
         route: Route,
-        timing: RequestTiming,
-        answer: impl FnOnce(Load) -> F,
+        arrival: Arrival,
+        answer: impl Future<Output = Result<Response, ApiError>>,
     ) -> Response {
         let in_flight = self.telemetry.begin();
-        let load = match route {
-            Route::CheckMany => self.load_of_batch(timing),
-            _ => self.load(),
-        };
-        let answered = AssertUnwindSafe(answer(load)).catch_unwind().await;
+        let answered = AssertUnwindSafe(answer).catch_unwind().await;
         let answered = answered.unwrap_or(Err(ApiError::Internal));
         let mut response = answered.unwrap_or_else(ApiError::into_response);
         drop(in_flight);
         self.close_if_draining(&mut response);
         let status = response.status().as_u16();
-        self.telemetry.request(self.telemetry.route(route), status, timing.started.elapsed());
+        self.telemetry.request(self.telemetry.route(route), status, arrival.started.elapsed());
         response
     }
 
-    /// The load for a new request.
-    pub(super) fn load(&self) -> Load {
-        match self.telemetry.is_full(self.max_in_flight) {
-            true => Load::TooHigh,
-            false => Load::Normal,
-        }
+    /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`], [`BodyError::Overloaded`] without a permit.
+    pub(super) async fn read_body<B>(
+        &self,
+        body: B,
+        max_bytes: usize,
+        arrival: Arrival,
+    ) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+    {
+        self.read_body_if(body, max_bytes, || self.permit(arrival)).await
     }
 
-    /// The load for a batch. A batch with a long queueing delay is shed, in favor of bid requests
-    /// on the same worker.
-    fn load_of_batch(&self, timing: RequestTiming) -> Load {
-        if timing.queued > self.max_wait {
+    /// The same; an incomplete body is awaited with a permit from `wait`.
+    pub(super) async fn read_body_if<B, P>(
+        &self,
+        body: B,
+        max_bytes: usize,
+        wait: impl FnOnce() -> Option<P>,
+    ) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+    {
+        body::read(body, BodyLimits { max_bytes, timeout: self.body_timeout }, wait).await
+    }
+
+    /// A permit to wait for a body; `None`, counted as shed, at a limit.
+    pub(super) fn permit(&self, arrival: Arrival) -> Option<UnfinishedPermit<'_>> {
+        let permit = self.unfinished.permit(arrival.peer);
+        if permit.is_none() {
             self.telemetry.shed();
-            return Load::TooHigh;
         }
-        self.load()
-    }
-
-    /// Reads a request's body. While it is incomplete, it counts towards `max_in_flight`.
-    pub(super) async fn read_body<B>(&self, body: B, max_bytes: usize) -> Result<Bytes, BodyError>
-    where
-        B: Body<Data = Bytes> + Unpin,
-    {
-        let limits = self.body_limits(max_bytes);
-        body::read(body, limits, || self.telemetry.wait(self.max_in_flight)).await
-    }
-
-    /// Takes a body that has already arrived.
-    pub(super) async fn take_body<B>(&self, body: B) -> Option<Bytes>
-    where
-        B: Body<Data = Bytes> + Unpin,
-    {
-        body::take_or_discard(body, self.body_limits(self.max_body)).await
-    }
-
-    const fn body_limits(&self, max_bytes: usize) -> BodyLimits {
-        BodyLimits { max_bytes, timeout: self.body_timeout }
+        permit
     }
 
     /// The answer to an unknown path.
-    pub(super) async fn no_route(&self, timing: RequestTiming) -> Response {
-        self.with_metrics(Route::Unknown, timing, async |_| Err(ApiError::NotFound(ROUTES))).await
+    pub(super) async fn no_route(&self, arrival: Arrival) -> Response {
+        self.with_metrics(Route::Unknown, arrival, async { Err(ApiError::NotFound(ROUTES)) }).await
+    }
+
+    /// The answer to a path that is not a platform's, if the port has no other routes. It names no
+    /// route.
+    pub(super) async fn no_api(&self, arrival: Arrival) -> Response {
+        let answer = async { Err(ApiError::NotFound("the paths of platforms")) };
+        self.with_metrics(Route::Unknown, arrival, answer).await
+    }
+
+    /// The answer to a request for rtad's own routes without an accepted token.
+    pub(super) async fn no_token(&self, arrival: Arrival) -> Response {
+        let answer = async { Err(ApiError::Unauthorized) };
+        let mut response = self.with_metrics(Route::Unknown, arrival, answer).await;
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response
     }
 
     /// The answer to a method that is not in `allowed`.
-    pub(super) async fn wrong_method(
-        &self,
-        timing: RequestTiming,
-        allowed: &'static str,
-    ) -> Response {
-        let answer = async |_| Err(ApiError::MethodNotAllowed);
-        let mut response = self.with_metrics(Route::Unknown, timing, answer).await;
+    pub(super) async fn wrong_method(&self, arrival: Arrival, allowed: &'static str) -> Response {
+        let answer = async { Err(ApiError::MethodNotAllowed) };
+        let mut response = self.with_metrics(Route::Unknown, arrival, answer).await;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
         response
     }

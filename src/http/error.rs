@@ -26,6 +26,8 @@ pub(super) enum ApiError {
     UnknownKind,
     /// Unknown route; lists the port's routes.
     NotFound(&'static str),
+    /// The request carries no accepted token.
+    Unauthorized,
     /// A browser sent the request for a page of another origin.
     CrossSite,
     /// The route does not accept this method.
@@ -89,6 +91,12 @@ impl ApiError {
             Self::NotFound(routes) => {
                 (StatusCode::NOT_FOUND, "not_found", "No such route", format!("accepted: {routes}"))
             }
+            Self::Unauthorized => (
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                "Token required",
+                "expected Authorization: Bearer with a token of server.api.token_files".to_owned(),
+            ),
             Self::CrossSite => (
                 StatusCode::FORBIDDEN,
                 "cross_site",
@@ -126,9 +134,8 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
                 "Overloaded",
-                "server.max_in_flight requests wait for their bodies, or this request waited \
-                 longer \
-                 than server.max_wait"
+                "the body was incomplete, and server.max_in_flight or server.max_buffered is \
+                 reached, or this batch waited longer than server.max_wait"
                     .to_owned(),
             ),
             Self::Internal => (
@@ -178,6 +185,7 @@ mod tests {
             ApiError::UnknownPlatform(Vec::new()),
             ApiError::UnknownKind,
             ApiError::NotFound(""),
+            ApiError::Unauthorized,
             ApiError::CrossSite,
             ApiError::MethodNotAllowed,
             ApiError::BodyTimeout,

@@ -19,24 +19,34 @@ use hyper::Request;
 use hyper::body::Incoming;
 use rtad_http::body::BodyError;
 use rtad_http::connections::TimedRequest;
-use rtad_http::timing::RequestTiming;
+use rtad_http::timing::Arrival;
 use tower_service::Service;
 
-use super::decision_app::{App, Load};
+use super::decision_app::App;
 use crate::catalog::Live;
 use crate::platform::{Admission, Failure, Head};
 
-/// Answers platforms' requests, and passes all others to a router. It looks up platforms' paths in
-/// the catalog, which a reload replaces.
+/// Answers platforms' requests, and passes all others to a router if they are admitted. It looks up
+/// platforms' paths, and the access to rtad's own routes, in the catalog, which a reload replaces.
 #[derive(Debug, Clone)]
 pub struct PlatformService {
     app: Arc<App>,
     router: Router,
+    port: Port,
+}
+
+/// A port that answers decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Platforms, and rtad's own routes if they have no port of their own.
+    Decision,
+    /// rtad's own routes alone.
+    Api,
 }
 
 impl PlatformService {
-    pub(super) const fn new(app: Arc<App>, router: Router) -> Self {
-        Self { app, router }
+    pub(super) const fn new(app: Arc<App>, router: Router, port: Port) -> Self {
+        Self { app, router, port }
     }
 }
 
@@ -52,44 +62,49 @@ impl Service<TimedRequest> for PlatformService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, TimedRequest { mut request, timing }: TimedRequest) -> Self::Future {
-        if self.app.serving.load().platform_at(request.uri().path()).is_some() {
-            let app = Arc::clone(&self.app);
-            return Either::Left(Box::pin(async move { Ok(answer(&app, timing, request).await) }));
+    fn call(&mut self, TimedRequest { mut request, arrival }: TimedRequest) -> Self::Future {
+        let catalog = self.app.serving.load();
+        let is_decision_port = self.port == Port::Decision;
+        let app = || Arc::clone(&self.app);
+        if is_decision_port && catalog.platform_at(request.uri().path()).is_some() {
+            let app = app();
+            return Either::Left(Box::pin(async move { Ok(answer(&app, arrival, request).await) }));
         }
-        request.extensions_mut().insert(timing);
+        if is_decision_port && (self.app.has_api_port || !catalog.has_api()) {
+            let app = app();
+            return Either::Left(Box::pin(async move { Ok(app.no_api(arrival).await) }));
+        }
+        if !catalog.admits(request.headers()) {
+            let app = app();
+            return Either::Left(Box::pin(async move { Ok(app.no_token(arrival).await) }));
+        }
+        request.extensions_mut().insert(arrival);
         Either::Right(self.router.call(request))
     }
 }
 
-async fn answer(app: &App, timing: RequestTiming, request: Request<Incoming>) -> Response {
+async fn answer(app: &App, arrival: Arrival, request: Request<Incoming>) -> Response {
     let (head, body) = request.into_parts();
     let in_flight = app.telemetry.begin();
-    let load = app.load();
-    let body = match load {
-        Load::Normal => app.read_body(body, app.max_body).await.map_err(failure_of),
-        // Does not wait for a body.
-        Load::TooHigh => app.take_body(body).await.ok_or(Failure::Overload),
+    // Only an incomplete body is awaited, and only of a caller with credentials. The others get
+    // their refusal below.
+    let wait = || {
+        let catalog = app.serving.load();
+        let served = catalog.platform_at(head.uri.path())?;
+        served.platform.access.admits(&head.headers).then(|| app.permit(arrival))?
     };
+    let body = app.read_body_if(body, app.max_body, wait).await.map_err(failure_of);
     // Loaded after the last await: a slow body holds no generation.
     let catalog = app.serving.load();
     let Some(served) = catalog.platform_at(head.uri.path()) else {
         // A reload has removed the platform.
         drop(in_flight);
-        return app.no_route(timing).await;
+        return app.no_route(arrival).await;
     };
     let head = Head { headers: &head.headers, query: head.uri.query() };
-    let mut decider = match load {
-        Load::Normal => Live::new(&catalog, served, &app.ids),
-        Load::TooHigh => {
-            served.count_failure(Failure::Overload);
-            Live::unavailable(&catalog, served, &app.ids)
-        }
-    };
+    let mut decider = Live::new(&catalog, served, &app.ids);
     let answered = served.platform.respond(Admission::ByHeaders, &head, body, &mut decider);
-    // A shed request was counted above.
-    let is_counted = |failure: &Failure| load == Load::TooHigh && *failure == Failure::Overload;
-    if let Some(failure) = answered.failure.filter(|failure| !is_counted(failure)) {
+    if let Some(failure) = answered.failure {
         served.count_failure(failure);
     }
     let mut response = Response::new(answered.bytes.into());
@@ -99,7 +114,7 @@ async fn answer(app: &App, timing: RequestTiming, request: Request<Incoming>) ->
     drop(in_flight);
     app.close_if_draining(&mut response);
     let status = response.status().as_u16();
-    app.telemetry.request(&served.route, status, timing.started.elapsed());
+    app.telemetry.request(&served.route, status, arrival.started.elapsed());
     response
 }
 

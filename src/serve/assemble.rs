@@ -6,7 +6,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use crate::catalog::Audience;
+use http::header::AUTHORIZATION;
+
+use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
     AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PlatformConfig, StrategyConfig,
     Vocabulary,
@@ -74,10 +76,13 @@ impl Assembly {
             no_device: config.no_device,
             unavailable: config.unavailable,
         };
+        let api = &config.server.api;
+        let tokens = api.tokens.iter().map(|token| (AUTHORIZATION, token.clone()));
         CatalogPlan {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
             platforms: self.platforms.clone(),
+            api: ApiAccess { is_public: api.public, tokens: Access::any_of(tokens.collect()) },
             poll_interval: config.store.poll_interval,
             max_snapshot_bytes: config.store.max_snapshot_size,
             swap: config.store.swap,

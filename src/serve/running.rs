@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::reload::Reloader;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
+use crate::http::decision_port::Port;
 use crate::sync::{Command, Shared};
 use crate::telemetry::ConnectionPermit;
 
@@ -20,6 +21,14 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// Balancers that open a connection per request, as after `Connection: close`, return within this
 /// time.
 const UNUSED: Duration = Duration::from_secs(1);
+
+/// A port that answers decisions: its accept loop and its workers.
+pub(super) struct OpenPort {
+    pub(super) address: SocketAddr,
+    pub(super) port: Port,
+    pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
+    pub(super) workers: Arc<Workers<ConnectionPermit>>,
+}
 
 /// rtad, serving.
 pub struct Running {
@@ -32,8 +41,7 @@ pub struct Running {
     pub(super) drain_timeout: Duration,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) commands: mpsc::Sender<Command>,
-    pub(super) acceptor: tokio::task::JoinHandle<std::io::Result<()>>,
-    pub(super) workers: Arc<Workers<ConnectionPermit>>,
+    pub(super) ports: Vec<OpenPort>,
     pub(super) reloader: Arc<Reloader>,
 }
 
@@ -47,6 +55,11 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
+    /// Address of the API's own port.
+    pub fn api_address(&self) -> Option<SocketAddr> {
+        self.ports.iter().find(|open| open.port == Port::Api).map(|open| open.address)
+    }
+
     /// The catalog.
     pub const fn serving(&self) -> &Arc<Serving> {
         &self.serving
@@ -84,9 +97,13 @@ impl Running {
         tracing::info!(connections = telemetry.connections(), "draining");
         self.wait_for_balancers(started).await;
         let _ = self.phase.send(Phase::Closing);
-        let _ = self.acceptor.await;
-        let Some(workers) = Arc::into_inner(self.workers) else { return };
-        let ended = tokio::task::spawn_blocking(move || workers.join());
+        let mut workers = Vec::new();
+        for port in self.ports {
+            let _ = port.acceptor.await;
+            workers.extend(Arc::into_inner(port.workers));
+        }
+        let ended =
+            tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");

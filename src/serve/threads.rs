@@ -1,4 +1,4 @@
-//! Threads beside the workers, and the limits of the process.
+//! Threads beside the workers.
 
 use super::error::StartError;
 
@@ -6,22 +6,6 @@ use super::error::StartError;
 /// that is nearly busy. `SCHED_IDLE` would starve a load while all cores are busy.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICENESS: i32 = 19;
-
-/// Raises the limit of open files as far as it goes: a login shell's 1,024 would run out long
-/// before `max_connections`.
-pub(super) fn raise_file_limit(max_connections: usize) {
-    /// Files besides connections: the admin port's, the store's, the runtimes'.
-    const OTHERS: u64 = 512;
-    let wanted = max_connections as u64 + OTHERS;
-    let limit = rlimit::increase_nofile_limit(wanted).unwrap_or(0);
-    if limit < wanted {
-        tracing::warn!(
-            limit,
-            wanted,
-            "too few open files allowed for server.max_connections: raise `ulimit -n`"
-        );
-    }
-}
 
 /// Runs `work` on a thread with its own runtime. Each thread of the runtime calls `begin` first.
 pub(super) fn spawn<F: Future<Output = ()>>(

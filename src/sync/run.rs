@@ -114,7 +114,8 @@ impl Sync {
         self.progress.retain(|name, _| audiences.iter().any(|audience| audience.name == *name));
         drop(served);
         let telemetry = &self.shared.telemetry;
-        self.swap(Catalog::new(audiences, plan.strategies, plan.platforms, telemetry));
+        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry);
+        self.swap(catalog.with_api(plan.api));
         Ok(())
     }
 }

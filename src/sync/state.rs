@@ -13,7 +13,7 @@ use super::load::Loader;
 use super::pace::{self, Pace};
 use super::progress::Progress;
 use super::shared::{Shared, now_unix_seconds};
-use crate::catalog::{Audience, Catalog, Serving};
+use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
 use crate::config::SwapMode;
 use crate::platform::Platform;
 use crate::strategy::Strategy;
@@ -29,6 +29,8 @@ pub struct CatalogPlan {
     pub strategies: Vec<Strategy>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
+    /// Access to rtad's own routes.
+    pub api: ApiAccess,
     /// Time between polls of the store.
     pub poll_interval: Duration,
     /// Larger snapshots are refused.
@@ -56,7 +58,8 @@ impl Sync {
     /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let catalog =
-            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
+            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
+                .with_api(plan.api);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),

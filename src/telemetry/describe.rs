@@ -18,6 +18,11 @@ pub(super) fn describe() {
     );
     metrics::describe_counter!("rtad_ids_total", "Device ids in requests, by kind and result");
     metrics::describe_gauge!("rtad_in_flight", "Requests being answered");
+    metrics::describe_gauge!(
+        "rtad_buffered_bytes",
+        Unit::Bytes,
+        "Bytes of unanswered requests, beyond 8 KiB per connection"
+    );
     metrics::describe_counter!("rtad_shed_total", "Requests and connections refused by a limit");
     metrics::describe_gauge!("rtad_connections", "Open connections of the decision port");
     metrics::describe_gauge!("rtad_snapshot_generation", "Generation being served, by audience");

@@ -1,14 +1,14 @@
 //! Registry of all metrics: the recorder, the workers' counters, and the text of a scrape.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use rtad_http::budget::ByteBudget;
 
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{DecisionCounters, IdCounters};
@@ -29,9 +29,9 @@ pub struct Telemetry {
     /// Requests begun and not yet ended.
     in_flight: ShardedCounter<1>,
     in_flight_gauge: Gauge,
-    waiting: AtomicUsize,
     connections: Arc<OpenConnections>,
     connections_gauge: Gauge,
+    budget: OnceLock<Arc<ByteBudget>>,
 }
 
 /// Counters of the workers, by labels. Equal labels share a counter.
@@ -61,7 +61,7 @@ impl Default for Telemetry {
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, in_flight, waiting, connections) = Default::default();
+        let (labeled, in_flight, connections) = Default::default();
         Self {
             recorder,
             handle,
@@ -70,9 +70,9 @@ impl Default for Telemetry {
             shed,
             in_flight,
             in_flight_gauge,
-            waiting,
             connections,
             connections_gauge,
+            budget: OnceLock::new(),
         }
     }
 }
@@ -153,28 +153,6 @@ impl Telemetry {
         InFlight(&self.in_flight)
     }
 
-    /// Whether `limit` requests are waiting for their bodies. If so, counts one more as shed. Other
-    /// requests in flight are at most one per worker: a complete request is answered at once.
-    #[inline]
-    pub fn is_full(&self, limit: usize) -> bool {
-        let is_full = self.waiting.load(Ordering::Relaxed) >= limit;
-        if is_full {
-            self.shed();
-        }
-        is_full
-    }
-
-    /// A permit to wait for a body; `None`, counted as shed, if `limit` permits are in use.
-    pub fn wait(&self, limit: usize) -> Option<BodyPermit<'_>> {
-        let permit = BodyPermit(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < limit {
-            return Some(permit);
-        }
-        drop(permit);
-        self.shed();
-        None
-    }
-
     /// Counts a shed request.
     pub fn shed(&self) {
         self.shed.increment(1);
@@ -189,6 +167,11 @@ impl Telemetry {
         drop(permit);
         self.shed();
         None
+    }
+
+    /// Sets the budget of the decision port's unanswered bytes.
+    pub fn observe_budget(&self, budget: Arc<ByteBudget>) {
+        let _ = self.budget.set(budget);
     }
 
     /// Open connections of the decision port.
@@ -226,6 +209,10 @@ impl Telemetry {
         // Signed: the threads' counters are read one after the other.
         self.in_flight_gauge.set(self.in_flight.sum(0).cast_signed().max(0) as f64);
         self.connections_gauge.set(self.connections() as f64);
+        if let Some(budget) = self.budget.get() {
+            self.gauge("rtad_buffered_bytes", &[]).set(budget.taken() as f64);
+            self.shed.increment(budget.take_refusals());
+        }
         let labeled = self.labeled();
         let routes = || self.routes.iter().chain(labeled.platform_routes.values());
         for route in routes() {
@@ -274,15 +261,5 @@ impl Drop for InFlight<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.add(0, u64::MAX);
-    }
-}
-
-/// A permit to wait for a body; returned when dropped.
-#[derive(Debug)]
-pub struct BodyPermit<'a>(&'a AtomicUsize);
-
-impl Drop for BodyPermit<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP contract of both ports, tested over real sockets.
 
 mod admin;
+mod api_access;
 mod check_many;
 mod check_one;
 mod console;

@@ -11,9 +11,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use tokio::time::timeout;
 
-/// Bytes of a rejected body that are read and dropped. Closing the connection while the client is
-/// sending would reset it before the client reads the answer.
-const MAX_DISCARDED: usize = 1 << 20;
+use crate::budget::OverBudget;
+
 /// A client that sends nothing for this long is waiting for its answer.
 const SEND_PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,7 +25,7 @@ pub enum BodyError {
     Timeout,
     /// Truncated, or invalid HTTP.
     Broken,
-    /// Not complete on arrival, and no permit to wait for the rest.
+    /// Not complete on arrival, and no permit or no memory to wait for the rest.
     Overloaded,
 }
 
@@ -42,51 +41,46 @@ pub struct BodyLimits {
 /// Reads a body. A body that arrived with its head, as nearly all do, costs no copy and no timer.
 /// Waiting for the rest of any other needs a permit from `wait`.
 ///
+/// A body with a length over the limit is not read at all, so a client that sends `Expect:
+/// 100-continue` is not asked for it.
+///
 /// # Errors
 ///
-/// [`BodyError`]. The rest of a rejected body is read and dropped, up to 1 MiB.
-pub async fn read<B: Body<Data = Bytes> + Unpin, P>(
+/// [`BodyError`].
+pub async fn read<B, P>(
     mut body: B,
     limits: BodyLimits,
     wait: impl FnOnce() -> Option<P>,
-) -> Result<Bytes, BodyError> {
+) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+{
     let BodyLimits { max_bytes, timeout: within } = limits;
-    let read = if body.size_hint().lower() > max_bytes as u64 {
-        Err(BodyError::TooLarge(max_bytes))
-    } else {
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(BodyError::TooLarge(max_bytes));
+    }
+    {
         let mut collecting = pin!(collect(&mut body, max_bytes));
-        match poll_once(collecting.as_mut()).await {
-            Poll::Ready(read) => read,
-            Poll::Pending => match wait() {
-                Some(_permit) => {
-                    timeout(within, collecting).await.unwrap_or(Err(BodyError::Timeout))
-                }
-                None => Err(BodyError::Overloaded),
-            },
+        if let Poll::Ready(read) = poll_once(collecting.as_mut()).await {
+            return read;
         }
-    };
-    if matches!(read, Err(BodyError::TooLarge(_) | BodyError::Overloaded)) {
-        discard(body, within).await;
+        if let Some(_permit) = wait() {
+            return timeout(within, collecting).await.unwrap_or(Err(BodyError::Timeout));
+        }
     }
-    read
+    let _ = timeout(within, drop_rest(&mut body, max_bytes)).await;
+    Err(BodyError::Overloaded)
 }
 
-/// Returns a body that has arrived completely; otherwise drops it and returns `None`. Keeps the
-/// connection usable: new connections are the largest cost under overload.
-pub async fn take_or_discard<B: Body<Data = Bytes> + Unpin>(
-    mut body: B,
-    limits: BodyLimits,
-) -> Option<Bytes> {
-    if let Poll::Ready(read) = poll_once(pin!(collect(&mut body, limits.max_bytes))).await {
-        return read.ok();
+/// Reads and drops the rest of a shed request, so that its connection stays usable: under overload
+/// new connections are the largest cost.
+async fn drop_rest<B: Body<Data = Bytes> + Unpin>(body: &mut B, max_bytes: usize) {
+    let mut dropped = 0;
+    while dropped < max_bytes
+        && let Ok(Some(Ok(frame))) = timeout(SEND_PAUSE, body.frame()).await
+    {
+        dropped += frame.data_ref().map_or(0, Bytes::len);
     }
-    discard(body, limits.timeout).await;
-    None
-}
-
-/// Reads and drops up to 1 MiB of a body, so that its connection stays usable.
-pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, within: Duration) {
-    let _ = timeout(within, drop_rest(&mut body)).await;
 }
 
 /// Polls a future once.
@@ -95,14 +89,14 @@ async fn poll_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output
 }
 
 /// Reads all of a body. A body of one part is not copied.
-async fn collect<B: Body<Data = Bytes> + Unpin>(
-    body: &mut B,
-    max_bytes: usize,
-) -> Result<Bytes, BodyError> {
+async fn collect<B>(body: &mut B, max_bytes: usize) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+{
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         // Trailers are ignored.
-        let Ok(part) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else { continue };
         if part.len() > max_bytes - first.len().max(all.len()) {
             return Err(BodyError::TooLarge(max_bytes));
         }
@@ -118,13 +112,13 @@ async fn collect<B: Body<Data = Bytes> + Unpin>(
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-async fn drop_rest<B: Body<Data = Bytes> + Unpin>(body: &mut B) {
-    let mut dropped = 0;
-    while dropped < MAX_DISCARDED
-        && let Ok(Some(Ok(frame))) = timeout(SEND_PAUSE, body.frame()).await
-    {
-        dropped += frame.data_ref().map_or(0, Bytes::len);
-    }
+fn error_of(error: &(dyn std::error::Error + 'static)) -> BodyError {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let is_over_budget = |error: &(dyn std::error::Error + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>();
+        io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<OverBudget>())
+    };
+    if causes.any(is_over_budget) { BodyError::Overloaded } else { BodyError::Broken }
 }
 
 /// Whether the body is `application/octet-stream`, by its `Content-Type`.

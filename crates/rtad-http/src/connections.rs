@@ -1,20 +1,17 @@
 //! Connections of one runtime: requests, idle timeout and shutdown.
 //!
 //! The idle timeout runs until a request has arrived with its whole head, so it also limits slow
-//! heads. Each runtime inspects its connections four times per timeout.
+//! heads. Each runtime inspects its connections four times per timeout. Unanswered bytes of all
+//! connections have a common budget.
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::poll_fn;
 use std::io;
 use std::net::TcpStream as StdStream;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,14 +20,13 @@ use hyper_util::rt::TokioIo;
 use socket2::TcpKeepalive;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tower_service::Service;
 
+use crate::budget::ByteBudget;
+use crate::connection::{Connection, END, END_AFTER_REQUEST};
+use crate::metered::MeteredStream;
 use crate::phase::{Phase, closing};
-use crate::timing::{ReadyAt, RequestTiming, TimestampWaker};
-
-/// During shutdown, time for the first request of a connection that was just accepted.
-const FIRST_REQUEST: Duration = Duration::from_millis(100);
+use crate::timing::{Arrival, UNKNOWN_PEER};
 
 /// Inspections of all connections per idle timeout.
 const INSPECTIONS: u32 = 4;
@@ -43,8 +39,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 pub struct TimedRequest {
     /// The request.
     pub request: Request<Incoming>,
-    /// Start and queueing delay.
-    pub timing: RequestTiming,
+    /// Its peer, start and queueing delay.
+    pub arrival: Arrival,
 }
 
 /// A tower service that answers the requests of a connection.
@@ -92,74 +88,6 @@ impl<S: Service<Request<Incoming>>> Service<TimedRequest> for Untimed<S> {
     }
 }
 
-/// State of one connection. Only the task that serves it writes the counters.
-#[derive(Debug, Default)]
-struct Connection {
-    started: AtomicU64,
-    answered: AtomicU64,
-    order: AtomicU8,
-    waker: AtomicWaker,
-    ready_at: Arc<ReadyAt>,
-}
-
-/// Shutdown orders to a connection, the stronger one last.
-const END_AFTER_REQUEST: u8 = 1;
-const END: u8 = 2;
-
-impl Connection {
-    fn give_order(&self, order: u8) {
-        if self.order.fetch_max(order, Ordering::Relaxed) < order {
-            self.waker.wake();
-        }
-    }
-
-    fn has_order(&self, order: u8) -> bool {
-        self.order.load(Ordering::Relaxed) >= order
-    }
-
-    /// Polls the connection until it has ended (true), or until `stop` holds.
-    async fn serve_until(&self, mut http: Pin<&mut impl Future>, stop: impl Fn() -> bool) -> bool {
-        let mut waker: Option<(Waker, Waker)> = None;
-        let mut known_order = 0;
-        poll_fn(|context| {
-            let task = context.waker();
-            let order = self.order.load(Ordering::Relaxed);
-            // A task nearly always keeps one waker; an order consumes the registered one.
-            let is_known = waker.as_ref().is_some_and(|(of, _)| of.will_wake(task));
-            if !is_known || order != known_order {
-                self.waker.register(task);
-                known_order = order;
-            }
-            if !is_known {
-                let ready_at = Arc::clone(&self.ready_at);
-                let timestamp = TimestampWaker { task: task.clone(), ready_at };
-                waker = Some((task.clone(), Arc::new(timestamp).into()));
-            }
-            let waker = waker.as_ref().map_or(task, |(_, waker)| waker);
-            // Poll before `stop`: a request that has arrived is answered.
-            let polled = http.as_mut().poll(&mut Context::from_waker(waker));
-            self.ready_at.reset();
-            match polled {
-                Poll::Ready(_) => Poll::Ready(true),
-                Poll::Pending if stop() => Poll::Ready(false),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// Increments a counter. It has one writer, so no locked instruction is needed.
-    fn count(counter: &AtomicU64) {
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    /// Requests answered so far; `None` while one is being answered.
-    fn answered_if_idle(&self) -> Option<u64> {
-        let answered = self.answered.load(Ordering::Relaxed);
-        (self.started.load(Ordering::Relaxed) == answered).then_some(answered)
-    }
-}
-
 /// A connection in the idle watch: the requests answered at the last inspection, and the number of
 /// consecutive inspections that found it idle.
 #[derive(Debug)]
@@ -174,15 +102,22 @@ struct Watched {
 pub struct Connections<S> {
     service: S,
     idle_timeout: Duration,
+    budget: Arc<ByteBudget>,
     phase: watch::Receiver<Phase>,
     open: Mutex<Vec<Watched>>,
 }
 
 impl<S> Connections<S> {
     /// Answers requests by `service`. Closes connections that are idle for `idle_timeout` to 1.25
-    /// times `idle_timeout`, and all connections in the closing phase.
-    pub fn new(service: S, idle_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
-        Self { service, idle_timeout, phase, open: Mutex::default() }
+    /// times `idle_timeout`, and all connections in the closing phase. Their unanswered bytes come
+    /// from `budget`.
+    pub fn new(
+        service: S,
+        idle_timeout: Duration,
+        budget: Arc<ByteBudget>,
+        phase: watch::Receiver<Phase>,
+    ) -> Self {
+        Self { service, idle_timeout, budget, phase, open: Mutex::default() }
     }
 
     /// Closes idle connections, and all of them in the closing phase. Runs in its own task until
@@ -247,8 +182,9 @@ fn inspect(watched: &mut Watched, is_closing: bool) -> bool {
 impl<S: RequestService> Connections<S> {
     /// Serves one connection until it ends, then drops `permit`.
     pub async fn serve<P>(self: Arc<Self>, stream: StdStream, permit: P) {
+        let peer = stream.peer_addr().map_or(UNKNOWN_PEER, |address| address.ip());
         let Ok(stream) = self.prepare(stream) else { return };
-        let connection = Arc::new(Connection::default());
+        let connection = Arc::new(Connection::new(&self.budget));
         // Differs from any real count, so the first inspection counts as activity.
         let answered = u64::MAX;
         let weak = Arc::downgrade(&connection);
@@ -259,8 +195,8 @@ impl<S: RequestService> Connections<S> {
         }
         let service = service_fn(|request| {
             Connection::count(&connection.started);
-            let timing = connection.ready_at.start();
-            let answer = self.service.clone().call(TimedRequest { request, timing });
+            let arrival = connection.ready_at.start(peer);
+            let answer = self.service.clone().call(TimedRequest { request, arrival });
             let connection = &connection;
             async move {
                 let answer = answer.await;
@@ -268,7 +204,8 @@ impl<S: RequestService> Connections<S> {
                 answer
             }
         });
-        let http = http1::Builder::new()
+        let stream = MeteredStream::new(stream, Arc::clone(&connection));
+        let mut http = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
             // Answers are small: one copy costs less than a vectored write of two buffers.
             .writev(false)
@@ -276,26 +213,11 @@ impl<S: RequestService> Connections<S> {
             .auto_date_header(false)
             // The idle watch bounds the head.
             .header_read_timeout(None)
+            // A client that has sent its request may close its side and await the answer.
+            .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
-        let mut http = std::pin::pin!(http);
-        // Resets and timeouts are caused by clients and not logged.
-        let ended = || connection.has_order(END_AFTER_REQUEST);
-        if connection.serve_until(http.as_mut(), ended).await {
-            return;
-        }
-        if connection.has_order(END) && connection.answered_if_idle().is_some() {
-            return;
-        }
-        // The first request of a connection that was just accepted may be in its socket: closing
-        // now would reset it.
-        let has_request = || connection.started.load(Ordering::Relaxed) > 0;
-        let first = connection.serve_until(http.as_mut(), has_request);
-        if let Ok(true) = timeout(FIRST_REQUEST, first).await {
-            return;
-        }
-        http.as_mut().graceful_shutdown();
-        let is_over = || connection.has_order(END) && connection.answered_if_idle().is_some();
-        connection.serve_until(http.as_mut(), is_over).await;
+        connection.drive(&mut http).await;
+        http.into_parts().io.into_inner().close().await;
         drop(permit);
     }
 }
@@ -320,7 +242,8 @@ mod tests {
 
     fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<Untimed<Router>>> {
         let router = Router::new().route("/", get(async || "yes"));
-        Arc::new(Connections::new(Untimed(router), Duration::from_secs(75), phase))
+        let budget = ByteBudget::new(1 << 20);
+        Arc::new(Connections::new(Untimed(router), Duration::from_secs(75), budget, phase))
     }
 
     #[tokio::test]
@@ -338,23 +261,6 @@ mod tests {
             let is_answered = answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("yes");
             assert_eq!(is_answered, has_request, "{answer}");
         }
-    }
-
-    #[tokio::test]
-    async fn stronger_order_arrives_after_a_weaker_one() {
-        let connection = Arc::new(Connection::default());
-        let served = tokio::spawn({
-            let connection = Arc::clone(&connection);
-            async move {
-                let http = std::pin::pin!(std::future::pending::<()>());
-                connection.serve_until(http, || connection.has_order(END)).await
-            }
-        });
-        for order in [END_AFTER_REQUEST, END_AFTER_REQUEST, END] {
-            tokio::task::yield_now().await;
-            connection.give_order(order);
-        }
-        assert!(!timeout(Duration::from_secs(10), served).await.unwrap().unwrap());
     }
 
     #[tokio::test]

@@ -11,12 +11,18 @@
 //! | [`logging`] | JSON lines on stderr |
 //! | [`signals`] | SIGTERM, SIGINT and SIGHUP |
 //! | [`phase`] | phase of a port: serving or closing |
-//! | [`timing`] | queueing delay of a request |
+//! | [`open_files`] | limit of open files |
+//! | [`timing`] | peer, start and queueing delay of a request |
+//! | [`budget`] | memory for unanswered requests |
+//! | [`unfinished`] | limits on requests with incomplete bodies |
 //! | [`listener`] | binding, listening and accepting |
+//! | `connection` | state and loop of one connection |
+//! | `metered` | stream of a connection: counted reads, and a close that loses no answer |
 //! | [`connections`] | connections of one runtime: idle time-out and drain |
 //! | [`workers`] | a thread and a runtime per core |
 //! | [`port`] | a port served by the current runtime |
 //! | [`body`] | bounded request bodies |
+//! | [`tokens`] | files of bearer tokens |
 //! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`problem`] | `application/problem+json` |
 //!
@@ -24,15 +30,21 @@
 //! belong to the programs. The crate uses no other crate of the workspace.
 
 pub mod body;
+pub mod budget;
+mod connection;
 pub mod connections;
 pub mod error_chain;
 pub mod json;
 pub mod listener;
 pub mod logging;
 pub mod manual;
+mod metered;
+pub mod open_files;
 pub mod phase;
 pub mod port;
 pub mod problem;
 pub mod signals;
 pub mod timing;
+pub mod tokens;
+pub mod unfinished;
 pub mod workers;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,6 +17,8 @@ const BACKLOG: i32 = 4096;
 
 /// Pause after an accept failed because descriptors or memory ran out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Interval between log lines about such failures.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Answer to a connection over the limit.
 const REFUSAL: &[u8] =
@@ -59,6 +61,7 @@ pub async fn accept<P>(
     mut assign: impl FnMut(StdStream, P),
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
+    let (mut failures, mut reported) = (0_u64, None::<Instant>);
     loop {
         let accepted = tokio::select! {
             () = closing(&mut phase) => {
@@ -91,7 +94,11 @@ pub async fn accept<P>(
             Err(error) if is_connection_error(&error) => {}
             // Out of file descriptors or memory.
             Err(error) => {
-                tracing::error!(%error, "could not accept a connection");
+                failures += 1;
+                if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
+                    tracing::error!(%error, failures, "could not accept connections");
+                    reported = Some(Instant::now());
+                }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }

@@ -1,12 +1,14 @@
-//! Queueing delay: time from a connection becoming readable to its worker starting the request.
+//! Arrival of a request: its peer, its start and its queueing delay.
 //!
-//! A worker gets many readable connections at once and serves them one after the other. The waker
-//! of each connection records when it was called. It does not read the clock: it uses the start of
-//! the worker's last request or, after sleep, the time when the worker woke up. The delay excludes
-//! data in sockets that tokio has not polled yet: it polls them every 61 tasks.
+//! The queueing delay is the time from a connection becoming readable to its worker starting the
+//! request. A worker gets many readable connections at once and serves them one after the other.
+//! The waker of each connection records when it was called. It does not read the clock: it uses
+//! the start of the worker's last request or, after sleep, the time when the worker woke up. The
+//! delay excludes data in sockets that tokio has not polled yet: it polls them every 61 tasks.
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
@@ -25,6 +27,9 @@ thread_local! {
     /// Time of the last wake-up.
     static AWAKE: Cell<u64> = const { Cell::new(0) };
 }
+
+/// The peer of a connection that ended before it was served.
+pub(crate) const UNKNOWN_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 const IDLE: u64 = 0;
 /// A connection whose waker was not called.
@@ -47,26 +52,28 @@ pub(crate) fn unpark() {
     LAST_START.set(now);
 }
 
-/// Start and queueing delay of one request.
+/// Start, queueing delay and peer of one request.
 ///
 /// As an axum extractor, reads the request's extension; without one, the request starts at
 /// extraction.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestTiming {
+pub struct Arrival {
+    /// Address of the client, or of the balancer before it.
+    pub peer: IpAddr,
     /// When its worker started the request.
     pub started: Instant,
     /// Queueing delay.
     pub queued: Duration,
 }
 
-impl RequestTiming {
+impl Arrival {
     /// A request that starts now, without delay.
     pub fn now() -> Self {
-        Self { started: Instant::now(), queued: Duration::ZERO }
+        Self { peer: UNKNOWN_PEER, started: Instant::now(), queued: Duration::ZERO }
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for RequestTiming {
+impl<S: Sync> FromRequestParts<S> for Arrival {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -86,7 +93,7 @@ impl Default for ReadyAt {
 
 impl ReadyAt {
     /// Starts a request of the connection.
-    pub(crate) fn start(&self) -> RequestTiming {
+    pub(crate) fn start(&self, peer: IpAddr) -> Arrival {
         let started = Instant::now();
         let now = since_epoch(started);
         LAST_START.set(now);
@@ -95,7 +102,7 @@ impl ReadyAt {
             IDLE => AWAKE.get(),
             ready => ready,
         };
-        RequestTiming { started, queued: Duration::from_nanos(now.saturating_sub(ready)) }
+        Arrival { peer, started, queued: Duration::from_nanos(now.saturating_sub(ready)) }
     }
 
     /// Clears the time: the connection waits for more data.
@@ -132,23 +139,23 @@ mod tests {
         let task = Waker::noop().clone();
         let waker = Waker::from(Arc::new(TimestampWaker { task, ready_at: Arc::clone(&ready_at) }));
         let pause = Duration::from_millis(20);
-        assert_eq!(ready_at.start().queued, Duration::ZERO, "the waker was not called");
+        assert_eq!(ready_at.start(UNKNOWN_PEER).queued, Duration::ZERO, "the waker was not called");
 
         // Called during another request: the delay starts with that request.
         waker.wake_by_ref();
         std::thread::sleep(pause);
-        assert!(ready_at.start().queued >= pause);
+        assert!(ready_at.start(UNKNOWN_PEER).queued >= pause);
 
         ready_at.reset();
-        assert_eq!(ready_at.start().queued, Duration::ZERO);
+        assert_eq!(ready_at.start(UNKNOWN_PEER).queued, Duration::ZERO);
 
         // Called during sleep: the delay starts when the worker wakes up.
         park();
         std::thread::sleep(pause);
         waker.wake_by_ref();
         unpark();
-        assert!(ready_at.start().queued < pause);
+        assert!(ready_at.start(UNKNOWN_PEER).queued < pause);
         std::thread::sleep(pause);
-        assert!(ready_at.start().queued >= pause);
+        assert!(ready_at.start(UNKNOWN_PEER).queued >= pause);
     }
 }

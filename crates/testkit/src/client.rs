@@ -2,7 +2,8 @@
 //! answers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use serde_json::{Value, json};
@@ -84,6 +85,27 @@ impl Client {
     /// Sends raw bytes. Ignores errors: the answer of a closed connection may still be readable.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Sends copies of `part` until one of them blocks for a second, or all are sent; returns the
+    /// number sent.
+    pub fn send_until_blocked(&mut self, part: &str, copies: usize) -> usize {
+        self.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let is_sent = |_: &usize| self.stream.write_all(part.as_bytes()).is_ok();
+        (0..copies).take_while(is_sent).count()
+    }
+
+    /// Closes the sending side.
+    pub fn close_writing(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// The next answer, if one arrives in time.
+    pub fn try_next(&mut self, within: Duration) -> Option<Answer> {
+        self.stream.set_read_timeout(Some(within)).unwrap();
+        let has_bytes = matches!(self.stream.peek(&mut [0]), Ok(1));
+        self.stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        if has_bytes { self.next() } else { None }
     }
 
     /// The next answer, including 100; `None` if the connection is closed.

@@ -6,7 +6,7 @@
 //! | `tokens` | credentials |
 //! | `batch` | coalescing of requests into one change |
 //! | `error` | errors, as problem documents |
-//! | `bodies` | request bodies within a memory limit |
+//! | `bodies` | request bodies |
 //! | `commands` | commands to the task that writes an audience |
 //! | `session` | the audience's ledger at the store |
 //! | `changes` | changes of an audience as a whole |
@@ -50,6 +50,7 @@ use rtad_http::connections::Untimed;
 use rtad_http::error_chain::error_chain;
 use rtad_http::listener;
 use rtad_http::logging::{LogLevel, init_logging};
+use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::signals::{Signal, Signals};
@@ -60,6 +61,7 @@ use super::error::{CommandError, UsageError};
 use super::sign_args::SignArgs;
 use super::trust_args::TrustArgs;
 use app::App;
+use bodies::MAX_BUFFERED;
 use telemetry::Telemetry;
 use tokens::Tokens;
 use writer::Pace;
@@ -68,10 +70,9 @@ use writers::Writers;
 /// Idle time after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
-const LIMITS: PortLimits =
-    PortLimits { max_connections: MAX_CONNECTIONS, idle_timeout: IDLE_TIMEOUT };
 /// Sized for probes, a scraper and a few people.
-const ADMIN_LIMITS: PortLimits = PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT };
+const ADMIN_LIMITS: PortLimits =
+    PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT, max_buffered: 1 << 20 };
 
 /// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences.
 ///
@@ -169,7 +170,6 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
         tokens,
         writers: Writers::new(store, pace, Arc::clone(&telemetry)),
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
-        bodies: Default::default(),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
     });
@@ -185,7 +185,12 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
     tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
     tokio::spawn(async move { telemetry.upkeep().await });
     let router = Untimed(routes::router(Arc::clone(&app)));
-    let port = tokio::spawn(port::serve(listener, router, LIMITS, phases));
+    let limits = PortLimits {
+        max_connections: permit_connections(MAX_CONNECTIONS),
+        idle_timeout: IDLE_TIMEOUT,
+        max_buffered: MAX_BUFFERED,
+    };
+    let port = tokio::spawn(port::serve(listener, router, limits, phases));
 
     while signals.next().await == Signal::Reload {
         reload_tokens(&app.tokens);

@@ -191,7 +191,9 @@ fn counters_match_the_requests() {
     assert_eq!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="too_old"}"#), 172_800.0);
     assert!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="vip"}"#).is_nan());
     assert_eq!(metric(&metrics, "rtad_ready"), 1.0);
-    assert_eq!(metric(&metrics, "rtad_max_connections"), 20_000.0);
+    // Fewer than configured, if the machine permits fewer open files.
+    let max_connections = metric(&metrics, "rtad_max_connections");
+    assert!((1.0..=20_000.0).contains(&max_connections), "{max_connections}");
     server.poll();
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);

@@ -100,7 +100,7 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
 #[test]
 fn ids_never_appear_in_logs_metrics_or_status() {
     let store = TestStore::with_everything();
-    let file = store.config_file("", &format!("{RULES}{PLATFORMS}"));
+    let file = store.config_file("api = { public = true }", &format!("{RULES}{PLATFORMS}"));
     let rtad = Rtad::serve(&file, &[("RTAD_LOG", "debug")]);
     for (kind, id) in OLD_USERS.into_iter().chain([
         ("oaid", NON_MEMBER),

@@ -143,7 +143,7 @@ fn config_without_rules_serves_current_store_audiences() {
         "[[audience]]\nname = \"old_users\"\n",
     );
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
-    server.write_config("", ONLY_A_PLATFORM);
+    server.write_config("api = { public = true }", ONLY_A_PLATFORM);
     reload(&mut admin).ok();
     old_user_is_rejected(&mut client);
     server.store.publish("more", &[key("md5", OLD_USERS[0].1)]);

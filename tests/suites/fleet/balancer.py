@@ -32,13 +32,22 @@ listen store from store
 
 
 class Balancer:
-    def __init__(self, work: pathlib.Path, pods: list, address: str, store: str, s3: str):
-        """`address` and `store` are listen addresses; `s3` is the address of the real store."""
-        self.address, self.pods = address, pods
+    def __init__(
+        self,
+        work: pathlib.Path,
+        pods: list,
+        platforms: str,
+        address: str,
+        store: str,
+        s3: str,
+    ):
+        """`platforms`, `address` and `store` are listen addresses: for platforms, for all requests,
+        and of the store; `s3` is the address of the real store."""
+        self.platforms, self.address, self.pods = platforms, address, pods
         self.socket, self.log = work / "haproxy.sock", work / "haproxy.log"
         more = work / "more.cfg"
         more.write_text(MORE.format(socket=self.socket, store=store, s3=s3))
-        environment = os.environ | {"FLEET_LISTEN": address}
+        environment = os.environ | {"FLEET_LISTEN": platforms, "FLEET_INTERNAL": address}
         for number, pod in enumerate(pods, 1):
             environment |= {
                 f"POD_{number}": f"127.0.0.1:{pod.port}",

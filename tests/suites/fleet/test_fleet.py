@@ -73,14 +73,14 @@ def fleet(request, s3_server, tmp_path_factory):
     Questions(devices).write(work / "requests")
     store = Store(s3_server, devices)
     store.build(after=False)
-    *ports, front, cut = free_ports(8)
-    front, cut = f"{HOST}:{front}", f"{HOST}:{cut}"
+    *ports, platforms, front, cut = free_ports(9)
+    platforms, front, cut = (f"{HOST}:{port}" for port in (platforms, front, cut))
     # Through HAProxy.
     reads = s3_server | {"RTAD_STORE": store.url, "AWS_ENDPOINT_URL": f"http://{cut}"}
     pods = [Pod(f"pod{n + 1}", work, ports[2 * n : 2 * n + 2], reads) for n in range(3)]
     with contextlib.ExitStack() as stack:
         s3 = s3_server["AWS_ENDPOINT_URL"].removeprefix("http://")
-        balancer = Balancer(work, pods, front, cut, s3)
+        balancer = Balancer(work, pods, platforms, front, cut, s3)
         stack.callback(balancer.stop)
         for pod in pods:
             stack.callback(pod.stop)
@@ -147,6 +147,13 @@ def test_undisturbed_fleet_answers_everything(fleet):
     time.sleep(3)
     fleet.all_are_asked()
     fleet.load.assert_no_failure("undisturbed")
+
+
+def test_platforms_reach_their_paths_only(fleet):
+    status, _ = ask(fleet.balancer.platforms, "/v1/decide", b"{}")
+    assert status == 404
+    status, _ = ask(fleet.balancer.platforms, "/rta/tencent", b"")
+    assert status == 200
 
 
 def test_rolling_restart_loses_no_request(fleet):

@@ -17,14 +17,15 @@ from suites.testkit.waiting import wait_until
 
 @pytest.fixture
 def ports():
-    return free_ports(7)
+    return free_ports(8)
 
 
 @pytest.fixture
 def up(ports, tmp_path):
     listen = {
         "DEVICES": "20000",
-        "FLEET_LISTEN": f"{HOST}:{ports[0]}",
+        "FLEET_LISTEN": f"{HOST}:{ports[7]}",
+        "FLEET_INTERNAL": f"{HOST}:{ports[0]}",
         "PYTHONPATH": str(ROOT / "tests"),
     }
     for number in (1, 2, 3):
@@ -48,7 +49,7 @@ def paste(line):
 
 
 def test_printed_commands_give_the_printed_answers(up, ports):
-    up.wait_for("Ctrl-C ends it")
+    up.wait_for("Stop with Ctrl-C")
     printed = up.text().splitlines()
     questions = [line.split(" # ") for line in printed if line.startswith("curl") and " # " in line]
     assert len(questions) == 3, printed

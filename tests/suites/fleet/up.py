@@ -5,8 +5,9 @@ directory.
 
 Prints requests to paste. A pod that ends is restarted, as by Kubernetes. Ctrl-C ends everything and
 removes its files. Environment: DEVICES (1000000); FLEET_LISTEN (127.0.0.1:8000), the address of
-HAProxy; POD_1 (127.0.0.1:8081) to POD_3, addresses of the pods; POD_1_ADMIN (9091) to POD_3_ADMIN,
-their admin ports.
+HAProxy for platforms; FLEET_INTERNAL (127.0.0.1:8001), its address for own services; POD_1
+(127.0.0.1:8081) to POD_3, addresses of the pods; POD_1_ADMIN (9091) to POD_3_ADMIN, their admin
+ports.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from suites.testkit.programs import LOADER, ROOT
 
 NUMBERS = (1, 2, 3)
 DEFAULTS = {"DEVICES": "1000000", "FLEET_LISTEN": f"{HOST}:8000"}
+DEFAULTS |= {"FLEET_INTERNAL": f"{HOST}:8001"}
 DEFAULTS |= {f"POD_{number}": f"{HOST}:808{number}" for number in NUMBERS}
 DEFAULTS |= {f"POD_{number}_ADMIN": f"909{number}" for number in NUMBERS}
 
@@ -35,24 +37,25 @@ curl http://{front}/v1/check/old_users/{member} # {{"member":true}}
 curl http://{front}/v1/check/old_users/{new_device} # {{"member":false}}
 curl http://{front}/v1/decide -d '{{"device":{{"imei_md5":"{new_device}"}}}}' # {{"decisions":[{{"strategy":"new-users","bid":true,"reason":"not_member"}}]}}
 
-End a pod, gently or not, and ask again: it is started anew, and no question goes unanswered.
+Stop or kill a pod, and repeat the requests: the pod is restarted, and no request fails.
 
 kill -TERM $(cat {work}/pod1.pid)
 kill -KILL $(cat {work}/pod2.pid)
 
-Make the new device a member; after some seconds every pod serves the delta, as its admin port shows:
+Make the new device a member. After some seconds each pod serves the delta; its admin port shows it:
 
 echo {new_device} | {loader} append --store {work}/store --audience old_users -
 curl http://{admin}/v1/status
 
-The logs are {work}/*.log. Ctrl-C ends it."""
+Platforms reach http://{platforms}, where HAProxy admits their paths alone. The logs are
+{work}/*.log. Stop with Ctrl-C."""
 
 
 class Fleet:
     def __init__(self, work):
         self.work, self.pods = work, {}
         self.environment = DEFAULTS | os.environ
-        self.front = self.environment["FLEET_LISTEN"]
+        self.front = self.environment["FLEET_INTERNAL"]
 
     def loader(self, *words, **options):
         return subprocess.run([LOADER, *words], check=True, text=True, **options)
@@ -94,6 +97,7 @@ class Fleet:
 
     def print(self):
         values = {"devices": self.devices, "front": self.front, "work": self.work}
+        values["platforms"] = self.environment["FLEET_LISTEN"]
         values |= {"member": self.synth("--count", "1"), "admin": self.admin(1), "loader": LOADER}
         values["new_device"] = self.synth("--offset", self.devices, "--count", "1")
         print(PRINTED.format(**values), flush=True)
@@ -104,7 +108,7 @@ class Fleet:
             assert self.balancer.process.poll() is None, self.balancer.text()
             for number, pod in self.pods.items():
                 if pod.process.poll() is not None:
-                    print(f"pod {number} has ended and is started again", flush=True)
+                    print(f"pod {number} has ended; restarting it", flush=True)
                     with contextlib.suppress(AssertionError):
                         self.start(number)
 

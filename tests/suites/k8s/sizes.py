@@ -5,9 +5,8 @@ import json
 from suites.k8s.rendered import name_of, quantity, seconds
 from suites.testkit.programs import loader
 
-# Memory besides snapshots, and per busy connection: docs/guides/size-a-fleet.md and
-# docs/explanation/performance.md.
-BESIDE = {"whole": 100e6, "rolling": 150e6}
+# Memory besides snapshots, and per connection: docs/guides/size-a-fleet.md.
+BESIDE = {"whole": 50e6, "rolling": 100e6}
 CONNECTION = 16e3
 # Time to close the remaining connections after the drain, and to exit.
 AFTER_DRAIN = 5
@@ -46,7 +45,8 @@ def serving(overlay, config):
 
     planned, swap = plan(sized_for(document)), store["swap"]
     snapshots = planned["swap_memory_bytes"] if swap == "whole" else planned["memory_bytes"]
-    needed = snapshots + BESIDE[swap] + server["max_connections"] * CONNECTION
+    buffered = 2 * quantity(server["max_buffered"].removesuffix("B"))
+    needed = snapshots + BESIDE[swap] + server["max_connections"] * CONNECTION + buffered
     if quantity(limits["memory"]) < needed:
         yield f"has {limits['memory']} of memory, but needs {needed / (1 << 30):.2f}Gi with swap {swap}"
     if planned["disk_bytes"] > quantity(store["max_snapshot_size"].removesuffix("B")):

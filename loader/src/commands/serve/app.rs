@@ -16,7 +16,6 @@ use futures_util::FutureExt as _;
 use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
 
-use super::bodies::Bodies;
 use super::error::ApiError;
 use super::telemetry::Telemetry;
 use super::tokens::Tokens;
@@ -29,7 +28,6 @@ pub(super) struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,
     pub(super) keys: Arc<KeyMaker>,
-    pub(super) bodies: Bodies,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) draining: AtomicBool,
 }

@@ -16,6 +16,7 @@ use rtad_store::{Store, StoreError};
 
 use super::super::audience_report::{DeltaReport, GenerationReport};
 use super::app::{App, NamedAudience};
+use super::bodies::with_body;
 use super::commands::AudienceChange;
 use super::error::ApiError;
 
@@ -136,8 +137,7 @@ pub(super) async fn create(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Creation { fpr, filter } =
-        app.bodies.with(request.into_body(), |body| parse_json(&body)).await?;
+    let Creation { fpr, filter } = with_body(request.into_body(), |body| parse_json(&body)).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
     let kind =
         kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
@@ -193,7 +193,7 @@ pub(super) async fn expire(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Expiry { at_unix_seconds } =
-        app.bodies.with(request.into_body(), |body| parse_json(&body)).await?;
+        with_body(request.into_body(), |body| parse_json(&body)).await?;
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 

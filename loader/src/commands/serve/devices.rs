@@ -16,6 +16,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::batch::{Op, WriteRequest};
+use super::bodies::with_body;
 use super::commands::Written;
 use super::error::ApiError;
 
@@ -57,9 +58,9 @@ pub(super) async fn write(
     let Parsed { request, ids, rejected } = match is_octet_stream(&head.headers) {
         true => {
             let op = query_op(head.uri.query())?;
-            app.bodies.with(body, move |body| parse_binary(&keys, op, &body)).await?
+            with_body(body, move |body| parse_binary(&keys, op, &body)).await?
         }
-        false => app.bodies.with(body, move |body| parse_json(&keys, &body)).await?,
+        false => with_body(body, move |body| parse_json(&keys, &body)).await?,
     };
     let (op, accepted) = (request.op, request.keys.len());
     let Written { sequence, generation, entombed, new } =

@@ -5,10 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
 use subtle::ConstantTimeEq as _;
-
-/// Minimum length; shorter tokens can be guessed.
-const MIN_BYTES: usize = 16;
 
 /// An invalid token file. Messages quote nothing from it.
 #[derive(Debug, thiserror::Error)]
@@ -21,13 +19,13 @@ pub(crate) enum TokenError {
         source: std::io::Error,
     },
     #[error(
-        "--token-file {path}: no token: expected one per line, of at least {MIN_BYTES} visible \
-         ASCII characters"
+        "--token-file {path}: no token: expected one per line, of at least {MIN_TOKEN_BYTES} \
+         visible ASCII characters"
     )]
     None { path: String },
     #[error(
-        "--token-file {path}, line {line}: not a token: expected at least {MIN_BYTES} visible \
-         ASCII characters"
+        "--token-file {path}, line {line}: not a token: expected at least {MIN_TOKEN_BYTES} \
+         visible ASCII characters"
     )]
     Line { path: String, line: usize },
 }
@@ -80,18 +78,10 @@ impl Tokens {
 fn read(path: &Path) -> Result<Arc<[Vec<u8>]>, TokenError> {
     let name = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| TokenError::Read { path: name(), source })?;
-    let mut tokens = Vec::new();
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let token = line.trim_ascii();
-        if token.is_empty() {
-            continue;
-        }
-        if token.len() < MIN_BYTES || !token.iter().all(u8::is_ascii_graphic) {
-            return Err(TokenError::Line { path: name(), line: index + 1 });
-        }
-        tokens.push(token.to_vec());
-    }
-    if tokens.is_empty() { Err(TokenError::None { path: name() }) } else { Ok(tokens.into()) }
+    parse_tokens(&bytes).map(Into::into).map_err(|found| match found {
+        NotTokens::Empty => TokenError::None { path: name() },
+        NotTokens::Line(line) => TokenError::Line { path: name(), line },
+    })
 }
 
 #[cfg(test)]

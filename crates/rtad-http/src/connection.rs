@@ -1,0 +1,170 @@
+//! State of one connection, and the loop that serves it until it ends or is ordered to end.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use hyper::body::{Body, Incoming};
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
+use tokio::time::timeout;
+
+use crate::budget::{Account, ByteBudget};
+use crate::timing::{ReadyAt, TimestampWaker};
+
+/// During shutdown, time for the first request of a connection that was just accepted.
+const FIRST_REQUEST: Duration = Duration::from_millis(100);
+
+/// State of one connection. Only the task that serves it writes the counters.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) started: AtomicU64,
+    pub(crate) answered: AtomicU64,
+    /// Answers that are written, and whose bytes are returned to the budget.
+    settled: AtomicU64,
+    account: Account,
+    order: AtomicU8,
+    waker: AtomicWaker,
+    pub(crate) ready_at: Arc<ReadyAt>,
+}
+
+/// Shutdown orders to a connection, the stronger one last.
+pub(crate) const END_AFTER_REQUEST: u8 = 1;
+pub(crate) const END: u8 = 2;
+
+impl Connection {
+    pub(crate) fn new(budget: &Arc<ByteBudget>) -> Self {
+        Self {
+            started: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            account: Account::new(Arc::clone(budget)),
+            order: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            ready_at: Arc::default(),
+        }
+    }
+
+    /// Its unanswered bytes.
+    pub(crate) const fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Returns the bytes of the answered requests to the budget.
+    pub(crate) fn settle_if_answered(&self) {
+        let answered = self.answered.load(Ordering::Relaxed);
+        if self.settled.load(Ordering::Relaxed) != answered {
+            self.settled.store(answered, Ordering::Relaxed);
+            self.account.settle();
+        }
+    }
+
+    pub(crate) fn give_order(&self, order: u8) {
+        if self.order.fetch_max(order, Ordering::Relaxed) < order {
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn has_order(&self, order: u8) -> bool {
+        self.order.load(Ordering::Relaxed) >= order
+    }
+
+    /// Polls the connection until it has ended (true), or until `stop` holds.
+    async fn serve_until(&self, mut http: Pin<&mut impl Future>, stop: impl Fn() -> bool) -> bool {
+        let mut waker: Option<(Waker, Waker)> = None;
+        let mut known_order = 0;
+        poll_fn(|context| {
+            let task = context.waker();
+            let order = self.order.load(Ordering::Relaxed);
+            // A task nearly always keeps one waker; an order consumes the registered one.
+            let is_known = waker.as_ref().is_some_and(|(of, _)| of.will_wake(task));
+            if !is_known || order != known_order {
+                self.waker.register(task);
+                known_order = order;
+            }
+            if !is_known {
+                let ready_at = Arc::clone(&self.ready_at);
+                let timestamp = TimestampWaker { task: task.clone(), ready_at };
+                waker = Some((task.clone(), Arc::new(timestamp).into()));
+            }
+            let waker = waker.as_ref().map_or(task, |(_, waker)| waker);
+            // Poll before `stop`: a request that has arrived is answered.
+            let polled = http.as_mut().poll(&mut Context::from_waker(waker));
+            self.ready_at.reset();
+            match polled {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending if stop() => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Serves requests until the connection has ended or an order ends it.
+    pub(crate) async fn drive<I, B, S>(&self, http: &mut http1::Connection<I, S>)
+    where
+        S: HttpService<Incoming, ResBody = B>,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        I: Read + Write + Unpin,
+        B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+    {
+        // Resets and timeouts are caused by clients and not logged.
+        let mut http = Pin::new(http);
+        let ended = || self.has_order(END_AFTER_REQUEST);
+        if self.serve_until(http.as_mut(), ended).await {
+            return;
+        }
+        if self.has_order(END) && self.answered_if_idle().is_some() {
+            return;
+        }
+        // The first request of a connection that was just accepted may be in its socket: closing
+        // now would reset it.
+        let has_request = || self.started.load(Ordering::Relaxed) > 0;
+        let first = self.serve_until(http.as_mut(), has_request);
+        if let Ok(true) = timeout(FIRST_REQUEST, first).await {
+            return;
+        }
+        http.as_mut().graceful_shutdown();
+        let is_over = || self.has_order(END) && self.answered_if_idle().is_some();
+        self.serve_until(http.as_mut(), is_over).await;
+    }
+
+    /// Increments a counter. It has one writer, so no locked instruction is needed.
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Requests answered so far; `None` while one is being answered.
+    pub(crate) fn answered_if_idle(&self) -> Option<u64> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        (self.started.load(Ordering::Relaxed) == answered).then_some(answered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn stronger_order_arrives_after_a_weaker_one() {
+        let connection = Arc::new(Connection::new(&ByteBudget::new(0)));
+        let served = tokio::spawn({
+            let connection = Arc::clone(&connection);
+            async move {
+                let http = std::pin::pin!(std::future::pending::<()>());
+                connection.serve_until(http, || connection.has_order(END)).await
+            }
+        });
+        for order in [END_AFTER_REQUEST, END_AFTER_REQUEST, END] {
+            tokio::task::yield_now().await;
+            connection.give_order(order);
+        }
+        assert!(!timeout(Duration::from_secs(10), served).await.unwrap().unwrap());
+    }
+}
