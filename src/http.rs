@@ -19,7 +19,6 @@
 //! | `explain` | explanations of answers |
 //! | `shards` | key counts per shard |
 //! | `status` | probes, metrics, status, reload |
-//! | `origin` | protection against cross-site requests |
 //! | [`admin_port`] | routes of the admin port |
 //!
 //! Each module uses only those above it in the table.
@@ -34,7 +33,6 @@ pub mod decision_app;
 pub mod decision_port;
 mod error;
 mod explain;
-mod origin;
 mod platforms;
 mod segment;
 mod shards;

@@ -175,6 +175,7 @@ impl Parts {
             ids: Arc::clone(&self.ids),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),
+            hosts: self.server.admin_hosts.clone(),
             started: Instant::now(),
             reload: self.reloader.handle(),
         }

@@ -19,6 +19,11 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Address of the admin port. It has no authentication: keep it inside the network.
     pub admin_listen: SocketAddr,
+    /// Public host names under which browsers reach the admin port, as through a proxy. Browsers'
+    /// POSTs under other public names are refused, against DNS rebinding; addresses, names without
+    /// dots and private domains are accepted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub admin_hosts: Vec<String>,
     /// Threads that answer decisions; 0 = one per CPU of the cgroup quota.
     pub workers: usize,
     /// Open connections of the decision port. A further connection gets 503 and is closed.
@@ -68,6 +73,14 @@ const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
+fn host_name(text: &str) -> Option<String> {
+    let is_name = |text: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+        !text.is_empty() && text.bytes().all(is_part)
+    };
+    is_name(text).then(|| text.to_owned())
+}
+
 pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
     let mut section = d.section("server");
     let address = |text: &str| text.parse().ok();
@@ -75,6 +88,7 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
     let server = ServerConfig {
         listen: section.read(d, "listen", ADDRESS, address).unwrap_or(loopback(8080)),
         admin_listen: section.read(d, "admin_listen", ADDRESS, address).unwrap_or(loopback(9090)),
+        admin_hosts: section.read_list(d, "admin_hosts", "a list of host names", host_name),
         workers: section
             .read(d, "workers", "0 (one per CPU) or a number up to 1024", number(0..=1024))
             .unwrap_or(0),

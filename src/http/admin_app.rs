@@ -36,6 +36,8 @@ pub struct AdminApp {
     pub max_body: usize,
     /// Time for a body to arrive.
     pub body_timeout: Duration,
+    /// Public host names under which browsers reach the port.
+    pub hosts: Vec<String>,
     /// When the process started.
     pub started: Instant,
     /// Reloads the config.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use rtad_http::origin::is_cross_site;
 
 use super::admin_app::AdminApp;
 use super::error::ApiError;
-use super::{console, explain, origin, shards, status};
+use super::{console, explain, shards, status};
 
 /// The admin port's router: probes, metrics and the operator's routes.
 pub fn admin_router(app: Arc<AdminApp>) -> Router {
@@ -27,12 +28,16 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/v1/audiences/{audience}/shards", get(shards::shards))
         .fallback(async || ApiError::NotFound(console::ROUTES))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(middleware::from_fn(refuse_cross_site))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
         .with_state(app)
 }
 
-async fn refuse_cross_site(request: Request, next: Next) -> Response {
-    match origin::is_cross_site(request.method(), request.headers()) {
+async fn refuse_cross_site(
+    State(app): State<Arc<AdminApp>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match is_cross_site(request.method(), request.headers(), &app.hosts) {
         true => ApiError::CrossSite.into_response(),
         false => next.run(request).await,
     }

@@ -101,8 +101,9 @@ impl ApiError {
                 StatusCode::FORBIDDEN,
                 "cross_site",
                 "Cross-site request",
-                "a browser sent this request for a page of another origin; \
-                 accepted: the console, and clients that are not browsers"
+                "a browser sent this request for a page of another origin, or under a public host \
+                 name; accepted: the console under an address, a private name or a name of \
+                 server.admin_hosts, and clients that are not browsers"
                     .to_owned(),
             ),
             Self::MethodNotAllowed => (

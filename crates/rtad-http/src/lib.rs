@@ -23,6 +23,7 @@
 //! | [`port`] | a port served by the current runtime |
 //! | [`body`] | bounded request bodies |
 //! | [`tokens`] | files of bearer tokens |
+//! | [`origin`] | protection against cross-site requests |
 //! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`problem`] | `application/problem+json` |
 //!
@@ -40,6 +41,7 @@ pub mod logging;
 pub mod manual;
 mod metered;
 pub mod open_files;
+pub mod origin;
 pub mod phase;
 pub mod port;
 pub mod problem;

@@ -8,13 +8,14 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 
 use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
+use rtad_http::origin::is_cross_site;
 
 use super::error::ApiError;
 use super::telemetry::Telemetry;
@@ -33,16 +34,19 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Checks the token, runs `answer` with a timeout, and counts the request. A panic becomes a
-    /// 500
-    /// and affects no other request.
+    /// Checks the token and the origin, runs `answer` with a timeout, and counts the request. A panic
+    /// becomes a 500 and affects no other request.
     pub(super) async fn guard(
         &self,
         route: &'static str,
-        headers: &HeaderMap,
+        (method, headers): (&Method, &HeaderMap),
         answer: impl Future<Output = Result<Response, ApiError>>,
     ) -> Response {
         let answered = match self.tokens.admit(headers) {
+            // A browser on this machine reaches the port too, for any page.
+            true if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) => {
+                Err(ApiError::CrossSite)
+            }
             true => {
                 let caught = AssertUnwindSafe(answer).catch_unwind();
                 let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
@@ -66,8 +70,8 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     // Cloned because a request is not `Sync` and cannot be borrowed across an await.
-    let headers = request.headers().clone();
-    app.guard(route, &headers, async { Ok(next.run(request).await) }).await
+    let (method, headers) = (request.method().clone(), request.headers().clone());
+    app.guard(route, (&method, &headers), async { Ok(next.run(request).await) }).await
 }
 
 /// The audience in a path.

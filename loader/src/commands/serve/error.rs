@@ -18,6 +18,8 @@ use super::batch::Op;
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
+    /// Without tokens: a browser sent the request for a page of another origin.
+    CrossSite,
     /// The body is invalid for the route.
     BadBody(String),
     /// The audience name in the path is invalid.
@@ -69,6 +71,7 @@ impl ApiError {
     const fn words(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "No valid token"),
+            Self::CrossSite => (StatusCode::FORBIDDEN, "cross_site", "Cross-site request"),
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
             Self::BadAudience => {
                 (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name")
@@ -110,6 +113,9 @@ impl ApiError {
             Self::Unauthorized => {
                 "accepted: Authorization: Bearer TOKEN, with a token of --token-file".to_owned()
             }
+            Self::CrossSite => "a browser sent this request for a page of another origin; \
+                                accepted: clients that are not browsers"
+                .to_owned(),
             Self::BadAudience => {
                 "accepted: 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit".to_owned()
             }
@@ -212,6 +218,7 @@ mod tests {
     fn error_reference_lists_every_code() {
         let errors = [
             ApiError::Unauthorized,
+            ApiError::CrossSite,
             ApiError::BadBody(String::new()),
             ApiError::BadAudience,
             ApiError::UnknownOp,

@@ -41,7 +41,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 }
 
 async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
-    app.guard("unknown", request.headers(), async { Err(error) }).await
+    app.guard("unknown", (request.method(), request.headers()), async { Err(error) }).await
 }
 
 /// The routes for probes and scrapers.

@@ -234,4 +234,10 @@ fn loopback_address_allows_no_token() {
     assert_eq!(serve.log("listening for writes", 1)["token"], Value::Bool(false));
     let Api(client) = &mut serve.connect();
     assert_eq!(client.request("PUT", AUDIENCE, "", "").status, 201);
+    // A browser on this machine reaches the port for any page.
+    let disable = format!("{AUDIENCE}/disable");
+    for headers in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        client.request("POST", &disable, headers, "").problem(403, "cross_site");
+    }
+    assert_eq!(client.request("POST", &disable, "", "").status, 200);
 }

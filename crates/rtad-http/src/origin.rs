@@ -1,0 +1,101 @@
+//! Cross-site request forgery: detection of requests that a browser sends for another site's page.
+//!
+//! A port without log-in is not reachable for a page of another site, but the operator's browser
+//! reaches it and sends requests for that page. The page cannot read the answer to a `GET`, as no
+//! route allows other origins. It must not cause a change either. Browsers state the origin of such
+//! a request; other clients do not.
+//!
+//! With DNS rebinding the page has a name of its own that resolves to this port: origin and host
+//! are equal. So a browser's request must also name a host that no public name server can resolve
+//! for others: an address, a name without dots or of a private domain, or a name of the config.
+
+use std::net::IpAddr;
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method};
+
+/// Domains that public name servers do not resolve (RFC 6761, 6762, 8375, and ICANN for `internal`),
+/// and that of Kubernetes.
+const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".internal", ".home.arpa", ".svc"];
+
+/// Whether a browser sent this request with an unsafe method for a page of another origin, or under
+/// a public host name that is not in `hosts`.
+///
+/// `Sec-Fetch-Site` decides if present, as it is right even behind a proxy that changes `Host`.
+/// Older browsers, and plain HTTP to another machine, send `Origin` alone.
+pub fn is_cross_site(method: &Method, headers: &HeaderMap, hosts: &[String]) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return false;
+    }
+    let text = |value: &HeaderValue| value.to_str().map(str::to_ascii_lowercase).ok();
+    let host = headers.get(HOST).and_then(text);
+    let is_own_host = || host.as_deref().is_none_or(|host| is_own(host, hosts));
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site != "same-origin" && site != "none" || !is_own_host();
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let of_origin = text(origin).and_then(|origin| Some(origin.split_once("://")?.1.to_owned()));
+    of_origin.is_none() || of_origin != host || !is_own_host()
+}
+
+/// Whether a `Host` cannot be the name of a foreign page.
+fn is_own(host: &str, hosts: &[String]) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_end_matches('.');
+    let is_address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    is_address
+        || !name.contains('.')
+        || PRIVATE_DOMAINS.iter().any(|domain| name.ends_with(domain))
+        || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cross_site_requests_are_detected() {
+        let own = ["console.example".to_owned()];
+        let cases: [(&str, &str, &str, bool); 24] = [
+            ("", "", "", false),
+            ("", "", "rtad:9090", false),
+            ("same-origin", "http://rtad:9090", "rtad:9090", false),
+            // Behind a proxy with another name.
+            ("same-origin", "https://console.example", "rtad:9090", false),
+            ("none", "", "rtad:9090", false),
+            ("same-site", "http://rtad:3000", "rtad:9090", true),
+            ("cross-site", "http://evil.example", "rtad:9090", true),
+            ("cross-site", "", "rtad:9090", true),
+            ("", "http://RTAD:9090", "rtad:9090", false),
+            ("", "http://rtad:9091", "rtad:9090", true),
+            ("", "http://evil.example", "rtad:9090", true),
+            ("", "null", "rtad:9090", true),
+            ("", "null", "null", true),
+            ("", "http://rtad:9090", "", true),
+            // DNS rebinding: the page's own name resolves to this port.
+            ("same-origin", "http://evil.example:9090", "evil.example:9090", true),
+            ("", "http://evil.example:9090", "evil.example:9090", true),
+            ("", "http://evil.example.", "evil.example.", true),
+            ("", "", "evil.example:9090", false),
+            ("", "http://127.0.0.1:9090", "127.0.0.1:9090", false),
+            ("same-origin", "http://[::1]:9090", "[::1]:9090", false),
+            ("", "http://rtad-admin.rtad.svc:9090", "rtad-admin.rtad.svc:9090", false),
+            ("", "http://pod.rtad.svc.cluster.local", "pod.rtad.svc.cluster.local", false),
+            ("same-origin", "https://Console.Example", "Console.Example", false),
+            ("", "http://console.example.evil.example", "console.example.evil.example", true),
+        ];
+        for (site, origin, host, is_refused) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("sec-fetch-site", site), ("origin", origin), ("host", host)] {
+                if !value.is_empty() {
+                    headers.insert(name, value.parse().unwrap());
+                }
+            }
+            assert_eq!(is_cross_site(&Method::POST, &headers, &own), is_refused, "{headers:?}");
+            assert!(!is_cross_site(&Method::GET, &headers, &own), "{headers:?}");
+        }
+    }
+}
