@@ -21,8 +21,8 @@ pub struct ApiConfig {
     /// header `Authorization: Bearer TOKEN`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub token_files: Vec<String>,
-    /// Whether rtad's own routes are open to every client of the decision port although platforms
-    /// are configured.
+    /// Opens rtad's own routes to every client of the decision port even if platforms are
+    /// configured.
     pub public: bool,
     /// The tokens of `token_files`, as values of the `Authorization` header.
     #[serde(skip)]

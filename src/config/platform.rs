@@ -64,7 +64,7 @@ pub struct PlatformConfig {
     /// Headers that admit a request. Any one of them is enough; none = every request is admitted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderConfig>,
-    /// The platform's strategy ids and the names of the strategies that they stand for, 64 at most.
+    /// Mapping from the platform's strategy ids to names of strategies, 64 entries at most.
     pub strategies: BTreeMap<String, String>,
     /// Mapping of the bodies, of a `custom` platform.
     #[serde(flatten)]

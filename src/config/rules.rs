@@ -23,7 +23,7 @@ pub struct IdsConfig {
 pub struct AudienceConfig {
     /// Name of the audience in the store.
     pub name: AudienceName,
-    /// Whether the pod is ready only after this audience is loaded.
+    /// Makes readiness of the pod wait until this audience is loaded.
     pub required: bool,
     /// Age from which the snapshot counts as unavailable, checked at each poll; unset = never.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct StrategyConfig {
     pub name: String,
     /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or both.
     pub exclude: Vec<AudienceName>,
-    /// Audiences of which a device must be in at least one to get a bid; none = every device.
+    /// Audiences whose members get a bid: a device must be in at least one. Empty = every device.
     pub include: Vec<AudienceName>,
     /// Decision for a request without a usable id.
     pub no_device: Outcome,

@@ -41,7 +41,7 @@ pub struct SecretConfig {
     /// The secret. Either this or `value_file` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<&'static str>,
-    /// File that holds the secret alone. Line ends at its end are ignored.
+    /// File that holds the secret alone. Trailing line ends are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     value_file: Option<String>,
     /// The secret itself.

@@ -28,15 +28,16 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Open connections of the decision port. A further connection gets 503 and is closed.
     pub max_connections: usize,
-    /// Time after which a connection without a request is closed, up to a quarter later. It also
-    /// limits the time of a request head, and of a body if it is under 5 s.
+    /// Idle timeout of a connection; closing takes up to 25 % longer. It also limits the time to
+    /// receive a request head, and a request body if the timeout is under 5 s.
     #[serde(serialize_with = "as_duration")]
     pub idle_timeout: Duration,
-    /// Largest request body. A larger one gets 413. A batch check may have 2 MiB, if that is more.
+    /// Largest request body. A larger one gets 413. The limit of a batch check is at least 2 MiB.
     #[serde(serialize_with = "as_size")]
     pub max_body: u64,
-    /// Bytes of unanswered requests, heads and bodies, of all connections, beyond 8 KiB each. A
-    /// request that would exceed it gets 503, or the platform's unavailable answer.
+    /// Bytes of unanswered requests (heads and bodies) over all connections; the first 8 KiB of
+    /// each connection do not count. A request over the limit gets 503, or the platform's
+    /// unavailable answer.
     #[serde(serialize_with = "as_size")]
     pub max_buffered: u64,
     /// Requests that wait for the rest of their bodies, half of them of one client address at most.
@@ -45,7 +46,7 @@ pub struct ServerConfig {
     /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
     #[serde(serialize_with = "as_duration")]
     pub max_wait: Duration,
-    /// Time that requests and connections have to end after SIGTERM.
+    /// Time limit for requests in progress and open connections after SIGTERM.
     #[serde(serialize_with = "as_duration")]
     pub drain_timeout: Duration,
     /// Time between checks of the configuration file, and of the secrets, keys and `.proto` files

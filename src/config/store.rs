@@ -16,14 +16,14 @@ use super::values::{HOUR, SECOND, SIZE, as_duration, as_size, duration, size, wo
 pub struct StoreConfig {
     /// Store of the snapshots.
     pub url: String,
-    /// Time between polls, varied by up to a tenth. While the store fails, it grows up to six
-    /// times.
+    /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
+    /// to sixfold.
     #[serde(serialize_with = "as_duration")]
     pub poll_interval: Duration,
     /// Largest snapshot that is loaded. A larger one is rejected.
     #[serde(serialize_with = "as_size")]
     pub max_snapshot_size: u64,
-    /// Time in which a read must bring 16 KiB. A slower read is aborted and made again.
+    /// Time within which a read must receive 16 KiB. A slower read is aborted and retried.
     #[serde(serialize_with = "as_duration")]
     pub stall_timeout: Duration,
     /// Replacement of the served generation. `whole` reads the new one beside the old one and needs

@@ -114,8 +114,8 @@ def about(rate: int, others: float) -> str:
     shares = ", ".join(f"{share} % {kind}" for kind, share in SHARES.items())
     return (
         f"{rate:,} requests a second: {shares}. HAProxy with one thread, three rtad with one worker "
-        f"each, the S3 server and who asks, all on the same {len(os.sched_getaffinity(0))} cores, "
-        f"of which other work kept {others:.0%} busy before. Milliseconds since a request was due."
+        f"each, the S3 server and the client, all on the same {len(os.sched_getaffinity(0))} cores. "
+        f"Other processes used {others:.0%} of them before. Milliseconds since a request was due."
     )
 
 

@@ -51,8 +51,7 @@ pub struct IdListConfig {
     /// Field of a second type, such as the hash of the id, within a list entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secure: Option<Named>,
-    /// Types, or types and second types with a slash between them, and the kinds of id that they
-    /// stand for.
+    /// Mapping from a type, or from `type/secure` with a second type, to a kind of id.
     #[serde(serialize_with = "as_kinds")]
     pub kinds: Vec<(Named, usize)>,
 }

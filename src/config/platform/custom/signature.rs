@@ -33,7 +33,7 @@ pub struct SignatureConfig {
     /// Largest difference between the time and the clock. Requires `timestamp`.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_skew: Option<Duration>,
-    /// Secrets of which any one may sign, see `platform.signature.secrets`.
+    /// Accepted secrets: a signature with any of them is valid, see `platform.signature.secrets`.
     pub secrets: Vec<SecretConfig>,
 }
 
