@@ -135,8 +135,8 @@ exclude = ["old_user"]
          0.0.0.0:8080 or [::1]:8080",
         "rtad.toml:4: server.workers is \"-1\"; accepted: 0 (one per CPU) or a number up to 1024",
         "rtad.toml:5: server.idle_timout is not known; accepted: listen, admin_listen, \
-         admin_hosts, workers, max_connections, idle_timeout, max_body, max_buffered, max_in_flight, max_wait, drain_timeout, \
-         watch_config, api",
+         admin_hosts, workers, max_connections, idle_timeout, max_body, max_buffered, \
+         max_in_flight, max_wait, drain_timeout, watch_config, api",
         &format!("rtad.toml:8: store.url is \"ftp://x\"; accepted: {ACCEPTED_URLS}"),
         "rtad.toml:12: strategy[0].exclude has \"old_user\"; accepted: a list of audiences of this \
          file: ",

@@ -34,8 +34,8 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Checks the token and the origin, runs `answer` with a timeout, and counts the request. A panic
-    /// becomes a 500 and affects no other request.
+    /// Checks the token and the origin, runs `answer` with a timeout, and counts the request. A
+    /// panic becomes a 500 and affects no other request.
     pub(super) async fn guard(
         &self,
         route: &'static str,
