@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method};
 
-/// Domains that public name servers do not resolve: RFC 6761, 6762 and 8375, ICANN's `internal`, and
+/// Domains that public name servers do not resolve: RFC 6761, 6762 and 8375, `internal` of ICANN, and
 /// that of Kubernetes.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".internal", ".home.arpa", ".svc"];
 
