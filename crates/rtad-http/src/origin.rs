@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method};
 
-/// Domains that public name servers do not resolve: RFC 6761, 6762 and 8375, `internal` of ICANN, and
-/// that of Kubernetes.
+/// Domains that public name servers do not resolve: of RFC 6761, 6762 and 8375, of ICANN
+/// (`internal`) and of Kubernetes.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".internal", ".home.arpa", ".svc"];
 
 /// Whether a browser sent this request with an unsafe method for a page of another origin, or under

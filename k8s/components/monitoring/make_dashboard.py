@@ -133,6 +133,12 @@ def up_and_fast(board):
         "Requests in progress; mostly those still sending their body.",
     )
     board.graph(
+        "Buffered",
+        BYTES,
+        [(of("rtad_buffered_bytes"), "{{pod}} {{instance}}")],
+        "Bytes of unanswered requests; at server.max_buffered, incomplete requests are refused.",
+    )
+    board.graph(
         "Connections",
         COUNT,
         [

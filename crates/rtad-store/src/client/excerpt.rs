@@ -1,8 +1,8 @@
 //! Excerpt of an error's body for logs: one short line without secrets.
 //!
 //! S3 and Azure answer a wrong signature with everything that was signed, including the session
-//! token. So only code and message of their XML are taken. Other bodies lose the queries of URLs,
-//! as presigned URLs are credentials, and all token-like words.
+//! token, and messages may repeat parts of a request. So only the code of their XML is taken. Other
+//! bodies lose the queries of URLs, as presigned URLs are credentials, and all token-like words.
 
 /// Longest excerpt, in characters.
 const MAX_CHARS: usize = 200;
@@ -11,10 +11,9 @@ const TOKEN_CHARS: usize = 25;
 
 /// The excerpt; may be empty.
 pub(super) fn of(body: &str) -> String {
-    let elements: Vec<&str> =
-        ["Code", "Message"].into_iter().filter_map(|name| element(body, name)).collect();
+    let code = element(body, "Code");
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
-    let text = if is_xml || !elements.is_empty() { elements.join(": ") } else { body.to_owned() };
+    let text = if is_xml || code.is_some() { code.unwrap_or_default() } else { body };
     let words: Vec<String> =
         text.split_whitespace().map(|word| without_tokens(without_query(word))).collect();
     words.join(" ").chars().filter(|char| !char.is_control()).take(MAX_CHARS).collect()
@@ -52,17 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_and_message_of_xml_are_kept() {
+    fn only_the_code_of_xml_is_kept() {
         let body = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code>\
             <Message>The request signature we\n calculated does not match.</Message>\
             <AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC</StringToSign>\
             <CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
-        assert_eq!(
-            of(body),
-            "SignatureDoesNotMatch: The request signature we calculated does not match."
-        );
+        assert_eq!(of(body), "SignatureDoesNotMatch");
         assert_eq!(of("<?xml version=\"1.0\"?><Error><Secret>abc</Secret></Error>"), "");
-        assert_eq!(of("<Error><Code>SlowDown</Code><Message>Please red"), "SlowDown: Please red");
+        assert_eq!(of("<Error><Code>SlowDown</Code><Message>Please red"), "SlowDown");
     }
 
     #[test]
