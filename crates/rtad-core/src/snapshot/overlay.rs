@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::current::{Current, State};
+use super::current::{Current, State, stricter};
 use super::delta::{Delta, DeltaEntry};
 use crate::device::DeviceKey;
 
@@ -62,6 +62,17 @@ impl Overlay {
             expires_unix_seconds: current.expires_unix_seconds,
             ..self
         }
+    }
+
+    /// The same deltas with the stricter state and end of validity of both: `current` is known
+    /// before its deltas are.
+    #[must_use]
+    pub fn restricted_by(self, current: &Current) -> Self {
+        let (state, expires_unix_seconds) = stricter(
+            (self.state, self.expires_unix_seconds),
+            (current.state, current.expires_unix_seconds),
+        );
+        Self { state, expires_unix_seconds, ..self }
     }
 
     /// Adds the deltas of another generation below this one's, while its shards are replaced. The
