@@ -72,6 +72,7 @@ fn pod_with_cache_starts_without_the_store() {
         (Fault::Dead, "", "store"),
         (Fault::Status("403 Forbidden", ""), "", "store"),
         (Fault::Mute, "", "store"),
+        (Fault::Status("304 Not Modified", ""), "", "store"),
         (Fault::Html, "CURRENT", "format"),
     ] {
         site.unruly.misbehave(fault, word);

@@ -54,6 +54,7 @@ impl Store {
         // A local file's tag is its inode, size and time, which two quick publishes may share.
         let last = last.filter(|_| self.is_remote());
         let if_none_match = last.and_then(|live| live.version.e_tag.clone());
+        let is_conditional = if_none_match.is_some();
         let options = GetOptions { if_none_match, ..GetOptions::default() };
         let read = read_small_by(
             &*objects,
@@ -67,7 +68,11 @@ impl Store {
         let (bytes, version) = match read {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             Err(error) => {
-                return if is_not_modified(&error) { Ok(last.cloned()) } else { Err(error) };
+                // To a request without a condition, 304 is a fault of the server.
+                return match last.filter(|_| is_conditional && is_not_modified(&error)) {
+                    Some(last) => Ok(Some(last.clone())),
+                    None => Err(error),
+                };
             }
             Ok(read) => read,
         };
