@@ -99,6 +99,24 @@ fn pod_with_cache_starts_without_the_store() {
 }
 
 #[test]
+fn pod_with_cache_starts_without_the_store_directory() {
+    let site = Site::new();
+    let start = || {
+        let mut config = config(site.depot.url(), "", OFTEN);
+        config.store.cache_dir = Some(site.cache());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(rtad::serve::find_audiences(&mut config)).unwrap();
+        Server::start(config)
+    };
+    assert_serves(&mut start(), 1, 1);
+    std::fs::rename(&site.depot.root, site.depot.root.with_extension("gone")).unwrap();
+    let mut server = start();
+    assert_serves(&mut server, 1, 1);
+    assert_eq!(server.last_sync(AUDIENCE).0, "store");
+    assert_eq!(server.metric("rtad_cache_starts_total{"), 1);
+}
+
+#[test]
 fn unreadable_new_generation_at_start_keeps_the_cached_one() {
     let site = Site::new();
     let cache = site.cache();

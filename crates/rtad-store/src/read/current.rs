@@ -17,13 +17,17 @@ pub struct Live {
 }
 
 impl Store {
-    /// The live `CURRENT`; `None` if nothing of this audience was ever published.
+    /// The live `CURRENT`; `None` if nothing of this audience was ever published, or the store's
+    /// directory is still to be created.
     ///
     /// # Errors
     ///
     /// The store's own, or a `CURRENT` that is refused.
     pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
-        self.live_since(audience, None).await
+        match self.live_since(audience, None).await {
+            Err(StoreError::NoDirectory { .. }) => Ok(None),
+            live => live,
+        }
     }
 
     /// The same, and an error if nothing of this audience was ever published.
@@ -33,24 +37,26 @@ impl Store {
         last: Option<&Live>,
     ) -> Result<Live, StoreError> {
         let path = current_path(audience).to_string();
-        self.live_since(audience, last).await?.ok_or(StoreError::NotFound { path })
+        match self.live_since(audience, last).await {
+            Ok(None) | Err(StoreError::NoDirectory { .. }) => Err(StoreError::NotFound { path }),
+            Ok(Some(live)) => Ok(live),
+            Err(error) => Err(error),
+        }
     }
 
-    /// As [`Store::live`], with a conditional request; `last` if nothing has changed.
+    /// As [`Store::live`], with a conditional request; `last` if nothing has changed. A missing
+    /// directory is an error: for a reader it is a lost mount.
     ///
     /// # Errors
     ///
-    /// As of [`Store::live`].
+    /// As of [`Store::live`]; [`StoreError::NoDirectory`].
     pub async fn live_since(
         &self,
         audience: &AudienceName,
         last: Option<&Live>,
     ) -> Result<Option<Live>, StoreError> {
         let path = current_path(audience);
-        let objects = match self.objects(&path) {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            objects => objects?,
-        };
+        let objects = self.objects(&path)?;
         // A local file's tag is its inode, size and time, which two quick publishes may share.
         let last = last.filter(|_| self.is_remote());
         let if_none_match = last.and_then(|live| live.version.e_tag.clone());
