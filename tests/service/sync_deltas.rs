@@ -73,11 +73,13 @@ fn append_fetches_only_the_delta_and_shares_filters() {
         metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9
     );
 
-    // No change: only a 304.
+    // No change: only a 304, once two writes cannot share the tag any more.
+    std::thread::sleep(Duration::from_millis(2100));
+    server.poll();
     let sent = web.sent_bytes();
     server.poll();
     assert!(web.sent_bytes() - sent < 200);
-    assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 1);
+    assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 2);
 }
 
 /// The same at full size, with a polling pod.
