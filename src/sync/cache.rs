@@ -160,6 +160,21 @@ impl Cache {
         }
     }
 
+    /// Records the state and the end of validity of a `current` whose files are not cached.
+    pub(super) async fn restrict(&self, audience: &AudienceName, current: &Current) {
+        let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
+        let current = current.clone();
+        let written = on_disk(move || {
+            let restricted = read_current(&folder)?.restricted_by(&current);
+            errors.report(&folder, &write(&folder, "CURRENT", &restricted.to_bytes()));
+            Some(restricted)
+        })
+        .await;
+        if let Some(Some(current)) = written {
+            self.known().insert(audience.clone(), current);
+        }
+    }
+
     /// The generation that was verified last, by this process or another; `None` if there is none,
     /// or one of its files is damaged.
     pub(super) async fn last(&self, audience: &AudienceName) -> Option<(Current, Manifest)> {

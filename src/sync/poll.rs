@@ -14,7 +14,7 @@ use super::load::delta_bytes;
 use super::shared::{LastSync, now_unix_seconds};
 use super::state::Sync;
 use crate::catalog::Audience;
-use rtad_core::snapshot::{Current, Snapshot, State};
+use rtad_core::snapshot::{Current, Overlay, Snapshot, State};
 use rtad_http::error_chain::error_chain;
 
 /// Outcome of a poll that did not fail.
@@ -123,6 +123,23 @@ impl Sync {
         }
     }
 
+    /// Applies the state and the end of validity of `current` before its deltas are read, which may
+    /// fail. Never makes the audience available: that takes the deltas.
+    async fn restrict(&self, audience: &mut Audience, current: &Current) {
+        let Some(held) = &audience.snapshot else { return };
+        let overlay = held.overlay().clone().restricted_by(current);
+        let validity = |overlay: &Overlay| (overlay.state(), overlay.expires_unix_seconds());
+        if validity(&overlay) == validity(held.overlay()) {
+            return;
+        }
+        audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
+        self.serve_overlay(audience);
+        // A start without the store must not lift the restriction.
+        if let Some(cache) = &self.cache {
+            cache.restrict(&audience.name, current).await;
+        }
+    }
+
     /// Serves the snapshot of `audience`: the served filters with another overlay.
     fn serve_overlay(&self, audience: &Audience) {
         let catalog = self.serving.load().with_audiences(|old| {
@@ -136,7 +153,7 @@ impl Sync {
     /// Reads `CURRENT`, and loads the generation that it names unless it is served or refused.
     async fn poll_store(
         &mut self,
-        audience: Audience,
+        mut audience: Audience,
     ) -> Result<(PollOutcome, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name.clone();
         let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
@@ -150,6 +167,7 @@ impl Sync {
         let Some(current) = progress.live.as_ref().map(|live| live.current.clone()) else {
             return Err(SyncError::NotPublished { audience: name.clone() });
         };
+        let progress = &*progress;
         if served != 0 {
             let is_same = current.sequence == progress.sequence && current.generation == served;
             if is_same && !is_mixed {
@@ -160,6 +178,8 @@ impl Sync {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
+        self.restrict(&mut audience, &current).await;
+        let progress = self.progress.entry(name.clone()).or_default();
         if let Some(result) = progress.skip(&current) {
             return Ok((PollOutcome::Skipped(result), None));
         }
@@ -204,8 +224,15 @@ impl Sync {
     async fn load_from_cache(&mut self, audience: &Audience) -> Option<Arc<Snapshot>> {
         let loader = self.loader();
         let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
-        let (current, snapshot) = loaded.ok().flatten()?;
-        self.progress.entry(audience.name.clone()).or_default().accept(&current);
+        let (current, mut snapshot) = loaded.ok().flatten()?;
+        let progress = self.progress.entry(audience.name.clone()).or_default();
+        progress.accept(&current);
+        // Read from the store, but its files cannot be.
+        let later = progress.live.as_ref().map(|live| &live.current);
+        if let Some(later) = later.filter(|later| later.sequence > current.sequence) {
+            let overlay = snapshot.overlay().clone().restricted_by(later);
+            snapshot = snapshot.with_overlay(overlay);
+        }
         self.shared.telemetry.cache_start(audience.name.as_str());
         let (audience, generation) = (audience.name.as_str(), current.generation);
         tracing::warn!(audience, generation, "store unavailable: snapshot loaded from the cache");

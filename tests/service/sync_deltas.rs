@@ -73,11 +73,13 @@ fn append_fetches_only_the_delta_and_shares_filters() {
         metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9
     );
 
-    // No change: only a 304.
+    // No change: only a 304, once two writes cannot share the tag any more.
+    std::thread::sleep(Duration::from_millis(2100));
+    server.poll();
     let sent = web.sent_bytes();
     server.poll();
     assert!(web.sent_bytes() - sent < 200);
-    assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 1);
+    assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 2);
 }
 
 /// The same at full size, with a polling pod.
@@ -353,4 +355,50 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     server.poll();
     assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..10])), (2, 0));
     assert_eq!(count(&mut client, &new), 100);
+}
+
+/// The state and the end of validity apply without the deltas; becoming available takes them.
+#[test]
+fn disabled_or_expired_audience_is_unavailable_although_a_delta_cannot_be_read() {
+    let now = now_unix_seconds();
+    for (state, ends) in [(State::Disabled, None), (State::Live, Some(now - 1))] {
+        let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
+        let (members, new) = (keys(1, 2000, |s| s), keys(2, 100, |s| s));
+        depot.publish(AUDIENCE, &members, &Spec::small());
+        let mut config = config(depot.url(), CONFIG, NEVER);
+        config.store.cache_dir = Some(cache.path().to_owned());
+        let mut server = Server::start(config.clone());
+        let path = format!("/v1/check/{AUDIENCE}/{}", hex(&members[0]));
+        let status = |server: &Server| server.connect().get(&path).status;
+        assert_eq!(status(&server), 200);
+
+        depot.append(AUDIENCE, adding(&new));
+        depot.set(AUDIENCE, state, ends);
+        let files = depot.files(AUDIENCE);
+        let (name, bytes) = files.iter().find(|(name, _)| name.ends_with(".delta")).unwrap();
+        depot.put(AUDIENCE, name, None);
+        for _ in 0..2 {
+            server.poll();
+            assert_eq!(status(&server), 503, "{state:?}, {ends:?}");
+            assert_eq!(server.last_sync(AUDIENCE).0, "not_found");
+        }
+        // A restart with the cache, with and without the store.
+        assert_eq!(status(&Server::start(config.clone())), 503, "{state:?}, {ends:?}");
+        let away = depot.root.with_extension("away");
+        std::fs::rename(&depot.root, &away).unwrap();
+        std::fs::write(&depot.root, "no directory").unwrap();
+        assert_eq!(status(&Server::start(config)), 503, "{state:?}, {ends:?}");
+        std::fs::remove_file(&depot.root).unwrap();
+        std::fs::rename(&away, &depot.root).unwrap();
+
+        // Enabled again, but its deltas may hold removals.
+        depot.put(AUDIENCE, name, Some(bytes));
+        depot.set(AUDIENCE, State::Live, None);
+        depot.put(AUDIENCE, name, None);
+        server.poll();
+        assert_eq!(status(&server), 503, "{state:?}, {ends:?}");
+        depot.put(AUDIENCE, name, Some(bytes));
+        server.poll();
+        assert_eq!((status(&server), count(&mut server.connect(), &new)), (200, 100));
+    }
 }

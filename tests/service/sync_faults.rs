@@ -251,7 +251,7 @@ fn pod_recovers_by_polling() {
     // The store disappears and returns.
     let gone = bench.depot.root.with_extension("gone");
     std::fs::rename(&bench.depot.root, &gone).unwrap();
-    wait_until("the loss is noticed", || bench.server.sync_count(AUDIENCE, "not_found") >= 3);
+    wait_until("the loss is noticed", || bench.server.sync_count(AUDIENCE, "store") >= 3);
     bench.assert_serves(2, "without a store");
     std::fs::rename(&gone, &bench.depot.root).unwrap();
     let candidate = bench.publish();

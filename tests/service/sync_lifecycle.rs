@@ -88,15 +88,10 @@ fn pod_starts_without_a_store_and_loads_the_first_publish() {
     // The directory does not exist.
     let depot = Depot::new();
     std::fs::remove_dir(&depot.root).unwrap();
-    starts_and_becomes_ready(
-        depot.url(),
-        "not_found",
-        "publish it with `rtad-loader build",
-        || {
-            std::fs::create_dir(&depot.root).unwrap();
-            depot.publish(AUDIENCE, &members(1), &Spec::small());
-        },
-    );
+    starts_and_becomes_ready(depot.url(), "store", "does not exist: check the path", || {
+        std::fs::create_dir(&depot.root).unwrap();
+        depot.publish(AUDIENCE, &members(1), &Spec::small());
+    });
 }
 
 #[test]

@@ -76,9 +76,7 @@ impl Backend {
             Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
             Self::Directory(root) => {
                 if !root.exists() {
-                    return Err(StoreError::NotFound {
-                        path: format!("{}/{path}", root.display()),
-                    });
+                    return Err(StoreError::NoDirectory { root: root.clone() });
                 }
                 let files = LocalFileSystem::new_with_prefix(root)
                     .map_err(|source| StoreError::backend("open", path, source))?
@@ -112,7 +110,7 @@ impl Backend {
     pub(crate) async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         self.check_listable()?;
         let objects = match self.objects(folder) {
-            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(StoreError::NoDirectory { .. }) => return Ok(Vec::new()),
             objects => objects?,
         };
         let listed = objects.list(Some(folder)).try_collect().await;

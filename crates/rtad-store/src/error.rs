@@ -42,6 +42,12 @@ pub enum StoreError {
         /// As it was given.
         url: String,
     },
+    /// The store's directory is missing: never created, removed, or not mounted.
+    #[error("the store's directory {} does not exist: check the path and the mount", root.display())]
+    NoDirectory {
+        /// The directory.
+        root: std::path::PathBuf,
+    },
     /// There is no such object.
     #[error("{path} does not exist")]
     NotFound {
@@ -160,6 +166,7 @@ impl StoreError {
             | Self::Open { .. }
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
+            | Self::NoDirectory { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
             | Self::Sign { .. }
@@ -177,7 +184,7 @@ impl StoreError {
 
     /// Whether the store is unavailable: a later retry may succeed.
     pub const fn is_outage(&self) -> bool {
-        matches!(self, Self::Backend { .. } | Self::Stalled { .. })
+        matches!(self, Self::NoDirectory { .. } | Self::Backend { .. } | Self::Stalled { .. })
     }
 
     /// Whether a later retry may succeed: after an outage, or while another writer is at work.

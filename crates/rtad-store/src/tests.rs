@@ -204,18 +204,20 @@ fn chain(error: &StoreError) -> String {
 }
 
 #[tokio::test]
-async fn missing_store_reads_as_empty() {
+async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publish() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not/yet");
     let fixture = StoreFixture::open(&format!("file://{}", path.display()));
     for _ in 0..2 {
-        assert!(fixture.store().audiences().await.unwrap().is_empty());
+        assert!(fixture.store().audiences().await.unwrap_err().is_outage());
+        assert!(fixture.store().live_since(&audience(), None).await.unwrap_err().is_outage());
+        // For a writer, nothing was published yet.
         assert!(fixture.store().live(&audience()).await.unwrap().is_none());
         assert!(fixture.store().generations(&audience()).await.unwrap().is_empty());
         assert!(!path.exists(), "reading creates nothing");
     }
     let error = fixture.store().manifest_of(&audience(), 1).await.unwrap_err();
-    assert_eq!(error.cause(), "not_found");
+    assert_eq!(error.cause(), "store");
 
     // The same store reads a later publish.
     let members = keys("member", 50);

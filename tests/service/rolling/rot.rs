@@ -1,6 +1,7 @@
 //! A cached chunk damaged after its verification, while the store is unavailable.
 
 use rtad_core::snapshot::Snapshot;
+use testkit::store::hex;
 
 use super::*;
 
@@ -108,4 +109,23 @@ fn mixed_pod_rolls_back() {
     };
     wait_until("it is whole", || server.metric("rtad_snapshot_mixed{") == 0);
     site.assert_serves(&mut server, 1);
+}
+
+#[test]
+fn unfinished_roll_does_not_revive_a_deleted_audience() {
+    let mut site = Site::new();
+    let mut server = site.start();
+    site.depot.delete(AUDIENCE);
+    let old = format!("/v1/check/{AUDIENCE}/{}", hex(site.queried.last().unwrap()));
+    let mut client = server.connect();
+    wait_until("it is deleted", || client.get(&old).status == 503);
+
+    site.damage_the_next(|| server.metric("rtad_snapshot_mixed{") == 1);
+    for key in site.queried.iter().step_by(50) {
+        let path = format!("/v1/check/{AUDIENCE}/{}", hex(key));
+        client.get(&path).problem(503, "not_loaded");
+    }
+    site.unruly.behave();
+    wait_until("the roll ends", || server.generation(AUDIENCE) == 2);
+    site.assert_serves(&mut server, 2);
 }

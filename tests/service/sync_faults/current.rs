@@ -119,14 +119,15 @@ fn missing_store_directory_is_an_error_until_it_is_back() {
     std::fs::rename(&root, &gone).unwrap();
     bench.server.poll();
     let (result, error) = bench.server.last_sync(AUDIENCE);
-    assert_eq!(result, "not_found", "{error}");
+    assert_eq!(result, "store", "{error}");
+    assert!(error.contains("directory") && error.contains("does not exist"), "{error}");
     bench.assert_serves(1, "removed");
 
     std::fs::write(&root, "a file").unwrap();
     bench.server.poll();
     let (result, error) = bench.server.last_sync(AUDIENCE);
     assert_eq!((result.as_str(), error.contains("old_users/CURRENT")), ("store", true), "{error}");
-    assert_eq!(bench.server.sync_count(AUDIENCE, "store"), 1);
+    assert_eq!(bench.server.sync_count(AUDIENCE, "store"), 2);
     bench.assert_serves(1, "a file instead of the directory");
 
     std::fs::remove_file(&root).unwrap();

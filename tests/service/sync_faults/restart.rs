@@ -72,6 +72,7 @@ fn pod_with_cache_starts_without_the_store() {
         (Fault::Dead, "", "store"),
         (Fault::Status("403 Forbidden", ""), "", "store"),
         (Fault::Mute, "", "store"),
+        (Fault::Status("304 Not Modified", ""), "", "store"),
         (Fault::Html, "CURRENT", "format"),
     ] {
         site.unruly.misbehave(fault, word);
@@ -95,6 +96,24 @@ fn pod_with_cache_starts_without_the_store() {
     // The restart does not serve an older generation.
     site.unruly.misbehave(Fault::Dead, "");
     assert_serves(&mut site.start(Some(&cache)), 2, 2);
+}
+
+#[test]
+fn pod_with_cache_starts_without_the_store_directory() {
+    let site = Site::new();
+    let start = || {
+        let mut config = config(site.depot.url(), "", OFTEN);
+        config.store.cache_dir = Some(site.cache());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(rtad::serve::find_audiences(&mut config)).unwrap();
+        Server::start(config)
+    };
+    assert_serves(&mut start(), 1, 1);
+    std::fs::rename(&site.depot.root, site.depot.root.with_extension("gone")).unwrap();
+    let mut server = start();
+    assert_serves(&mut server, 1, 1);
+    assert_eq!(server.last_sync(AUDIENCE).0, "store");
+    assert_eq!(server.metric("rtad_cache_starts_total{"), 1);
 }
 
 #[test]

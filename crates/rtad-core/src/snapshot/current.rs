@@ -204,6 +204,16 @@ impl Current {
         }
     }
 
+    /// The same, with the stricter state and end of validity of both.
+    #[must_use]
+    pub fn restricted_by(self, later: &Self) -> Self {
+        let (state, expires_unix_seconds) = stricter(
+            (self.state, self.expires_unix_seconds),
+            (later.state, later.expires_unix_seconds),
+        );
+        Self { state, expires_unix_seconds, ..self }
+    }
+
     /// The highest generation that a reader of this or an earlier `CURRENT` may have.
     pub fn highest_generation(&self) -> u64 {
         self.rolled_back_from.unwrap_or(self.generation)
@@ -213,6 +223,22 @@ impl Current {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
+}
+
+/// The stricter state, and the earlier end of validity. A deletion cannot be undone.
+pub(super) fn stricter(
+    (state, expires): (State, Option<u64>),
+    (later_state, later_expires): (State, Option<u64>),
+) -> (State, Option<u64>) {
+    let state = match (state, later_state) {
+        (State::Deleted, _) | (_, State::Live) => state,
+        _ => later_state,
+    };
+    let expires = match (expires, later_expires) {
+        (Some(expires), Some(later)) => Some(expires.min(later)),
+        (expires, later) => expires.or(later),
+    };
+    (state, expires)
 }
 
 /// Checks that the deltas are valid and ordered from oldest to newest.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::current::{Current, State};
+use super::current::{Current, State, stricter};
 use super::delta::{Delta, DeltaEntry};
 use crate::device::DeviceKey;
 
@@ -64,10 +64,22 @@ impl Overlay {
         }
     }
 
+    /// The same deltas with the stricter state and end of validity of both: `current` is known
+    /// before its deltas are.
+    #[must_use]
+    pub fn restricted_by(self, current: &Current) -> Self {
+        let (state, expires_unix_seconds) = stricter(
+            (self.state, self.expires_unix_seconds),
+            (current.state, current.expires_unix_seconds),
+        );
+        Self { state, expires_unix_seconds, ..self }
+    }
+
     /// Adds the deltas of another generation below this one's, while its shards are replaced. The
     /// old shards need both; for the new ones the older deltas are merged already and change
     /// nothing. Deltas that `old` has from another `CURRENT` of the same publish are dropped:
-    /// otherwise the layers would grow with every poll.
+    /// otherwise the layers would grow with every poll. Over a deletion the result stays deleted: the
+    /// old shards must not answer again.
     #[must_use]
     pub fn layered_over(mut self, old: &Self) -> Self {
         let is_new = |delta: &&Arc<Delta>| self.find(delta.entry()).is_none();
@@ -76,6 +88,9 @@ impl Overlay {
             if is_same_publish { old.current_layers } else { usize::from(old.has_tombstones) };
         let older: Vec<_> = old.layers[first..].iter().filter(is_new).cloned().collect();
         self.layers.extend(older);
+        if old.state == State::Deleted {
+            self.state = State::Deleted;
+        }
         self
     }
 

@@ -87,14 +87,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
+    /// The store's own; [`StoreError::NoListing`] over plain HTTP; [`StoreError::NoDirectory`].
     pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
         self.backend.check_listable()?;
         let root = Path::default();
-        let listing = match self.objects(&root) {
-            Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
-            objects => objects?.list_with_delimiter(None).await,
-        };
+        let listing = self.objects(&root)?.list_with_delimiter(None).await;
         let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
         let names = listing.common_prefixes.iter().filter_map(|path| path.filename()?.parse().ok());
         let mut names: Vec<AudienceName> = names.collect();

@@ -103,5 +103,5 @@ pub(super) async fn replace_current(
         source,
     })?;
     let version = put_if(backend, audience, &current_path(audience), bytes, mode).await?;
-    Ok(Live { current: current.clone(), version })
+    Ok(Live::written(current.clone(), version))
 }
