@@ -126,6 +126,43 @@ async fn existing_tombstones_are_not_rewritten() {
     }
 }
 
+/// A ledger may be kept for months, so a change without effect is checked against the store.
+#[tokio::test]
+async fn change_without_effect_over_a_stale_ledger_conflicts() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
+        let (mut entomb, mut lift) = (Change::default(), Change::default());
+        entomb.entomb(keys("old", 1)[0]);
+        lift.lift(keys("old", 1)[0]);
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        for (change, opposite) in [(&entomb, &lift), (&lift, &entomb)] {
+            ledger.append(change.clone()).await.unwrap();
+            append(&fixture, opposite).await.unwrap();
+            let error = ledger.append(change.clone()).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+            let appended = ledger.append(change.clone()).await.unwrap();
+            assert_eq!(appended.sequence, fixture.current().await.sequence);
+            let is_member = fixture.read().await.unwrap().contains(&keys("old", 1)[0]);
+            assert_eq!(is_member, std::ptr::eq(change, &lift), "{}", fixture.name());
+        }
+
+        // An addition that a lifted tombstone kept out.
+        ledger.append(entomb.clone()).await.unwrap();
+        append(&fixture, &lift).await.unwrap();
+        let added = adding(keys("old", 1));
+        let error = ledger.append(added.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+        assert_eq!(ledger.append(added).await.unwrap().entombed, 0);
+
+        // A disabled audience acknowledges nothing.
+        let mut other = fixture.writer.ledger(&audience()).await.unwrap();
+        other.set(rtad_core::snapshot::State::Disabled, None).await.unwrap();
+        ledger.append(lift.clone()).await.unwrap_err();
+        let error = ledger.append(lift).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotLive { .. }), "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn append_to_a_missing_audience_fails() {
     for fixture in StoreFixture::all() {

@@ -38,6 +38,8 @@ use rtad_core::snapshot::{
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
 
+const WRITTEN_MEANWHILE: &str = "another loader wrote meanwhile";
+
 /// Changes to append. The last entry of a key wins.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
@@ -167,7 +169,8 @@ impl Ledger {
         Ok(delta)
     }
 
-    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes.
+    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes,
+    /// but `CURRENT` is read again: a tombstone in this ledger may have been lifted since.
     ///
     /// # Errors
     ///
@@ -227,13 +230,21 @@ impl Ledger {
         if let Some(built) = self.merged(next.sequence, add, remove, &mut next.deltas).await? {
             files.push(built);
         } else if !has_new_tombstones {
-            return Ok(with_totals(appended, &current));
+            return self.acknowledge_unchanged(appended).await;
         }
         next.appended_unix_seconds =
             SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
         self.publish(&next, files).await?;
         Ok(with_totals(appended, &next))
+    }
+
+    /// The result of a change without effect, if this ledger is not stale.
+    async fn acknowledge_unchanged(&mut self, appended: Appended) -> Result<Appended, StoreError> {
+        if self.refresh().await? {
+            return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
+        }
+        Ok(with_totals(appended, &self.live.current))
     }
 
     /// Sets the audience's state and its expiry.
@@ -299,8 +310,7 @@ impl Ledger {
             // Checked under the lock, because a rename is unconditional.
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
-                let reason = "another loader wrote meanwhile";
-                return Err(StoreError::conflict(&self.audience, reason, false));
+                return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
             }
         }
         for built in &files {
