@@ -50,7 +50,7 @@ pub(super) async fn merge_groups(
 }
 
 /// Merges deltas into one, and writes its file; `None` without deltas.
-async fn merged(
+pub(super) async fn merged(
     writer: &StoreWriter,
     audience: &AudienceName,
     entries: &[DeltaEntry],
@@ -118,7 +118,7 @@ pub(super) async fn highest_sequence(
 
 /// Deltas in the order of their last sequence. Of those with the same one, keeps the one with the
 /// most keys, which contains the others.
-fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
+pub(super) fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
     deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
     deltas.dedup_by_key(|delta| delta.last);
