@@ -39,6 +39,11 @@ pub(crate) fn write_error(error: &dyn Error) {
     let _ = writeln!(std::io::stderr().lock(), "error: {message}");
 }
 
+/// Writes `warning: …` to stderr: a fact that a person should know of a successful run.
+pub(crate) fn write_warning(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "warning: {}", message.replace(['\n', '\r'], " "));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! all input was read and passed the gate (`gate.rs`). A build that fails, or that loses to
 //! another publisher, changes nothing. The bytes of the chunks depend on the set of keys only.
 
+mod carried;
 mod chunks;
 mod compact;
 mod disk_space;
@@ -36,6 +37,7 @@ use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
+use carried::{Carried, CarriedArgs};
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
@@ -54,9 +56,10 @@ use stages::Stages;
 /// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
 /// usable id, duplicates included. With --spill-dir an interrupted build can be resumed.
 ///
-/// Devices appended or removed before the build starts stay appended or removed, whatever the input
-/// contains. Devices with a tombstone are left out. Deltas appended during the build apply to the
-/// new generation.
+/// Devices appended or removed since the previous build stay so, whatever the input contains. About
+/// changes from before the previous build the input decides: the report counts those that it
+/// undoes, --max-carried-loss limits them, --keep-carried carries them on. Devices with a tombstone
+/// are left out. Deltas appended during the build apply to the new generation.
 ///
 /// The same set of ids gives byte-identical chunks. Input order, duplicates, threads and memory
 /// have no effect.
@@ -86,6 +89,8 @@ pub(super) struct BuildArgs {
     #[command(flatten)]
     gate: GateArgs,
     #[command(flatten)]
+    carried: CarriedArgs,
+    #[command(flatten)]
     sign: SignArgs,
     #[command(flatten)]
     expiry: ExpiryArgs,
@@ -95,7 +100,8 @@ pub(super) struct BuildArgs {
     /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
     /// stay in a
     /// delta. A full build avoids both effects
-    #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter", "allow_empty"])]
+    #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter",
+        "allow_empty", "keep_carried", "max_carried_loss", "metrics_file"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
@@ -133,7 +139,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let counts = build.read_keys(args, dir, &keys, &progress)?;
     stages.read(build.state.is_some());
 
-    let Prepared { filter, writer, budget, runtime, base, gate, merged, .. } = &build;
+    let Prepared { filter, writer, budget, runtime, base, gate, merged, carried, .. } = &build;
     // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
     let plan = BuildPlan {
@@ -143,6 +149,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         budget: *budget,
         counts,
         merged,
+        carried: carried.as_ref(),
         gate: *gate,
         expiry: args.expiry,
         runtime,
@@ -157,7 +164,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
         let held_bytes = keys.held_bytes();
-        let keys = keys.into_sorted(budget.threads(), plan.unwanted(), |keys| progress.add(keys));
+        let keys = keys.into_sorted(budget.threads(), plan.checks(), |keys| progress.add(keys));
         stages.sorted(0);
         plan.build_sorted(&keys, held_bytes, sink)?
     } else {
@@ -167,9 +174,17 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         plan.build_spilled(&keys, sink)?
     };
     progress.clear();
-    let Distinct { found, left } = done.distinct;
+    let Distinct { found, left, .. } = done.distinct;
     let changes = Changes { added: merged.added().len() as u64, removed: found - left };
     let written = (args.dry_run, writer.signs() && !args.dry_run);
+    let carried = carried.as_ref().map(|carried| carried.report(&done.distinct));
+    if let Some(carried) = carried {
+        carried.warn(args.target.audience.as_str());
+    }
+    if !args.dry_run {
+        args.carried.write_metrics(args.target.audience.as_str(), carried)?;
+    }
+    let changes = (changes, carried);
     let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());
     output.report(&summary, BuildSummary::write_text)
 }
@@ -184,6 +199,8 @@ struct Prepared {
     base: Base,
     gate: Gate,
     merged: MergedDeltas,
+    /// `None` if they are unreadable.
+    carried: Option<Carried>,
     fingerprint: Fingerprint,
     /// Progress of an earlier run that this one resumes.
     state: Option<State>,
@@ -200,7 +217,9 @@ impl Prepared {
         let base = runtime.block_on(writer.base(&args.target.audience))?;
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
-        let merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
+        let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
+        let carried = Carried::read(&args.carried, &mut merged, writer.store(), &base);
+        let carried = runtime.block_on(carried)?;
         let fingerprint =
             if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
         let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
@@ -216,6 +235,7 @@ impl Prepared {
             base,
             gate,
             merged,
+            carried,
             fingerprint,
             state,
             rejects,
@@ -269,6 +289,7 @@ fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandEr
         ("--fpr", args.fpr.to_string()),
         ("input format and id kinds", format!("{:?}", input.layout)),
         ("--case", format!("{:?}", input.case)),
+        ("--keep-carried", args.carried.keep_carried.to_string()),
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
     let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));

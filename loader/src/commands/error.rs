@@ -75,6 +75,11 @@ pub(crate) enum CommandError {
 nothing was changed; --lose-deltas rolls back without them"
     )]
     LaterManifest(#[source] StoreError),
+    #[error(
+        "the deltas merged into the live generation are unreadable, so its carried changes are \
+unknown; nothing was published; without --keep-carried and --max-carried-loss the input decides"
+    )]
+    CarriedUnreadable(#[source] StoreError),
     #[error("could not read stdin; all earlier rows are published")]
     Follow(#[source] io::Error),
     #[error(
@@ -195,6 +200,7 @@ impl CommandError {
             | Self::Job(JobError::MissingChunks { .. })
             | Self::Gate(GateError::LiveUnreadable { .. })
             | Self::LaterManifest(_)
+            | Self::CarriedUnreadable(_)
             | Self::Store(_)
             | Self::NotPublished { .. }
             | Self::NoOlderGeneration { .. } => ExitStatus::Store,

@@ -58,6 +58,12 @@ pub(crate) enum GateError {
     )]
     Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
     #[error(
+        "changes carried from before the previous build: expected at most --max-carried-loss \
+{limit} undone, found {dropped} additions and {returned} removals of {all}; nothing was published; \
+--keep-carried carries them on"
+    )]
+    Carried { limit: String, dropped: u64, returned: u64, all: u64 },
+    #[error(
         "false-positive rate: expected at most --max-fpr {max:e}, found {found:e}; \
 nothing was published; a higher --max-fpr allows it"
     )]

@@ -11,23 +11,33 @@ pub(crate) struct Distinct {
     pub(crate) found: u64,
     /// Keys left after the unwanted ones were excluded.
     pub(crate) left: u64,
+    /// Keys left that are in each of the counted lists.
+    pub(crate) counted: [u64; 2],
 }
 
 impl Distinct {
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self { found: self.found + other.found, left: self.left + other.left }
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            found: self.found + other.found,
+            left: self.left + other.left,
+            counted: [0, 1].map(|list| self.counted[list] + other.counted[list]),
+        }
     }
 }
 
-/// Keys to exclude.
-pub(crate) type Unwanted<'a> = Option<&'a SortedKeys>;
+/// Keys to exclude, and lists of ascending keys to count among the others.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyChecks<'a> {
+    pub(crate) unwanted: Option<&'a SortedKeys>,
+    pub(crate) counted: [&'a [DeviceKey]; 2],
+}
 
 /// Sorts keys in place and moves the distinct wanted ones to the front.
-pub(super) fn sort_and_dedup(keys: &mut [u128], unwanted: Unwanted<'_>) -> Distinct {
+pub(super) fn sort_and_dedup(keys: &mut [u128], checks: KeyChecks<'_>) -> Distinct {
     keys.sort_unstable();
     let found = dedup(keys);
     let mut left = found;
-    if let Some(unwanted) = unwanted {
+    if let Some(unwanted) = checks.unwanted {
         left = 0;
         for index in 0..found {
             let key = keys[index];
@@ -37,7 +47,19 @@ pub(super) fn sort_and_dedup(keys: &mut [u128], unwanted: Unwanted<'_>) -> Disti
             }
         }
     }
-    Distinct { found: found as u64, left: left as u64 }
+    let counted = checks.counted.map(|list| count_common(&keys[..left], list));
+    Distinct { found: found as u64, left: left as u64, counted }
+}
+
+/// The number of common keys of two ascending lists. The second may be longer than the range of
+/// the first.
+fn count_common(keys: &[u128], list: &[DeviceKey]) -> u64 {
+    let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return 0 };
+    let number = |key: &DeviceKey| u128::from_be_bytes(*key.as_bytes());
+    let begin = list.partition_point(|key| number(key) < *first);
+    let end = list.partition_point(|key| number(key) <= *last);
+    let is_common = |key: &&DeviceKey| keys.binary_search(&number(key)).is_ok();
+    list[begin..end].iter().filter(is_common).count() as u64
 }
 
 /// Moves the distinct ones of sorted keys to the front. Returns their number.

@@ -7,7 +7,7 @@ use rtad_core::device::DeviceKey;
 
 use super::budget::Budget;
 use super::dir::SpillDir;
-use super::distinct::Unwanted;
+use super::distinct::KeyChecks;
 use super::error::SpillError;
 use super::memory::{KEY_BYTES, Pool, Segment, Slab};
 use super::partition::PARTITIONS;
@@ -129,12 +129,12 @@ impl<'m, 'd> Keys<'m, 'd> {
     pub(crate) fn into_sorted(
         self,
         threads: usize,
-        unwanted: Unwanted<'_>,
+        checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Sorted<'m> {
         let unlocked =
             |segments: Mutex<_>| segments.into_inner().expect("nothing panics under this lock");
-        Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, unwanted, done)
+        Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, checks, done)
     }
 
     /// All keys, moved to disk. Their memory is free afterwards.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use super::distinct::{Distinct, Unwanted, sort_and_dedup};
+use super::distinct::{Distinct, KeyChecks, sort_and_dedup};
 use super::error::SpillError;
 use super::memory::{KEY_BYTES, Segment};
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, starts};
@@ -25,7 +25,7 @@ impl<'m> Sorted<'m> {
     pub(super) fn sort(
         partitions: Vec<Vec<Segment<'m>>>,
         threads: usize,
-        unwanted: Unwanted<'_>,
+        checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Self {
         let unsorted = |segments| Partition { segments, shards: [0; SHARDS_PER_PARTITION] };
@@ -34,7 +34,7 @@ impl<'m> Sorted<'m> {
         let work = || {
             let (mut scratch, mut distinct) = (Vec::new(), Distinct::default());
             while let Some(partition) = next(&queue) {
-                let keys = partition.sort(&mut scratch, unwanted);
+                let keys = partition.sort(&mut scratch, checks);
                 done(keys.left);
                 distinct = distinct.and(keys);
             }
@@ -68,7 +68,7 @@ impl Partition<'_> {
     }
 
     /// Sorts, deduplicates and excludes unwanted keys.
-    fn sort(&mut self, scratch: &mut Vec<u128>, unwanted: Unwanted<'_>) -> Distinct {
+    fn sort(&mut self, scratch: &mut Vec<u128>, checks: KeyChecks<'_>) -> Distinct {
         let mut counts = [0; SHARDS_PER_PARTITION];
         for key in self.segments.iter().flat_map(|segment| segment.keys()) {
             counts[usize::from(key[1])] += 1;
@@ -88,7 +88,7 @@ impl Partition<'_> {
         }
         let mut distinct = Distinct::default();
         for (shard, bounds) in starts.windows(2).enumerate() {
-            let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], unwanted);
+            let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], checks);
             self.shards[shard] =
                 u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
             distinct = distinct.and(keys);
@@ -131,8 +131,8 @@ impl ShardKeys for Sorted<'_> {
                 }
             }
         }
-        // `distinct()` has the number before exclusion.
-        Ok(Distinct { found: left, left })
+        // `distinct()` has the other numbers.
+        Ok(Distinct { found: left, left, ..Distinct::default() })
     }
 
     fn most_keys(&self, shard: usize) -> u64 {

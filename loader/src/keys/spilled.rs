@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::dir::SpillDir;
-use super::distinct::{Distinct, Unwanted, dedup, sort_and_dedup};
+use super::distinct::{Distinct, KeyChecks, dedup, sort_and_dedup};
 use super::error::SpillError;
 use super::memory::KEY_BYTES;
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, local_shard, starts};
@@ -31,7 +31,7 @@ pub(crate) struct Units<'a> {
     spilled: &'a Spilled<'a>,
     /// Keys that fit a thread's memory.
     unit_keys: usize,
-    unwanted: Unwanted<'a>,
+    checks: KeyChecks<'a>,
 }
 
 impl<'d> Spilled<'d> {
@@ -54,12 +54,8 @@ impl<'d> Spilled<'d> {
     }
 
     /// Prepares reading by threads with `unit_bytes` of memory each.
-    pub(crate) const fn units<'a>(
-        &'a self,
-        unit_bytes: usize,
-        unwanted: Unwanted<'a>,
-    ) -> Units<'a> {
-        Units { spilled: self, unit_keys: unit_bytes / KEY_BYTES, unwanted }
+    pub(crate) const fn units<'a>(&'a self, unit_bytes: usize, checks: KeyChecks<'a>) -> Units<'a> {
+        Units { spilled: self, unit_keys: unit_bytes / KEY_BYTES, checks }
     }
 }
 
@@ -161,7 +157,7 @@ impl Units<'_> {
         }
         let mut distinct = Distinct::default();
         for shard in run {
-            let sorted = sort_and_dedup(&mut unit[starts[shard]..starts[shard + 1]], self.unwanted);
+            let sorted = sort_and_dedup(&mut unit[starts[shard]..starts[shard + 1]], self.checks);
             distinct = distinct.and(sorted);
             let keys = &unit[starts[shard]..starts[shard] + sorted.left as usize];
             if !keys.is_empty() && !each((partition * SHARDS_PER_PARTITION + shard) as u16, keys) {
@@ -212,7 +208,7 @@ impl Units<'_> {
                 needed: needed >> 20,
             });
         }
-        let sorted = sort_and_dedup(&mut unit[..len], self.unwanted);
+        let sorted = sort_and_dedup(&mut unit[..len], self.checks);
         let keys = &unit[..sorted.left as usize];
         Ok((keys.is_empty() || each(shard as u16, keys)).then_some(sorted))
     }

@@ -76,13 +76,16 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let keys: Vec<_> = (0..400_000).map(|n| key(n % 300_000)).collect();
     let unwanted = SortedKeys::sort(vec![key(11), key(300_000), key(299_999)]);
     let (expected, dir) = (sorted(&keys, &unwanted), SpillDir::unnamed());
-    let distinct = Distinct { found: 300_000, left: 299_998 };
+    let mut listed = [key(11), key(12), key(299_998), key(300_001)];
+    listed.sort();
+    let checks = KeyChecks { unwanted: Some(&unwanted), counted: [&listed, &[]] };
+    let distinct = Distinct { found: 300_000, left: 299_998, counted: [2, 0] };
 
     let budget = Budget::tiny(64 << 20, 3);
     let mut slab = Slab::of(budget.segments()).unwrap();
     let gathered = gather(&keys, &mut slab, &budget, &dir);
     assert!(gathered.fit(&budget, |_| 0));
-    let in_memory = gathered.into_sorted(3, Some(&unwanted), |_| {});
+    let in_memory = gathered.into_sorted(3, checks, |_| {});
     assert_eq!(in_memory.distinct(), distinct);
     assert!(read_all(&in_memory, 0).unwrap().0 == expected);
 
@@ -97,12 +100,12 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     assert_eq!(spilled.keys() * 16, spilled.bytes());
     // A whole partition, two or three passes, and split.
     for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
-        let (out, found) =
-            read_all(&spilled.units(unit_bytes, Some(&unwanted)), unit_bytes).unwrap();
+        let (out, found) = read_all(&spilled.units(unit_bytes, checks), unit_bytes).unwrap();
         assert_eq!(found, distinct, "{unit_bytes}");
         assert!(out == expected, "{unit_bytes}");
     }
-    let estimate = spilled.units(1 << 20, None).estimate(&mut Worker::new(1 << 20)).unwrap();
+    let estimate =
+        spilled.units(1 << 20, KeyChecks::default()).estimate(&mut Worker::new(1 << 20)).unwrap();
     assert!((290_000..310_000).contains(&estimate), "{estimate}");
 }
 
@@ -115,10 +118,11 @@ fn skewed_prefixes_and_duplicates_need_no_more_memory() {
     let none = SortedKeys::sort(Vec::new());
     let spilled = spill(&keys, &dir);
     for unit_bytes in [8 << 20, 2 << 20, 100 << 10, 60 << 10] {
-        let (out, _) = read_all(&spilled.units(unit_bytes, None), unit_bytes).unwrap();
+        let (out, _) =
+            read_all(&spilled.units(unit_bytes, KeyChecks::default()), unit_bytes).unwrap();
         assert!(out == sorted(&keys, &none), "{unit_bytes}");
     }
-    let error = read_all(&spilled.units(16 << 10, None), 16 << 10).unwrap_err();
+    let error = read_all(&spilled.units(16 << 10, KeyChecks::default()), 16 << 10).unwrap_err();
     assert!(
         matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }),
         "{error}"
@@ -130,8 +134,11 @@ fn empty_input_gives_no_keys() {
     let dir = SpillDir::unnamed();
     let spilled = spill(&[], &dir);
     assert_eq!(
-        read_all(&spilled.units(5000, None), 5000).unwrap(),
+        read_all(&spilled.units(5000, KeyChecks::default()), 5000).unwrap(),
         (Vec::new(), Distinct::default())
     );
-    assert_eq!(spilled.units(5000, None).estimate(&mut Worker::new(5000)).unwrap(), 0);
+    assert_eq!(
+        spilled.units(5000, KeyChecks::default()).estimate(&mut Worker::new(5000)).unwrap(),
+        0
+    );
 }

@@ -105,7 +105,13 @@ fn appended_and_removed_devices_survive_the_next_build() {
         assert_eq!((target.members(new), target.members(gone)), (100, 0));
         target.run("rollback", "--quiet --to 2");
         assert_eq!((target.members(new), target.members(gone)), (100, 0));
-        assert_eq!(target.over("build", &all[..1100]).json()["keys"], 1100);
+        let built = target.over("build", &all[..1100]);
+        assert!(
+            built.stderr.contains("and has 50 that were removed before it"),
+            "{}",
+            built.stderr
+        );
+        assert!(built.stdout.contains(r#""keys":1100,"#), "{}", built.stdout);
         assert_eq!(target.members(gone), 50);
 
         // The last change counts, in one file or two.
@@ -115,6 +121,64 @@ fn appended_and_removed_devices_survive_the_next_build() {
         let text = target.run("gc", "--keep 1 --min-age 0s").stdout;
         assert!(text.contains(" deltas removed"), "{text}");
         assert_eq!(target.members(gone), 10);
+    }
+}
+
+#[test]
+fn build_reports_and_limits_the_changes_that_its_input_undoes() {
+    for target in TestStore::all("carried") {
+        let all = ids(IdKind::Md5, 0..400);
+        let (old, new, gone) = (&all[..300], &all[300..], &all[..50]);
+        target.sandbox.file("old", lines(old));
+        let build = |flags: &str| target.run("build", &format!("{flags} --json {{}}/old"));
+        let carried = |flags: &str| {
+            let built = build(flags);
+            let warns = built.stderr.contains("warning: a: the input lacks ");
+            assert_eq!(built.status, Some(0), "{}", built.stderr);
+            let carried = &serde_json::from_str::<Value>(&built.stdout).unwrap()["carried"];
+            let numbers = ["added", "removed", "dropped", "returned"]
+                .map(|name| carried[name].as_u64().unwrap());
+            assert_eq!(warns, numbers[2..] != [0, 0], "{}", built.stderr);
+            (numbers, carried["kept"].as_bool().unwrap())
+        };
+        assert_eq!(carried(""), ([0; 4], false));
+        target.over("append", new).json();
+        target.over("remove", gone).json();
+        assert_eq!(carried(""), ([0; 4], false), "deltas apply once");
+        assert_eq!((target.members(new), target.members(gone)), (100, 0));
+
+        let error = "changes carried from before the previous build: expected at most \
+                     --max-carried-loss 99 undone, found 100 additions and 50 removals of 150";
+        build("--max-carried-loss 99").fails(3, error);
+        build("--max-carried-loss 99.9%").fails(3, "--max-carried-loss 99.9% undone");
+        assert_eq!(carried("--dry-run --max-carried-loss 100%"), ([100, 50, 100, 50], false));
+
+        // Two builds that carry them on, and one that is rolled back.
+        for _ in 0..2 {
+            assert_eq!(carried("--keep-carried"), ([100, 50, 0, 0], true));
+            assert_eq!((target.members(new), target.members(gone)), (100, 0));
+        }
+        target.run("rollback", "--quiet");
+        assert_eq!((target.members(new), target.members(gone)), (100, 0));
+
+        // Later changes override carried ones. A compaction carries on the others.
+        target.over("remove", &new[..10]).json();
+        target.over("append", &gone[..5]).json();
+        target.over("remove --tombstone", &new[10..20]).json();
+        assert_eq!(carried("--dry-run"), ([80, 45, 80, 45], false));
+        target.run("build", "--compact --quiet");
+        assert_eq!((target.members(new), target.members(gone)), (80, 5));
+        assert_eq!(carried("--dry-run --keep-carried").0, [85, 45, 0, 0]);
+        assert_eq!(carried("--metrics-file {}/metrics"), ([85, 45, 80, 45], false));
+        assert_eq!((target.members(new), target.members(gone)), (0, 50));
+        let metrics = std::fs::read_to_string(target.sandbox.path().join("metrics")).unwrap();
+        assert!(metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 80\n"), "{metrics}");
+        assert!(
+            metrics.contains("\nrtad_build_carried_returned{audience=\"a\"} 45\n"),
+            "{metrics}"
+        );
+        // Reported once. Only the removals that the compaction left as a delta are carried.
+        assert_eq!(carried(""), ([0, 10, 0, 0], false));
     }
 }
 

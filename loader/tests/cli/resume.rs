@@ -172,7 +172,7 @@ fn changes_during_an_interruption_are_kept() {
     assert_eq!(asked["answers"], serde_json::json!(["member", "not_member", "member"]));
 
     killed_while_building(&sandbox);
-    sandbox.build("--max-shrink 1 {}/live");
+    sandbox.build("--max-shrink 1 --keep-carried {}/live");
     sandbox
         .run(&format!("{BUILD} --resume {{}}/dump*"))
         .fails(6, "generation 3 was published since this build began at generation 2");

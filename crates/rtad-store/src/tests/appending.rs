@@ -9,8 +9,10 @@ use futures_util::FutureExt as _;
 
 use super::faulty_store::{FaultyStore, LostAnswer, interleave};
 use super::*;
+use crate::layout::delta_path;
 use crate::write::{Change, Retention};
 use model::{adding, append, build_over, compact};
+use rtad_core::snapshot::BuiltDelta;
 
 #[tokio::test]
 async fn append_writes_one_delta_and_current() {
@@ -126,6 +128,43 @@ async fn existing_tombstones_are_not_rewritten() {
     }
 }
 
+/// A ledger may be kept for months, so a change without effect is checked against the store.
+#[tokio::test]
+async fn change_without_effect_over_a_stale_ledger_conflicts() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
+        let (mut entomb, mut lift) = (Change::default(), Change::default());
+        entomb.entomb(keys("old", 1)[0]);
+        lift.lift(keys("old", 1)[0]);
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        for (change, opposite) in [(&entomb, &lift), (&lift, &entomb)] {
+            ledger.append(change.clone()).await.unwrap();
+            append(&fixture, opposite).await.unwrap();
+            let error = ledger.append(change.clone()).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+            let appended = ledger.append(change.clone()).await.unwrap();
+            assert_eq!(appended.sequence, fixture.current().await.sequence);
+            let is_member = fixture.read().await.unwrap().contains(&keys("old", 1)[0]);
+            assert_eq!(is_member, std::ptr::eq(change, &lift), "{}", fixture.name());
+        }
+
+        // An addition that a lifted tombstone kept out.
+        ledger.append(entomb.clone()).await.unwrap();
+        append(&fixture, &lift).await.unwrap();
+        let added = adding(keys("old", 1));
+        let error = ledger.append(added.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+        assert_eq!(ledger.append(added).await.unwrap().entombed, 0);
+
+        // A disabled audience acknowledges nothing.
+        let mut other = fixture.writer.ledger(&audience()).await.unwrap();
+        other.set(rtad_core::snapshot::State::Disabled, None).await.unwrap();
+        ledger.append(lift.clone()).await.unwrap_err();
+        let error = ledger.append(lift).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotLive { .. }), "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn append_to_a_missing_audience_fails() {
     for fixture in StoreFixture::all() {
@@ -236,6 +275,105 @@ async fn killed_append_is_atomic() {
         if is_done {
             assert!(requests > 4, "it took {requests} requests");
             return;
+        }
+    }
+}
+
+/// Appends of sizes that are not merged with each other.
+async fn append_six(fixture: &StoreFixture, name: &str, removed: &DeviceKey) {
+    for size in [1024, 256, 64, 16, 4, 1] {
+        let mut change = adding(keys(&format!("{name} {size}"), size));
+        if size == 1024 {
+            change.remove(*removed);
+        }
+        append(fixture, &change).await.unwrap();
+    }
+}
+
+/// A device was removed before the second generation and is in the input of the third.
+#[tokio::test]
+async fn return_from_a_rollback_omits_folded_removals() {
+    for fixture in StoreFixture::all() {
+        let [old, newer] = [keys("old", 50), keys("newer", 50)];
+        let device = old[0];
+        fixture.publish(&old).await.unwrap();
+        append_six(&fixture, "first", &device).await;
+        build_over(&fixture, &old).await.unwrap();
+        append_six(&fixture, "second", &newer[0]).await;
+        assert_eq!(fixture.current().await.deltas.len(), 6);
+        build_over(&fixture, &old).await.unwrap();
+        assert!(fixture.read().await.unwrap().contains(&device));
+        fixture.roll_back(1).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        assert!(!snapshot.contains(&device), "{}", fixture.name());
+        assert!(keys("second 64", 64).iter().all(|key| snapshot.contains(key)));
+        append(&fixture, &adding(newer[1..].iter().copied())).await.unwrap();
+        for _ in 0..20 {
+            append(&fixture, &adding(newer[1..3].iter().copied())).await.unwrap();
+        }
+        fixture.roll_back(3).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        assert!(snapshot.contains(&device), "{}", fixture.name());
+        assert!(newer[1..].iter().all(|key| snapshot.contains(key)));
+    }
+}
+
+#[tokio::test]
+async fn rollback_over_many_generations_keeps_the_last_one_exact() {
+    for fixture in [StoreFixture::memory()] {
+        let old = keys("old", 50);
+        fixture.publish(&old).await.unwrap();
+        for (generation, removed) in old.iter().enumerate().take(21).skip(2) {
+            let mut change = adding(keys(&format!("before {generation}"), 2));
+            change.remove(*removed);
+            append(&fixture, &change).await.unwrap();
+            build_over(&fixture, &old).await.unwrap();
+        }
+        fixture.roll_back(1).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        for (generation, removed) in old.iter().enumerate().take(21).skip(2) {
+            assert!(!snapshot.contains(removed), "{generation}, {}", fixture.name());
+            let added = keys(&format!("before {generation}"), 2);
+            assert!(added.iter().all(|key| snapshot.contains(key)), "{generation}");
+        }
+        append(&fixture, &adding(keys("since", 2))).await.unwrap();
+        fixture.roll_back(20).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        assert!(keys("since", 2).iter().all(|key| snapshot.contains(key)));
+        let found = (2..20).filter(|generation| snapshot.contains(&old[*generation])).count();
+        assert_eq!(found, 18, "{}", fixture.name());
+        assert!(!snapshot.contains(&old[20]), "removed before the live generation was built");
+    }
+}
+
+/// An older rtad may have left twelve unmerged deltas.
+#[tokio::test]
+async fn append_over_a_full_list_keeps_unmerged_deltas_apart() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
+        let mut current = fixture.current().await;
+        for sequence in 2..14 {
+            let added = keys(&format!("delta {sequence}"), 2);
+            let built =
+                BuiltDelta::new(sequence, sequence, added, Vec::new()).expect("it has keys");
+            let path = delta_path(&audience(), built.delta.entry());
+            fixture.write(path.as_ref(), built.bytes.clone()).await;
+            current = current.next();
+            current.deltas.push(built.delta.entry().clone());
+        }
+        current.no_merge_through = Some(13);
+        fixture.write("old_users/CURRENT", current.to_bytes()).await;
+        append(&fixture, &adding(keys("new", 2))).await.unwrap();
+        let appended = fixture.current().await.deltas;
+        let ranges: Vec<_> = appended.iter().map(|delta| (delta.first, delta.last)).collect();
+        let apart = (5..14).map(|sequence| (sequence, sequence));
+        let expected: Vec<_> =
+            [(2, 2), (3, 4)].into_iter().chain(apart).chain([(14, 14)]).collect();
+        assert_eq!(ranges, expected, "{}", fixture.name());
+        let snapshot = fixture.read().await.unwrap();
+        let seeds = (2..14).map(|sequence| format!("delta {sequence}")).chain(["new".to_owned()]);
+        for seed in seeds {
+            assert!(keys(&seed, 2).iter().all(|key| snapshot.contains(key)), "{seed}");
         }
     }
 }

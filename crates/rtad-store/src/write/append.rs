@@ -38,6 +38,8 @@ use rtad_core::snapshot::{
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
 
+const WRITTEN_MEANWHILE: &str = "another loader wrote meanwhile";
+
 /// Changes to append. The last entry of a key wins.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
@@ -167,7 +169,8 @@ impl Ledger {
         Ok(delta)
     }
 
-    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes.
+    /// Publishes a change over the `CURRENT` of this ledger. Nothing is written if nothing changes,
+    /// but `CURRENT` is read again: a tombstone in this ledger may have been lifted since.
     ///
     /// # Errors
     ///
@@ -224,16 +227,25 @@ impl Ledger {
             ..Appended::default()
         };
         let has_new_tombstones = next.tombstones != current.tombstones;
-        if let Some(built) = self.merged(next.sequence, add, remove, &mut next.deltas).await? {
-            files.push(built);
+        let built = self.merged(next.sequence, add, remove, &mut next.deltas).await?;
+        if !built.is_empty() {
+            files.extend(built);
         } else if !has_new_tombstones {
-            return Ok(with_totals(appended, &current));
+            return self.acknowledge_unchanged(appended).await;
         }
         next.appended_unix_seconds =
             SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
         self.publish(&next, files).await?;
         Ok(with_totals(appended, &next))
+    }
+
+    /// The result of a change without effect, if this ledger is not stale.
+    async fn acknowledge_unchanged(&mut self, appended: Appended) -> Result<Appended, StoreError> {
+        if self.refresh().await? {
+            return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
+        }
+        Ok(with_totals(appended, &self.live.current))
     }
 
     /// Sets the audience's state and its expiry.
@@ -251,45 +263,69 @@ impl Ledger {
         self.publish(&next, Vec::new()).await
     }
 
-    /// Adds the new delta to `deltas`, merged with the younger ones there, and returns its file;
-    /// `None` if there are no keys.
+    /// Adds the new delta to `deltas`, merged with the younger ones there, and returns the new
+    /// files; none if there are no keys.
     async fn merged(
         &mut self,
         sequence: u64,
         add: Vec<DeviceKey>,
         remove: Vec<DeviceKey>,
         deltas: &mut Vec<DeltaEntry>,
-    ) -> Result<Option<BuiltDelta>, StoreError> {
+    ) -> Result<Vec<BuiltDelta>, StoreError> {
         let Some(mut built) =
             blocking(move || BuiltDelta::new(sequence, sequence, add, remove)).await
         else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let keys = built.delta.entry().keys();
-        // A rollback may omit these, so they stay unmerged; unless the list is full and the append
-        // would fail.
+        let mut files = Vec::new();
+        // A rollback may omit these, so they are not merged with later ones.
         let through = self.live.current.no_merge_through.unwrap_or(0);
-        let unmerged = deltas.partition_point(|delta| delta.last <= through);
-        let unmerged = if unmerged < MAX_DELTAS { unmerged } else { 0 };
+        let mut unmerged = deltas.partition_point(|delta| delta.last <= through);
+        if unmerged >= MAX_DELTAS {
+            // Left by an older rtad. The first may be the residual, which a rollback omits by name.
+            let oldest: Vec<_> = deltas.drain(1..=unmerged - MAX_DELTAS + 2).collect();
+            let joined = self.joined(&oldest, None).await?;
+            unmerged = unmerged + 1 - oldest.len();
+            deltas.insert(1, joined.delta.entry().clone());
+            files.push(joined);
+        }
         let kept = unmerged + kept_deltas(&deltas[unmerged..], keys, MAX_DELTAS - unmerged);
         if kept >= MAX_DELTAS || keys > MAX_DELTA_KEYS {
             return Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys });
         }
         let younger = deltas.split_off(kept);
         if !younger.is_empty() {
-            let mut parts = Vec::with_capacity(younger.len());
-            for entry in &younger {
-                parts.push(self.delta(entry).await?);
-                //                 self.held.remove(&entry.sha256);
-            }
-            built = blocking(move || {
-                let parts = parts.iter().map(|part| &**part).chain([&built.delta]);
-                BuiltDelta::merged(sequence, parts).expect("the new one has keys")
-            })
-            .await;
+            built = self.joined(&younger, Some(built)).await?;
         }
         deltas.push(built.delta.entry().clone());
-        Ok(Some(built))
+        files.push(built);
+        Ok(files)
+    }
+
+    /// Merges deltas, and a new one after them.
+    async fn joined(
+        &mut self,
+        entries: &[DeltaEntry],
+        newest: Option<BuiltDelta>,
+    ) -> Result<BuiltDelta, StoreError> {
+        let mut parts = Vec::with_capacity(entries.len());
+        for entry in entries {
+            parts.push(self.delta(entry).await?);
+        }
+        let newest_entry = newest.as_ref().map(|newest| newest.delta.entry());
+        let last = newest_entry.or(entries.last()).map_or(0, |entry| entry.last);
+        let joined = blocking(move || {
+            let parts = parts.iter().map(|part| &**part);
+            BuiltDelta::merged(last, parts.chain(newest.iter().map(|newest| &newest.delta)))
+        });
+        let joined = joined.await.expect("a delta has keys");
+        match joined.delta.entry().keys() {
+            keys if keys > MAX_DELTA_KEYS => {
+                Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys })
+            }
+            _ => Ok(joined),
+        }
     }
 
     /// Writes the files, then `CURRENT`.
@@ -299,8 +335,7 @@ impl Ledger {
             // Checked under the lock, because a rename is unconditional.
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
-                let reason = "another loader wrote meanwhile";
-                return Err(StoreError::conflict(&self.audience, reason, false));
+                return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
             }
         }
         for built in &files {

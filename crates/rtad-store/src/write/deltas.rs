@@ -9,44 +9,58 @@ use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
 use crate::read::Store;
 use rtad_core::snapshot::{AudienceName, BuiltDelta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS};
 
-/// The deltas of some groups, in order, at most as many as a `CURRENT` may name. If there are more,
-/// each group is merged into one delta; if there are still too many, all are merged.
+/// Unmerged deltas that a rollback leaves at most. The other entries of `CURRENT` are for appends.
+const MAX_UNMERGED: usize = 8;
+
+/// The deltas of some groups, in order, at most as many as a `CURRENT` may name. The last group are
+/// the later ones, which appends merge further; the others stay apart, so that a rollback can omit
+/// them.
+///
+/// If there are too many, each group is merged into one delta. If there are still too many, the
+/// oldest groups are merged with each other: a return to the generations between them then applies
+/// their changes again, and a return to a newer one is exact. The first group is spared. It may be
+/// the residual, which a rollback omits by its name.
 ///
 /// A delta has all changes of its range of sequences. So in the order of their last sequence, the
 /// newest change of a key comes last, even if ranges overlap.
 pub(super) async fn merge_groups(
     writer: &StoreWriter,
     audience: &AudienceName,
-    sequence: u64,
     groups: &[Vec<DeltaEntry>],
 ) -> Result<Vec<DeltaEntry>, StoreError> {
-    let all = in_order(groups.iter().flatten().cloned());
-    if all.len() <= MAX_DELTAS {
-        return Ok(all);
+    let (later, unmerged) = groups.split_last().expect("the later deltas are a group");
+    let mut all = in_order(unmerged.iter().flatten().cloned());
+    if all.len() > MAX_UNMERGED {
+        let mut joined = Vec::new();
+        for group in unmerged {
+            joined.extend(merged(writer, audience, group).await?);
+        }
+        all = in_order(joined);
     }
-    let mut joined = Vec::new();
-    for group in groups.iter().filter(|group| !group.is_empty()) {
-        let group = in_order(group.iter().cloned());
-        let last = group.last().map_or(0, |delta| delta.last);
-        joined.push(merged(writer, audience, last, group).await?);
+    if all.len() > MAX_UNMERGED {
+        let oldest: Vec<_> = all.drain(1..=all.len() - MAX_UNMERGED + 1).collect();
+        all.splice(1..1, merged(writer, audience, &oldest).await?);
     }
-    let joined = in_order(joined);
-    match joined.len() <= MAX_DELTAS {
-        true => Ok(joined),
-        false => Ok(vec![merged(writer, audience, sequence, joined).await?]),
+    let named = in_order([&all[..], later].concat());
+    if named.len() <= MAX_DELTAS {
+        return Ok(named);
     }
+    all.extend(merged(writer, audience, later).await?);
+    Ok(in_order(all))
 }
 
-/// Merges deltas into one, and writes its file.
-async fn merged(
+/// Merges deltas into one, and writes its file; `None` without deltas.
+pub(super) async fn merged(
     writer: &StoreWriter,
     audience: &AudienceName,
-    last: u64,
-    entries: Vec<DeltaEntry>,
-) -> Result<DeltaEntry, StoreError> {
-    if let [entry] = &entries[..] {
-        return Ok(entry.clone());
-    }
+    entries: &[DeltaEntry],
+) -> Result<Option<DeltaEntry>, StoreError> {
+    let entries = in_order(entries.iter().cloned());
+    let last = match &entries[..] {
+        [] => return Ok(None),
+        [entry] => return Ok(Some(entry.clone())),
+        [.., newest] => newest.last,
+    };
     let mut deltas = Vec::with_capacity(entries.len());
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);
@@ -58,7 +72,7 @@ async fn merged(
         return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
     }
     put_delta(writer, audience, &entry, built.bytes).await?;
-    Ok(entry)
+    Ok(Some(entry))
 }
 
 /// Whether a delta has a signature, valid or not.
@@ -104,7 +118,7 @@ pub(super) async fn highest_sequence(
 
 /// Deltas in the order of their last sequence. Of those with the same one, keeps the one with the
 /// most keys, which contains the others.
-fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
+pub(super) fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
     deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
     deltas.dedup_by_key(|delta| delta.last);

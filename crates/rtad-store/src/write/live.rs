@@ -107,8 +107,7 @@ async fn next(
     let sequence = sequence.saturating_add(1);
     let mut current = Current::new(sequence, *generation, manifest, *rolled_back_from);
     if let Some(old) = old {
-        current.deltas =
-            merge_groups(writer, base.audience(), sequence, &deltas.groups(&old.deltas)).await?;
+        current.deltas = merge_groups(writer, base.audience(), &deltas.groups(&old.deltas)).await?;
         current.no_merge_through = deltas.no_merge_through;
         current.tombstones.clone_from(&old.tombstones);
         current.appended_unix_seconds = old.appended_unix_seconds;

@@ -24,7 +24,7 @@ use object_store::{ObjectStoreExt, PutMode};
 
 use super::base::Base;
 use super::chunks::{holds_chunk, missing_chunks, put_unless_held, safe_chunks};
-use super::deltas::{has_signature, put_delta};
+use super::deltas::{has_signature, in_order, merged, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
@@ -34,6 +34,9 @@ use crate::layout::{manifest_path, signature_path};
 use rtad_core::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
 };
+
+/// Deltas that a generation carries on from earlier ones. More are merged into one.
+const MAX_CARRIED_DELTAS: usize = 100;
 
 /// A running publish. Dropping it changes nothing for readers.
 #[derive(Debug)]
@@ -196,12 +199,19 @@ impl Publication<'_> {
 
     /// The manifest with the folded deltas as they are live now: those that the build read may have
     /// been merged and removed. Merged deltas may contain later changes, which are applied again.
+    /// Before them come the deltas that the manifest carries on from its base.
     async fn with_folded_deltas(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
         let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
         let live = self.writer.store().live(self.audience()).await?;
         self.base.check_is_live(live.as_ref())?;
+        let mut carried = folded.deltas;
+        if carried.len() > MAX_CARRIED_DELTAS {
+            let _lock = lock_current(self.writer.backend(), self.audience()).await?;
+            carried = Vec::from_iter(merged(self.writer, self.audience(), &carried).await?);
+        }
         let deltas = live.into_iter().flat_map(|live| live.current.deltas);
-        let deltas = deltas.filter(|delta| delta.first <= folded.through).collect();
+        let deltas = deltas.filter(|delta| delta.first <= folded.through);
+        let deltas = in_order(carried.into_iter().chain(deltas));
         Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }
 

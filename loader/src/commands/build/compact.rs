@@ -112,7 +112,10 @@ pub(super) async fn run(
     }
     let inserted_keys = old.folded().map_or(0, |folded| folded.inserted_keys) + grown.inserted;
     let residual = residual.map(|residual| residual.delta.entry().clone());
-    publication.commit(&manifest.with_folded(Folded { residual, inserted_keys, ..folded })).await?;
+    // The filters still contain the changes that earlier builds merged.
+    let deltas = old.folded().map_or_else(Vec::new, |folded| folded.deltas.clone());
+    let folded = Folded { deltas, residual, inserted_keys, ..folded };
+    publication.commit(&manifest.with_folded(folded)).await?;
     Ok(compacted)
 }
 

@@ -19,11 +19,12 @@ use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::min_keys::check_min_keys;
 use super::super::new_manifest::new_manifest;
+use super::carried::Carried;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
-    Budget, Distinct, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled, Unwanted,
+    Budget, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled,
     Worker,
 };
 use crate::merged_deltas::MergedDeltas;
@@ -44,6 +45,7 @@ pub(super) struct BuildPlan<'a> {
     pub(super) budget: Budget,
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
+    pub(super) carried: Option<&'a Carried>,
     pub(super) gate: Gate,
     pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
@@ -117,7 +119,7 @@ impl BuildPlan<'_> {
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<BuildOutcome, CommandError> {
         let distinct = keys.distinct();
-        self.check(distinct.left)?;
+        self.check(&distinct)?;
         let sink = sink()?;
         let pool_bytes = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
         let shards_per_chunk = (self.chunk_rule)(&self.filter, distinct.left);
@@ -134,15 +136,15 @@ impl BuildPlan<'_> {
         // An upper bound: duplicates are included.
         self.gate.check_keys(keys.keys())?;
         let sink = sink()?;
-        let unwanted = self.unwanted();
+        let checks = self.checks();
         let unit_bytes = self.budget.units(0).0;
-        let estimate = keys.units(unit_bytes, unwanted).estimate(&mut Worker::new(unit_bytes))?;
+        let estimate = keys.units(unit_bytes, checks).estimate(&mut Worker::new(unit_bytes))?;
         let mut shards_per_chunk = (self.chunk_rule)(&self.filter, estimate);
         let built = loop {
             let largest =
                 largest_chunk(&self.filter, shards_per_chunk, |shard| keys.most_keys(shard));
             let (unit_bytes, pool_bytes) = self.budget.units(largest);
-            let units = keys.units(unit_bytes, unwanted);
+            let units = keys.units(unit_bytes, checks);
             let built = self.make(
                 &units,
                 unit_bytes,
@@ -156,12 +158,13 @@ impl BuildPlan<'_> {
             }
             shards_per_chunk = exact;
         };
-        self.check(built.distinct.left)?;
+        self.check(&built.distinct)?;
         self.finish(built, sink)
     }
 
-    pub(super) fn unwanted(&self) -> Unwanted<'_> {
-        self.merged.removed()
+    pub(super) fn checks(&self) -> KeyChecks<'_> {
+        let checks = self.carried.map_or_else(KeyChecks::default, Carried::checks);
+        KeyChecks { unwanted: self.merged.removed(), ..checks }
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.
@@ -172,9 +175,10 @@ impl BuildPlan<'_> {
         most * u64::from(self.filter.millibits_per_key()) / 8000
     }
 
-    fn check(&self, keys: u64) -> Result<(), CommandError> {
-        check_min_keys(self.filter.kind(), self.target_fpr, keys)?;
-        Ok(self.gate.check_keys(keys)?)
+    fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
+        check_min_keys(self.filter.kind(), self.target_fpr, distinct.left)?;
+        self.gate.check_keys(distinct.left)?;
+        Ok(self.carried.map_or(Ok(()), |carried| carried.check(distinct))?)
     }
 
     fn make(

@@ -10,6 +10,7 @@ use rtad_core::snapshot::FillRatio;
 
 use super::super::context::write_published;
 use super::super::gate::Gate;
+use super::carried::CarriedReport;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
@@ -30,6 +31,8 @@ pub(super) struct BuildSummary {
     blank: u64,
     rejected: RejectedCounts,
     deltas: Changes,
+    /// `None` if unreadable.
+    carried: Option<CarriedReport>,
     filter: FilterKind,
     hashes: u32,
     millibits_per_key: u32,
@@ -68,7 +71,7 @@ impl BuildSummary {
     pub(super) fn new(
         done: &BuildOutcome,
         counts: &Counts,
-        deltas: Changes,
+        (deltas, carried): (Changes, Option<CarriedReport>),
         gate: Gate,
         (dry_run, signed): (bool, bool),
         stages: Stages,
@@ -93,6 +96,7 @@ impl BuildSummary {
                 missing_column: counts.of(Reason::MissingColumn),
             },
             deltas,
+            carried,
             filter: filter.kind(),
             hashes: filter.hashes(),
             millibits_per_key: filter.millibits_per_key(),
@@ -127,6 +131,9 @@ impl BuildSummary {
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
+        }
+        if let Some(carried) = &self.carried {
+            carried.write_text(out)?;
         }
         self.gate.write_text(out)?;
         let Stages {

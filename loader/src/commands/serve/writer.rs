@@ -7,7 +7,7 @@
 //! Other processes may write the same audience; the store resolves conflicts (`rtad_store`,
 //! `write/append.rs`). After a conflict the task rereads `CURRENT`, coalesces its requests again
 //! over the new state, and retries. Answers therefore reflect the state at the time of the write.
-//! A batch without changes is answered only after `CURRENT` was found unchanged.
+//! A batch without effect is answered only after `CURRENT` was found unchanged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Writer {
             return Attempt::Failed(batch, refusal);
         }
         match self.append(batch).await {
-            Ok(tried) => tried,
+            Ok(()) => Attempt::Done,
             Err((batch, error)) => {
                 // After any error the known state may be stale.
                 self.careful = CAREFUL_BATCHES;
@@ -223,23 +223,18 @@ impl Writer {
     }
 
     /// One attempt with the ledger's known state. An error returns the requests.
-    async fn append(&mut self, mut batch: Vec<Write>) -> Result<Attempt, (Vec<Write>, StoreError)> {
+    async fn append(&mut self, mut batch: Vec<Write>) -> Result<(), (Vec<Write>, StoreError)> {
         let mut ledger = self.session.ledger.take().expect("it was opened");
         let appended = self.append_to(&mut ledger, &mut batch).await;
         self.session.ledger = Some(ledger);
-        match appended {
-            Ok(true) => Ok(Attempt::Done),
-            Ok(false) => Ok(Attempt::Again(batch)),
-            Err(error) => Err((batch, error)),
-        }
+        appended.map_err(|error| (batch, error))
     }
 
-    /// Returns whether the batch was answered; if not, it must be coalesced again.
     async fn append_to(
         &mut self,
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), StoreError> {
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
         if batch.iter().any(needs_members) {
@@ -256,7 +251,7 @@ impl Writer {
             }
         }
         if batch.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let tombstones = match ledger.current().tombstones.clone() {
             Some(entry) => Some(ledger.delta(&entry).await?),
@@ -266,9 +261,6 @@ impl Writer {
         let begun = Instant::now();
         let is_empty = coalesced.change.is_empty();
         let appended = ledger.append(coalesced.change).await?;
-        if is_empty && ledger.refresh().await? {
-            return Ok(false);
-        }
         if !is_empty {
             self.session.telemetry.appended(&self.session.audience, begun.elapsed());
         }
@@ -283,7 +275,7 @@ impl Writer {
             Self::answer(write, Ok(written));
         }
         rest.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
-        Ok(true)
+        Ok(())
     }
 
     fn answer(write: Write, answer: Result<Written, ApiError>) {

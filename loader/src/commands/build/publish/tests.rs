@@ -3,7 +3,7 @@ use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::{BuiltChunk, chunk_runs};
 
 use super::*;
-use crate::keys::{Filler, Keys, Slab, SpillDir};
+use crate::keys::{Filler, KeyChecks, Keys, Slab, SpillDir};
 
 fn key(n: u32) -> DeviceKey {
     DeviceKey::of_canonical(&n.to_le_bytes())
@@ -20,6 +20,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         budget,
         counts: Counts { keys: keys.len() as u64, ..Counts::default() },
         merged: &MergedDeltas::default(),
+        carried: None,
         gate: Gate::without_limits(),
         expiry: ExpiryArgs::default(),
         runtime: &runtime,
@@ -36,7 +37,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
     drop(filler);
     let sink = || Ok(ChunkSink::Nowhere);
     let done = if collected.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
-        plan.build_sorted(&collected.into_sorted(2, None, |_| {}), 0, sink).unwrap()
+        plan.build_sorted(&collected.into_sorted(2, KeyChecks::default(), |_| {}), 0, sink).unwrap()
     } else {
         plan.build_spilled(&collected.into_spilled().unwrap(), sink).unwrap()
     };

@@ -6,7 +6,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{AudienceName, Overlay};
 
 use rtad_store::Store;
-use rtad_store::write::StoreWriter;
+use rtad_store::write::{Change, StoreWriter};
 use tokio::sync::oneshot;
 
 use super::super::batch::WriteRequest;
@@ -151,6 +151,37 @@ async fn empty_requests_write_nothing() {
         assert_eq!(answer.await.unwrap().unwrap().sequence, 1);
     }
     assert_eq!(sequence(&store).await, 1);
+}
+
+/// Another process lifts the tombstone between two identical requests.
+#[tokio::test]
+async fn repeated_tombstone_is_checked_against_the_store() {
+    let store = store().await;
+    let mut queue = Queue::new(&store, 1000);
+    let idle = Queue::new(&store, 1000).writer;
+    tokio::spawn(std::mem::replace(&mut queue.writer, idle).run());
+    let write = async |op| queue.ask(op, &[1]).await.unwrap().unwrap();
+    let mut other = store.ledger(&audience()).await.unwrap();
+    let mut lift = Change::default();
+    lift.lift(device(1));
+    write(Op::Add).await;
+    assert_eq!(write(Op::AddIfAbsent).await.new, [false]);
+    for round in 0..3 {
+        let written = write(Op::Tombstone).await;
+        assert_eq!(written.sequence, sequence(&store).await, "round {round}");
+        assert_eq!(members(&store, 2).await, [false, false], "round {round}");
+        other.refresh().await.unwrap();
+        other.append(lift.clone()).await.unwrap();
+    }
+    // The same for an `AddIfAbsent` beside a lift without effect.
+    let mut remove = Change::default();
+    remove.remove(device(1));
+    write(Op::Lift).await;
+    other.refresh().await.unwrap();
+    other.append(remove).await.unwrap();
+    let (lifted, added) = (queue.ask(Op::Lift, &[1]), queue.ask(Op::AddIfAbsent, &[1]));
+    lifted.await.unwrap().unwrap();
+    assert_eq!(added.await.unwrap().unwrap().new, [true]);
 }
 
 /// Random requests, coalesced and one by one.

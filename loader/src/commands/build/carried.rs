@@ -1,0 +1,256 @@
+//! Carried changes of a build: devices that were appended or removed before the previous build.
+//!
+//! The previous build merged them into its generation. This build knows them only through its
+//! input, unless `--keep-carried` applies them again. The differences are counted while keys are
+//! sorted.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::HumanCount;
+use rtad_core::snapshot::AudienceName;
+use rtad_http::error_chain::error_chain;
+use rtad_store::write::Base;
+use rtad_store::{Store, StoreError};
+use serde::Serialize;
+
+use super::super::context::now_unix_seconds;
+use super::super::error::CommandError;
+use super::super::gate::GateError;
+use crate::exit;
+use crate::keys::{Distinct, KeyChecks};
+use crate::merged_deltas::{CarriedChanges, MergedDeltas};
+
+#[derive(Debug, Args)]
+pub(super) struct CarriedArgs {
+    /// Carry on the devices that were appended or removed before the previous build, whatever the
+    /// input contains
+    #[arg(long)]
+    pub(super) keep_carried: bool,
+    /// Publish nothing if the input undoes more of these changes than N, or than P percent of them
+    #[arg(long, value_name = "N|P%", value_parser = parse_limit)]
+    max_carried_loss: Option<CarriedLimit>,
+    /// Write the time and the undone changes of the published build to FILE, in Prometheus text
+    /// format
+    #[arg(long, value_name = "FILE")]
+    metrics_file: Option<PathBuf>,
+}
+
+/// Highest number of changes that an input may undo.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum CarriedLimit {
+    Changes(u64),
+    Percent(f64),
+}
+
+fn parse_limit(text: &str) -> Result<CarriedLimit, &'static str> {
+    let limit = match text.strip_suffix('%') {
+        None => text.parse().ok().map(CarriedLimit::Changes),
+        Some(percent) => {
+            let percent = percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+            percent.map(CarriedLimit::Percent)
+        }
+    };
+    limit.ok_or("accepted: a number of changes, or a percentage such as 5%")
+}
+
+impl fmt::Display for CarriedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changes(changes) => write!(f, "{changes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl CarriedLimit {
+    fn allows(self, lost: u64, all: u64) -> bool {
+        match self {
+            Self::Changes(most) => lost <= most,
+            // Rounding must not cost a change.
+            Self::Percent(percent) => lost as f64 <= all as f64 * percent / 100.0 * (1.0 + 1e-12),
+        }
+    }
+}
+
+/// The carried changes of the live generation.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// Those that the input decides about.
+    changes: CarriedChanges,
+    report: CarriedReport,
+    limit: Option<CarriedLimit>,
+}
+
+/// Part of the JSON object of `build --json`.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct CarriedReport {
+    /// Carried additions and removals.
+    added: u64,
+    removed: u64,
+    /// Additions that the input lacks.
+    dropped: u64,
+    /// Removed devices that the input contains.
+    returned: u64,
+    /// Whether they apply to this generation, despite the input.
+    kept: bool,
+}
+
+impl Carried {
+    /// Reads the carried changes. Without a flag that needs them, unreadable ones are a warning.
+    pub(super) async fn read(
+        args: &CarriedArgs,
+        merged: &mut MergedDeltas,
+        store: &Store,
+        base: &Base,
+    ) -> Result<Option<Self>, CommandError> {
+        let changes = match merged.read_carried(store, base).await {
+            Ok(changes) => changes,
+            Err(source) if args.keep_carried || args.max_carried_loss.is_some() => {
+                return Err(CommandError::CarriedUnreadable(source));
+            }
+            Err(error) => {
+                warn_unreadable(base.audience(), &error);
+                return Ok(None);
+            }
+        };
+        let (added, removed) = (changes.added.len() as u64, changes.removed.len() as u64);
+        let report = CarriedReport { added, removed, ..CarriedReport::default() };
+        let mut carried = Self { changes, report, limit: args.max_carried_loss };
+        if args.keep_carried {
+            merged.keep(std::mem::take(&mut carried.changes));
+            carried.report.kept = true;
+        }
+        Ok(Some(carried))
+    }
+
+    /// Counts the changes among the keys of the new generation.
+    pub(super) fn checks(&self) -> KeyChecks<'_> {
+        let CarriedChanges { added, removed, .. } = &self.changes;
+        KeyChecks { unwanted: None, counted: [added, removed] }
+    }
+
+    pub(super) fn report(&self, distinct: &Distinct) -> CarriedReport {
+        let [kept, returned] = distinct.counted;
+        let dropped = (self.changes.added.len() as u64).saturating_sub(kept);
+        CarriedReport { dropped, returned, ..self.report }
+    }
+
+    /// Checks `--max-carried-loss`.
+    pub(super) fn check(&self, distinct: &Distinct) -> Result<(), GateError> {
+        let CarriedReport { dropped, returned, .. } = self.report(distinct);
+        let all = self.changes.len();
+        match self.limit.filter(|limit| !limit.allows(dropped + returned, all)) {
+            None => Ok(()),
+            Some(limit) => {
+                Err(GateError::Carried { limit: limit.to_string(), dropped, returned, all })
+            }
+        }
+    }
+}
+
+fn warn_unreadable(audience: &AudienceName, error: &StoreError) {
+    exit::write_warning(&format!(
+        "{audience}: the changes merged into the live generation are unreadable, so those that the \
+         input undoes are not counted: {}",
+        error_chain(error)
+    ));
+}
+
+impl CarriedReport {
+    /// Warns of changes that the input undoes.
+    pub(super) fn warn(&self, audience: &str) {
+        let Self { dropped, returned, .. } = self;
+        if dropped + returned > 0 {
+            exit::write_warning(&format!(
+                "{audience}: the input lacks {dropped} devices that were appended before the \
+                 previous build, and has {returned} that were removed before it; the input decides; \
+                 --keep-carried keeps such changes"
+            ));
+        }
+    }
+
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { added, removed, dropped, returned, kept } = self;
+        let (added, removed) = (HumanCount(*added), HumanCount(*removed));
+        write!(out, "  carried     {added} added, {removed} removed: ")?;
+        match kept {
+            true => writeln!(out, "kept"),
+            false => writeln!(
+                out,
+                "{} dropped and {} returned by the input",
+                HumanCount(*dropped),
+                HumanCount(*returned)
+            ),
+        }
+    }
+}
+
+impl CarriedArgs {
+    /// Writes `--metrics-file` at once, as a collector may read it at any time.
+    pub(super) fn write_metrics(
+        &self,
+        audience: &str,
+        report: Option<CarriedReport>,
+    ) -> Result<(), CommandError> {
+        let Some(path) = &self.metrics_file else { return Ok(()) };
+        let mut metrics = vec![(
+            "rtad_build_timestamp_seconds",
+            "Time of the newest published build, in Unix seconds",
+            now_unix_seconds(),
+        )];
+        if let Some(CarriedReport { dropped, returned, .. }) = report {
+            metrics.extend([
+                (
+                    "rtad_build_carried_dropped",
+                    "Devices appended before the previous build that the input lacks",
+                    dropped,
+                ),
+                (
+                    "rtad_build_carried_returned",
+                    "Devices removed before the previous build that the input contains",
+                    returned,
+                ),
+            ]);
+        }
+        let lines = metrics.into_iter().map(|(name, help, value)| {
+            format!(
+                "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{{audience=\"{audience}\"}} {value}\n"
+            )
+        });
+        write_whole(path, &lines.collect::<String>())
+            .map_err(|source| CommandError::write_file("--metrics-file", path, source))
+    }
+}
+
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    std::fs::write(&partial, text)?;
+    std::fs::rename(&partial, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_a_number_or_a_percentage() {
+        for (text, lost, all, allows) in [
+            ("0", 0, 10, true),
+            ("0", 1, 10, false),
+            ("3", 3, 3, true),
+            ("10%", 1, 10, true),
+            ("10%", 2, 10, false),
+            ("0.1%", 3, 3000, true),
+            ("0%", 0, 0, true),
+        ] {
+            assert_eq!(parse_limit(text).unwrap().allows(lost, all), allows, "{text} {lost}");
+        }
+        for refused in ["", "%", "-1", "1.5", "101%", "-1%", "NaN%", "5 %x"] {
+            assert!(parse_limit(refused).is_err(), "{refused}");
+        }
+    }
+}
