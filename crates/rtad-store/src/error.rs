@@ -43,7 +43,10 @@ pub enum StoreError {
         url: String,
     },
     /// The store's directory is missing: never created, removed, or not mounted.
-    #[error("the store's directory {} does not exist: check the path and the mount", root.display())]
+    #[error(
+        "the store's directory {} does not exist: check the path and the mount",
+        root.display()
+    )]
     NoDirectory {
         /// The directory.
         root: std::path::PathBuf,

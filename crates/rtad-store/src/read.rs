@@ -2,8 +2,8 @@
 //!
 //! Everything is verified as it is read: [`Store::chunk`] returns the published bytes or an error.
 //!
-//! * `CURRENT` is requested with `If-None-Match`, so an unchanged store costs a 304, once the tag is
-//!   older than the coarsest time that a server puts in tags.
+//! * `CURRENT` is requested with `If-None-Match`, so an unchanged store costs a 304, once the tag
+//!   is older than the coarsest time that a server puts in tags.
 //! * A chunk or a delta is read in ranges (`download`); after a failure the read continues from the
 //!   byte where it stopped. The number of resumes is bounded per object.
 //! * With public keys, signatures are verified before anything is parsed (`read/signed.rs`).

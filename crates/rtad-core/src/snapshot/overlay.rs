@@ -78,8 +78,8 @@ impl Overlay {
     /// Adds the deltas of another generation below this one's, while its shards are replaced. The
     /// old shards need both; for the new ones the older deltas are merged already and change
     /// nothing. Deltas that `old` has from another `CURRENT` of the same publish are dropped:
-    /// otherwise the layers would grow with every poll. Over a deletion the result stays deleted: the
-    /// old shards must not answer again.
+    /// otherwise the layers would grow with every poll. Over a deletion the result stays deleted:
+    /// the old shards must not answer again.
     #[must_use]
     pub fn layered_over(mut self, old: &Self) -> Self {
         let is_new = |delta: &&Arc<Delta>| self.find(delta.entry()).is_none();

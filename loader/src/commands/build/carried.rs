@@ -166,8 +166,8 @@ impl CarriedReport {
         if dropped + returned > 0 {
             exit::write_warning(&format!(
                 "{audience}: the input lacks {dropped} devices that were appended before the \
-                 previous build, and has {returned} that were removed before it; the input decides; \
-                 --keep-carried keeps such changes"
+                 previous build, and has {returned} that were removed before it; the input \
+                 decides; --keep-carried keeps such changes"
             ));
         }
     }
@@ -217,7 +217,8 @@ impl CarriedArgs {
         }
         let lines = metrics.into_iter().map(|(name, help, value)| {
             format!(
-                "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{{audience=\"{audience}\"}} {value}\n"
+                "# HELP {name} {help}\n# TYPE {name} gauge\n\
+                 {name}{{audience=\"{audience}\"}} {value}\n"
             )
         });
         write_whole(path, &lines.collect::<String>())
