@@ -55,6 +55,12 @@ impl Store {
         Self::new(Backend::over(Arc::new(InMemory::new()), "memory"))
     }
 
+    /// A store over any client that takes conditional puts, such as one that injects faults. `name`
+    /// appears in messages.
+    pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Self {
+        Self::new(Backend::over(objects, name))
+    }
+
     pub(crate) fn new(backend: Backend) -> Self {
         Self { backend, stall_timeout: STALL_TIMEOUT, trust: Trust::default() }
     }

@@ -1,0 +1,123 @@
+//! Random schedules of writers, builds, rollbacks, deletions, gcs and a polling pod, each step
+//! compared with a model. A failing schedule is shrunk.
+//!
+//! Writers keep their ledgers between steps, so these are stale. Answers to writes are lost, reads
+//! of chunks fail, and the pod swaps chunk by chunk. The number of schedules is `LEDGER_SCHEDULES`.
+
+mod faulty_store;
+mod model;
+mod world;
+
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
+use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+
+use faulty_store::LostAnswer;
+use model::{KEYS, Keys, Kind};
+use world::World;
+
+/// Writers with a ledger each.
+const WRITERS: usize = 3;
+/// Most steps of a schedule.
+const MAX_STEPS: usize = 24;
+
+/// One step of a schedule.
+#[derive(Debug, Clone)]
+enum Step {
+    Append {
+        writer: usize,
+        changes: Vec<(u8, Kind)>,
+        lost: Option<LostAnswer>,
+    },
+    /// Appends of falling sizes, which are not merged; the last one removes or adds a key.
+    Ladder {
+        writer: usize,
+        key: u8,
+        kind: Kind,
+    },
+    StartBuild {
+        input: Keys,
+    },
+    FinishBuild,
+    /// A build without other steps between start and end.
+    Build {
+        input: Keys,
+    },
+    /// Rolls back by so many generations, in the order of their numbers.
+    RollBack {
+        by: usize,
+    },
+    /// Rolls back, appends, and returns to the newest generation.
+    VisitOlder {
+        by: usize,
+        writer: usize,
+        key: u8,
+    },
+    Disable(bool),
+    Delete,
+    Collect {
+        keep: usize,
+    },
+    /// A poll of the pod, with so many reads of chunks before they fail.
+    Poll {
+        chunk_reads: Option<usize>,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = || {
+        prop_oneof![
+            4 => Just(Kind::Add),
+            4 => Just(Kind::Remove),
+            2 => Just(Kind::Entomb),
+            2 => Just(Kind::Lift),
+        ]
+    };
+    let lost = prop_oneof![
+        6 => Just(None),
+        1 => Just(Some(LostAnswer::Repeated)),
+        1 => Just(Some(LostAnswer::Broken)),
+    ];
+    let step = prop_oneof![
+        6 => (0..WRITERS, vec((0..KEYS, kind()), 1..4), lost)
+            .prop_map(|(writer, changes, lost)| Step::Append { writer, changes, lost }),
+        3 => (0..WRITERS, 0..KEYS, prop_oneof![Just(Kind::Add), Just(Kind::Remove)])
+            .prop_map(|(writer, key, kind)| Step::Ladder { writer, key, kind }),
+        1 => any::<Keys>().prop_map(|input| Step::StartBuild { input }),
+        1 => Just(Step::FinishBuild),
+        4 => any::<Keys>().prop_map(|input| Step::Build { input }),
+        1 => (1..4_usize).prop_map(|by| Step::RollBack { by }),
+        2 => (1..4_usize, 0..WRITERS, 0..KEYS)
+            .prop_map(|(by, writer, key)| Step::VisitOlder { by, writer, key }),
+        1 => any::<bool>().prop_map(Step::Disable),
+        1 => Just(Step::Delete),
+        1 => (1..4_usize).prop_map(|keep| Step::Collect { keep }),
+        4 => prop_oneof![2 => Just(None), 1 => (0..4_usize).prop_map(Some)]
+            .prop_map(|chunk_reads| Step::Poll { chunk_reads }),
+    ];
+    vec(step, 1..MAX_STEPS)
+}
+
+#[test]
+fn random_schedules_agree_with_the_model() {
+    let schedules = std::env::var("LEDGER_SCHEDULES").map_or(1000, |text| text.parse().unwrap());
+    let config = Config {
+        cases: schedules,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    };
+    // Paused: retries do not wait.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let run = |steps: Vec<Step>| {
+        runtime.block_on(async {
+            let mut world = World::new();
+            for step in steps {
+                world.take(step).await;
+            }
+        });
+        Ok(())
+    };
+    TestRunner::new(config).run(&steps(), run).unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,0 +1,134 @@
+//! The model: membership by the documented rules, from the history alone.
+//!
+//! Keys are bits of a mask. A generation contains its input, changed by the appends that its build
+//! saw. Later appends apply to it in the order of their sequence numbers, after a rollback too.
+//! Tombstones apply to everything.
+
+use std::collections::BTreeMap;
+
+/// A set of keys: bit `n` is key `n`.
+pub(crate) type Keys = u16;
+
+/// Keys of the model.
+pub(crate) const KEYS: u8 = 12;
+
+/// A change of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Add,
+    Remove,
+    Entomb,
+    Lift,
+}
+
+/// A published generation.
+#[derive(Debug, Clone, Copy)]
+struct Generation {
+    keys: Keys,
+    /// Sequence of the last append in it.
+    through: u64,
+}
+
+/// An append of one key that took effect.
+#[derive(Debug, Clone, Copy)]
+struct Appended {
+    sequence: u64,
+    key: u8,
+    is_added: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Model {
+    generations: BTreeMap<u64, Generation>,
+    appends: Vec<Appended>,
+    tombstones: Keys,
+    /// The live generation; none before the first and after a deletion.
+    live: Option<u64>,
+    is_disabled: bool,
+}
+
+pub(crate) const fn bit(key: u8) -> Keys {
+    1 << key
+}
+
+impl Model {
+    /// Members, or none if the audience answers nothing.
+    pub(crate) fn members(&self) -> Option<Keys> {
+        let generation = self.generations[&self.live.filter(|_| !self.is_disabled)?];
+        let keys = self.applied(generation.keys, generation.through, u64::MAX);
+        Some(keys & !self.tombstones)
+    }
+
+    /// The keys of a build from `input`, whose base is at `through`.
+    pub(crate) fn built(&self, input: Keys, through: u64) -> Keys {
+        let from = self.live.map_or(0, |live| self.generations[&live].through);
+        self.applied(input, from, through)
+    }
+
+    /// Keys that an append since the base's generation decides for a build at `through`.
+    pub(crate) fn decided(&self, through: u64) -> Keys {
+        self.built(Keys::MAX, through) ^ !self.built(0, through)
+    }
+
+    fn applied(&self, mut keys: Keys, after: u64, through: u64) -> Keys {
+        for append in &self.appends {
+            if append.sequence > after && append.sequence <= through {
+                match append.is_added {
+                    true => keys |= bit(append.key),
+                    false => keys &= !bit(append.key),
+                }
+            }
+        }
+        keys
+    }
+
+    /// The last change of each key counts. Additions of keys with a tombstone have no effect.
+    pub(crate) fn append(&mut self, sequence: u64, changes: &[(u8, Kind)]) {
+        let mut members = BTreeMap::new();
+        let mut tombstones = BTreeMap::new();
+        for (key, kind) in changes {
+            match kind {
+                Kind::Add | Kind::Remove => members.insert(*key, *kind == Kind::Add),
+                Kind::Entomb | Kind::Lift => tombstones.insert(*key, *kind == Kind::Entomb),
+            };
+        }
+        for (key, is_set) in tombstones {
+            match is_set {
+                true => self.tombstones |= bit(key),
+                false => self.tombstones &= !bit(key),
+            }
+        }
+        for (key, is_added) in members {
+            if !is_added || self.tombstones & bit(key) == 0 {
+                self.appends.push(Appended { sequence, key, is_added });
+            }
+        }
+    }
+
+    pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
+        self.generations.insert(generation, Generation { keys, through });
+        self.live = Some(generation);
+    }
+
+    pub(crate) fn roll_back(&mut self, generation: u64) {
+        self.live = Some(generation);
+    }
+
+    pub(crate) fn delete(&mut self) {
+        (self.live, self.is_disabled) = (None, false);
+        self.generations.clear();
+    }
+
+    pub(crate) const fn disable(&mut self, is_disabled: bool) {
+        self.is_disabled = is_disabled;
+    }
+
+    /// Forgets the generations that a gc removed.
+    pub(crate) fn keep(&mut self, generations: &[u64]) {
+        self.generations.retain(|generation, _| generations.contains(generation));
+    }
+
+    pub(crate) const fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+}

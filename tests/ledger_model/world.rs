@@ -1,0 +1,329 @@
+//! The world of a schedule: a store, writers, a pod, and the model of what they must answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rtad::serve::Assembly;
+use rtad::sync::{Shared, SwapMode, Sync};
+use rtad_core::device::DeviceKey;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, ManifestBuilder, Overlay, Snapshot,
+    State, chunk_runs,
+};
+use rtad_store::write::{Appended, Base, Change, Ledger, Retention, StoreWriter};
+use rtad_store::{Store, StoreError};
+use tempfile::TempDir;
+
+use crate::faulty_store::FaultyStore;
+use crate::model::{KEYS, Keys, Kind, Model, bit};
+use crate::{Step, WRITERS};
+
+const CONFIG: &str = "store.url = \"/unused\"\n[[audience]]\nname = \"old_users\"\n\
+                      [[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+/// Sizes of the deltas of a ladder: each is too small to be merged with the one before.
+const LADDER: [u32; 5] = [1024, 256, 64, 16, 4];
+/// Attempts of a writer against lost answers and stale ledgers.
+const ATTEMPTS: usize = 5;
+/// Chunks of a snapshot.
+const CHUNKS: u32 = 4;
+
+fn audience() -> AudienceName {
+    "old_users".parse().unwrap()
+}
+
+/// Key `number` of the model. The shards are spread over all chunks.
+fn key(number: u8) -> DeviceKey {
+    let mut bytes = [number; 16];
+    bytes[..2].copy_from_slice(&(u16::from(number) * 5_400).to_be_bytes());
+    DeviceKey::from_bytes(bytes)
+}
+
+/// The pod: its sync, and the answers that it may give.
+struct Pod {
+    sync: Sync,
+    /// Members in each state since its last whole swap. Mixed chunks answer from any of them.
+    allowed: Vec<Option<Keys>>,
+    _cache: TempDir,
+}
+
+struct PendingBuild {
+    base: Base,
+    keys: Keys,
+    fillers: BTreeSet<DeviceKey>,
+    through: u64,
+}
+
+pub(crate) struct World {
+    faults: Arc<FaultyStore>,
+    writer: StoreWriter,
+    ledgers: [Option<Ledger>; WRITERS],
+    model: Model,
+    build: Option<PendingBuild>,
+    pod: Pod,
+    fillers: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let faults = Arc::new(FaultyStore::default());
+        let store = Store::over(Arc::clone(&faults) as _, "memory");
+        let assembly = Assembly::read(Some(("model", CONFIG)), |_| None, &Vec::new()).unwrap();
+        let mut plan = assembly.plan();
+        plan.swap = SwapMode::Rolling;
+        let cache = tempfile::tempdir().unwrap();
+        let sync = Sync::new(store.clone(), plan, Shared::default())
+            .with_cache(Some(cache.path().to_owned()));
+        Self {
+            faults,
+            writer: StoreWriter::new(store).unwrap(),
+            ledgers: [const { None }; WRITERS],
+            model: Model::default(),
+            build: None,
+            pod: Pod { sync, allowed: vec![None], _cache: cache },
+            fillers: 0,
+        }
+    }
+
+    /// Takes a step, then compares the store with the model.
+    pub(crate) async fn take(&mut self, step: Step) {
+        match step {
+            Step::Append { writer, changes, lost } => {
+                self.faults.lose_next_answer(lost);
+                self.append(writer, &changes, &[]).await;
+                self.faults.lose_next_answer(None);
+            }
+            Step::Ladder { writer, key, kind } => {
+                for size in LADDER {
+                    let fillers: Vec<DeviceKey> = (0..size).map(|_| self.filler()).collect();
+                    self.append(writer, &[], &fillers).await;
+                }
+                self.append(writer, &[(key, kind)], &[]).await;
+            }
+            Step::StartBuild { input } => self.build = self.start_build(input).await,
+            Step::FinishBuild => self.finish_build().await,
+            Step::Build { input } => {
+                self.build = self.start_build(input).await;
+                self.finish_build().await;
+            }
+            Step::RollBack { by } => drop(self.roll_back(by).await),
+            Step::VisitOlder { by, writer, key } => {
+                if let Some(newest) = self.roll_back(by).await {
+                    self.append(writer, &[(key, Kind::Add)], &[]).await;
+                    self.roll_back_to(newest).await;
+                }
+            }
+            Step::Disable(is_disabled) => self.disable(is_disabled).await,
+            Step::Delete => match self.writer.delete(&audience()).await {
+                Ok(_) => self.model.delete(),
+                Err(error) => assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}"),
+            },
+            Step::Collect { keep } => self.collect(keep).await,
+            Step::Poll { chunk_reads } => self.poll(chunk_reads).await,
+        }
+        self.compare_store().await;
+    }
+
+    /// A key outside the model.
+    fn filler(&mut self) -> DeviceKey {
+        self.fillers += 1;
+        DeviceKey::of_canonical(self.fillers.to_string().as_bytes())
+    }
+
+    async fn current(&self) -> Option<Current> {
+        self.writer.base(&audience()).await.unwrap().current().cloned()
+    }
+
+    /// Appends as the write service does: over its ledger, again after a conflict or a lost answer.
+    async fn append(&mut self, writer: usize, changes: &[(u8, Kind)], fillers: &[DeviceKey]) {
+        if self.current().await.is_none() {
+            return;
+        }
+        if self.ledgers[writer].is_none() {
+            self.ledgers[writer] = Some(self.writer.ledger(&audience()).await.unwrap());
+        }
+        let ledger = self.ledgers[writer].as_mut().unwrap();
+        for attempt in 0.. {
+            let mut change = Change::default();
+            fillers.iter().for_each(|filler| change.add(*filler));
+            for (number, kind) in changes {
+                match kind {
+                    Kind::Add => change.add(key(*number)),
+                    Kind::Remove => change.remove(key(*number)),
+                    Kind::Entomb => change.entomb(key(*number)),
+                    Kind::Lift => change.lift(key(*number)),
+                }
+            }
+            match ledger.append(change).await {
+                Ok(Appended { sequence, .. }) => {
+                    return self.model.append(sequence, changes);
+                }
+                // A stale ledger may say so wrongly: the write service refreshes once.
+                Err(StoreError::NotLive { .. }) if attempt > 0 => return,
+                Err(StoreError::TooManyDeltas { .. }) => return,
+                Err(error) => assert!(attempt < ATTEMPTS, "{error:?}"),
+            }
+            ledger.refresh().await.unwrap();
+        }
+    }
+
+    /// Reads the base and its deltas, as a build does.
+    async fn start_build(&mut self, input: Keys) -> Option<PendingBuild> {
+        let base = self.writer.base(&audience()).await.unwrap();
+        let through = base.current().map_or(0, |current| current.sequence);
+        let (mut keys, mut fillers) = (input & (bit(KEYS) - 1), BTreeSet::new());
+        if let Some(current) = base.current().filter(|current| current.state != State::Deleted) {
+            let mut ledger = self.writer.ledger(&audience()).await.unwrap();
+            for entry in &current.deltas {
+                let delta = ledger.delta(entry).await.unwrap();
+                for number in 0..KEYS {
+                    match delta.membership(&key(number)) {
+                        Some(true) => keys |= bit(number),
+                        Some(false) => keys &= !bit(number),
+                        None => {}
+                    }
+                }
+                fillers.extend(delta.added().iter().copied());
+            }
+            // Merged deltas may repeat older changes, so the rest may differ from the input.
+            let decided = self.model.decided(through);
+            let expected = self.model.built(input, through);
+            assert_eq!(keys & decided, expected & decided & (bit(KEYS) - 1), "the build's keys");
+        }
+        fillers.retain(|filler| (0..KEYS).all(|number| key(number) != *filler));
+        Some(PendingBuild { base, keys, fillers, through })
+    }
+
+    async fn finish_build(&mut self) {
+        let Some(PendingBuild { base, keys, fillers, through }) = self.build.take() else { return };
+        let mut all: Vec<DeviceKey> = fillers.into_iter().collect();
+        all.extend((0..KEYS).filter(|number| keys & bit(*number) != 0).map(key));
+        all.sort_unstable();
+        let folded = base.folded();
+        let published = async {
+            let publication = self.writer.publish(base).await?;
+            let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-6).unwrap();
+            let mut builder = ManifestBuilder::new(spec, 1e-6);
+            for run in chunk_runs(&all, (1 << 16) / CHUNKS) {
+                let chunk = BuiltChunk::build(&spec, run);
+                builder.add(&chunk);
+                publication.put_chunk(chunk).await?;
+            }
+            let number = publication.generation();
+            let manifest = builder.finish(audience(), number, 1, BuildReport::default());
+            let manifest = match folded {
+                Some(folded) => manifest.with_folded(folded),
+                None => manifest,
+            };
+            publication.commit(&manifest).await
+        };
+        match published.await {
+            Ok(generation) => self.model.publish(generation, keys, through),
+            Err(error) => assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}"),
+        }
+    }
+
+    /// Returns the generation that was live.
+    async fn roll_back(&mut self, by: usize) -> Option<u64> {
+        let live = self.current().await?.generation;
+        let generations = self.writer.store().generations(&audience()).await.unwrap();
+        let older: Vec<u64> = generations.into_iter().filter(|number| *number < live).collect();
+        let target = *older.iter().rev().nth(by - 1)?;
+        self.roll_back_to(target).await.then_some(live)
+    }
+
+    async fn roll_back_to(&mut self, generation: u64) -> bool {
+        let rolled = async {
+            let base = self.writer.base(&audience()).await?;
+            self.writer.publish(base).await?.roll_back(generation).await
+        };
+        match rolled.await {
+            Ok(()) => {
+                self.model.roll_back(generation);
+                true
+            }
+            Err(StoreError::NotLive { .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    async fn disable(&mut self, is_disabled: bool) {
+        let state = if is_disabled { State::Disabled } else { State::Live };
+        if self.model.is_live() {
+            let mut ledger = self.writer.ledger(&audience()).await.unwrap();
+            ledger.set(state, None).await.unwrap();
+            self.model.disable(is_disabled);
+        }
+    }
+
+    async fn collect(&mut self, keep: usize) {
+        if self.current().await.is_none() {
+            return;
+        }
+        let retention = Retention { keep, min_age: std::time::Duration::ZERO };
+        let collected = self.writer.collect(&audience(), retention, false).await;
+        collected.unwrap_or_else(|error| panic!("{error:?}"));
+        self.model.keep(&self.writer.store().generations(&audience()).await.unwrap());
+    }
+
+    /// The pod answers from the model's present state after a whole poll. After a failed one, each
+    /// chunk may still answer from a state since the last whole one, but not from before a deletion
+    /// or a disabling.
+    async fn poll(&mut self, chunk_reads: Option<usize>) {
+        let members = self.model.members();
+        if members.is_none() {
+            self.pod.allowed.clear();
+        }
+        self.pod.allowed.push(members);
+        self.faults.limit_chunk_reads(chunk_reads);
+        self.pod.sync.poll_all().await;
+        self.faults.limit_chunk_reads(None);
+        let catalog = self.pod.sync.serving().load_full();
+        let audience = &catalog.audiences()[0];
+        let snapshot = audience.available();
+        if let Some(snapshot) = snapshot {
+            for number in 0..KEYS {
+                let answer = snapshot.contains(&key(number));
+                let is_allowed = |members: &Option<Keys>| {
+                    members.is_some_and(|members| (members & bit(number) != 0) == answer)
+                };
+                assert!(
+                    self.pod.allowed.iter().any(is_allowed),
+                    "key {number} is {answer}; allowed: {:?}",
+                    self.pod.allowed
+                );
+            }
+        }
+        if chunk_reads.is_none() {
+            assert_eq!(snapshot.is_some(), members.is_some(), "after a poll without faults");
+            assert!(snapshot.is_none_or(|snapshot| !snapshot.is_mixed()));
+            self.pod.allowed = vec![members];
+        }
+    }
+
+    /// A fresh reader of the store sees the model's members.
+    async fn compare_store(&self) {
+        let Some(current) = self.current().await else { return };
+        let members = (current.state == State::Live).then_some(());
+        let Some(expected) = self.model.members() else {
+            assert_eq!(members, None, "nothing is served");
+            return;
+        };
+        let snapshot = self.read(&current).await;
+        let found: Keys = (0..KEYS)
+            .filter(|number| snapshot.contains(&key(*number)))
+            .fold(0, |keys, number| keys | bit(number));
+        assert_eq!(found, expected, "members: found {found:012b}, expected {expected:012b}");
+    }
+
+    async fn read(&self, current: &Current) -> Snapshot {
+        let store = self.writer.store();
+        let manifest = store.manifest(&audience(), current).await.unwrap();
+        let mut chunks = std::collections::BTreeMap::new();
+        let arrived =
+            |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
+        store.chunks(&audience(), &manifest, manifest.chunks(), 2, arrived).await.unwrap();
+        let overlay = store.overlay(&audience(), current, &Overlay::default()).await.unwrap();
+        Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay)
+    }
+}
