@@ -165,8 +165,11 @@ impl Cache {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
         let current = current.clone();
         let written = on_disk(move || {
-            let restricted = read_current(&folder)?.restricted_by(&current);
-            errors.report(&folder, &write(&folder, "CURRENT", &restricted.to_bytes()));
+            let cached = read_current(&folder)?;
+            let restricted = cached.clone().restricted_by(&current);
+            if restricted != cached {
+                errors.report(&folder, &write(&folder, "CURRENT", &restricted.to_bytes()));
+            }
             Some(restricted)
         })
         .await;

@@ -111,7 +111,11 @@ fn unreadable_live_generation_needs_an_override() {
         "live generation 1 is unreadable, so the sizes cannot be compared; nothing was published; \
 --max-shrink 1",
     );
-    assert_eq!(sandbox.build("--max-shrink 1 {}/1000")["generation"], 2);
+    let built = sandbox.run(&format!("{BUILD} --max-shrink 1 --json {{}}/1000"));
+    assert_eq!(built.status, Some(0), "{built:?}");
+    assert!(built.stdout.contains("\"generation\":2,"), "{built:?}");
+    let warning = "the changes merged into the live generation are unreadable";
+    assert!(built.stderr.contains(warning), "{built:?}");
 }
 
 #[test]
