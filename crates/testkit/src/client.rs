@@ -95,6 +95,12 @@ impl Client {
         (0..copies).take_while(is_sent).count()
     }
 
+    /// Sends what the server accepts within the time.
+    pub fn send_within(&mut self, text: &str, within: Duration) {
+        self.stream.set_write_timeout(Some(within)).unwrap();
+        let _ = self.stream.write_all(text.as_bytes());
+    }
+
     /// Closes the sending side.
     pub fn close_writing(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();

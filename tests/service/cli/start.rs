@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
 
 use crate::fixture::{OLD_USERS, RULES, TestStore};
-use crate::rtad_process::{Rtad, run};
+use crate::rtad_process::{RTAD, Rtad, run};
 use testkit::client::Client;
 use testkit::wait_until;
 
@@ -138,4 +140,61 @@ fn flags_override_environment_and_environment_overrides_file() {
         let rtad = Rtad::spawn(arguments, variables);
         assert_eq!(rtad.log("decision port listens", 1)["workers"], workers);
     }
+}
+
+/// Connections over the limit of open files are refused, and probes are answered.
+#[test]
+fn few_open_files_mean_fewer_connections_and_working_probes() {
+    let store = TestStore::with_everything();
+    let file = store.config_file("", RULES);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$0\" serve --config \"$1\"", RTAD]).arg(&file);
+    let rtad = Rtad::start(&mut shell);
+    rtad.log("decision port listens", 1);
+    let warning = "too few open files allowed: accepting fewer connections; raise `ulimit -n`";
+    assert_eq!(rtad.log(warning, 1)["connections"], 32);
+    let target = format!("/v1/check/old_users/{}", OLD_USERS[0].1);
+    let mut clients: Vec<_> = (0..100).map(|_| rtad.connect()).collect();
+    let (mut answered, mut refused) = (0, 0);
+    for client in &mut clients {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        // The kernel may drop the answer to a refused connection.
+        match client.next().map(|answer| answer.status) {
+            Some(200) => answered += 1,
+            Some(503) | None => refused += 1,
+            Some(status) => panic!("{status}"),
+        }
+    }
+    assert_eq!((answered, refused), (32, 68));
+    assert_eq!(rtad.connect_admin().get("/livez").status, 200);
+    assert!(!rtad.stderr().contains("could not accept"), "{}", rtad.stderr());
+}
+
+/// Stalled heads and bodies cost no more than `max_buffered`, and others are answered.
+#[test]
+fn stalled_requests_stay_within_the_memory_of_the_sizing_guide() {
+    const CONNECTIONS: usize = 800;
+    rlimit::increase_nofile_limit(4096).unwrap();
+    let store = TestStore::with_everything();
+    let file = store.config_file("max_buffered = \"8MiB\"", RULES);
+    let rtad = Rtad::serve(&file, &[]);
+    let before = rtad.peak_bytes();
+    let head = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(60_000));
+    let batch = format!(
+        "POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n{}",
+        "x".repeat(1_900_000)
+    );
+    let mut stalled = Vec::with_capacity(CONNECTIONS);
+    for number in 0..CONNECTIONS {
+        let mut client = rtad.connect();
+        let sent = if number % 8 == 0 { &batch } else { &head };
+        client.send_within(sent, Duration::from_millis(20));
+        stalled.push(client);
+    }
+    let target = format!("/v1/check/old_users/{}", OLD_USERS[0].1);
+    rtad.connect().get(&target).ok();
+    let grown = rtad.peak_bytes() - before;
+    // Of docs/guides/size-a-fleet.md: 16 KB per connection, twice max_buffered.
+    let planned = CONNECTIONS as u64 * 16_000 + 2 * (8 << 20);
+    assert!(grown <= planned, "{grown} bytes of {planned}");
 }

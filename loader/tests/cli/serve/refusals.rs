@@ -241,3 +241,21 @@ fn loopback_address_allows_no_token() {
     }
     assert_eq!(client.request("POST", &disable, "", "").status, 200);
 }
+
+/// Bodies of unknown length take memory as they arrive, not ahead.
+#[test]
+fn unfinished_chunked_bodies_do_not_refuse_other_writes() {
+    let sandbox = Sandbox::new();
+    let serve = Serve::start(&sandbox);
+    serve.connect().ask("PUT", AUDIENCE, "");
+    let head = format!(
+        "POST {AUDIENCE}/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n"
+    );
+    let mut stalled: Vec<Api> = (0..40).map(|_| serve.connect()).collect();
+    stalled.iter_mut().for_each(|Api(client)| client.send(&head));
+    let id = "5f93f983524def3dca464469d2cf9f3e";
+    let body = format!(r#"{{"op":"add","ids":["{id}"]}}"#);
+    let answer = serve.connect().ask("POST", &format!("{AUDIENCE}/devices"), body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
