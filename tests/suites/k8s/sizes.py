@@ -45,7 +45,7 @@ def serving(overlay, config):
 
     planned, swap = plan(sized_for(document)), store["swap"]
     snapshots = planned["swap_memory_bytes"] if swap == "whole" else planned["memory_bytes"]
-    buffered = 2 * quantity(server["max_buffered"].removesuffix("B"))
+    buffered = 3 * quantity(server["max_buffered"].removesuffix("B"))
     needed = snapshots + BESIDE[swap] + server["max_connections"] * CONNECTION + buffered
     if quantity(limits["memory"]) < needed:
         yield f"has {limits['memory']} of memory, but needs {needed / (1 << 30):.2f}Gi with swap {swap}"
