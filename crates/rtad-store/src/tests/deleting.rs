@@ -80,6 +80,24 @@ async fn deleted_audience_keeps_a_marked_current() {
 }
 
 #[tokio::test]
+async fn files_from_a_clock_ahead_are_deleted() {
+    let (faulty, bucket) = FaultyStore::fixture();
+    faulty.set_clock_ahead(Duration::from_secs(60));
+    for fixture in [StoreFixture::directory(), bucket] {
+        publish_with_history(&fixture).await;
+        let later = std::time::SystemTime::now() + Duration::from_secs(60);
+        for name in fixture.files().await.keys().filter(|_| fixture.folder.is_some()) {
+            let file = fixture.folder.as_ref().unwrap().path().join(name);
+            std::fs::File::options().write(true).open(file).unwrap().set_modified(later).unwrap();
+        }
+        let deletion = fixture.writer.delete(&audience()).await.unwrap();
+        assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", fixture.name());
+        let left = fixture.files().await;
+        assert_eq!(left.len(), 2, "CURRENT and the tombstones: {:?}", names(&left));
+    }
+}
+
+#[tokio::test]
 async fn delete_of_an_unpublished_audience_fails() {
     for fixture in StoreFixture::all() {
         let error = fixture.writer.delete(&audience()).await.unwrap_err();
@@ -165,12 +183,9 @@ async fn build_from_before_a_deletion_conflicts() {
         }
         assert_eq!(fixture.current().await.state, State::Deleted);
         fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(
-            fixture.files().await.len(),
-            2,
-            "CURRENT and the tombstones, {}",
-            fixture.name()
-        );
+        let left = fixture.files().await;
+        let left = left.iter().filter(|(name, _)| !name.ends_with(".json.minisig"));
+        assert_eq!(left.count(), 2, "CURRENT and the tombstones, {}", fixture.name());
     }
 }
 

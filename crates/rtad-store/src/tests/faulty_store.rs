@@ -31,6 +31,8 @@ pub(super) enum LostAnswer {
 pub(super) struct FaultyStore {
     inner: InMemory,
     aged: Mutex<HashSet<Path>>,
+    /// How far the store's clock is ahead of this host's.
+    ahead: Mutex<std::time::Duration>,
     /// The answers to writes of paths with this suffix are lost.
     lose_answer: Mutex<Option<(&'static str, LostAnswer)>>,
 }
@@ -52,7 +54,12 @@ impl FaultyStore {
         self.aged.lock().unwrap().extend(all.into_iter().map(|object| object.location));
     }
 
+    pub(super) fn set_clock_ahead(&self, ahead: std::time::Duration) {
+        *self.ahead.lock().unwrap() = ahead;
+    }
+
     fn seen(&self, mut meta: ObjectMeta) -> ObjectMeta {
+        meta.last_modified += *self.ahead.lock().unwrap();
         if self.aged.lock().unwrap().contains(&meta.location) {
             meta.last_modified -= AGE;
         }
@@ -138,11 +145,13 @@ impl ObjectStore for FaultyStore {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, prefix) = (self.inner.clone(), prefix.cloned());
         let aged = self.aged.lock().unwrap().clone();
+        let ahead = *self.ahead.lock().unwrap();
         let listed = async move {
             yield_once().await;
             inner.list(prefix.as_ref())
         };
         let aged = move |mut meta: ObjectMeta| {
+            meta.last_modified += ahead;
             if aged.contains(&meta.location) {
                 meta.last_modified -= AGE;
             }

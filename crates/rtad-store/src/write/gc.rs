@@ -33,7 +33,7 @@ mod mark;
 mod plan;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
@@ -69,7 +69,7 @@ impl StoreWriter {
     ) -> Result<Collected, StoreError> {
         let store = self.store();
         if dry_run {
-            return Ok(GcPlan::read(store, audience, retention, SystemTime::now())
+            return Ok(GcPlan::read(store, audience, retention, retention.now())
                 .await?
                 .collected());
         }
@@ -89,7 +89,7 @@ pub(super) async fn collect_locked(
     mark_age: Duration,
 ) -> Result<Collected, StoreError> {
     let backend = &store.backend;
-    let plan = GcPlan::read(store, audience, retention, SystemTime::now()).await?;
+    let plan = GcPlan::read(store, audience, retention, retention.now()).await?;
     if backend.is_directory() {
         remove(store, audience, &plan, || true).await?;
         return Ok(plan.collected());

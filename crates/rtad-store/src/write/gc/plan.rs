@@ -52,6 +52,18 @@ pub(super) struct GcPlan {
     young_chunks: u64,
 }
 
+/// Later than any time of a file.
+const NEVER: Duration = Duration::from_secs(1 << 33);
+
+impl Retention {
+    /// The time that ages are relative to, by this host's clock. Without a minimum age no file is
+    /// young: the store's clock may be ahead of this one.
+    pub(super) fn now(self) -> SystemTime {
+        let now = SystemTime::now();
+        if self.min_age.is_zero() { now + NEVER } else { now }
+    }
+}
+
 impl GcPlan {
     /// Plans from the store's content; ages are relative to `now`.
     pub(super) async fn read(
