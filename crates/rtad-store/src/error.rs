@@ -7,6 +7,7 @@ use object_store::path::Path;
 use super::client::{self, Busy};
 use super::trust::SignatureError;
 use super::url::UrlError;
+use super::write::MAX_TOMBSTONES;
 use rtad_core::snapshot::{
     AudienceName, ChunkError, DeltaError, Fault, MAX_DELTA_KEYS, ManifestError, State,
 };
@@ -124,6 +125,18 @@ pub enum StoreError {
         /// Their number after the change.
         keys: u64,
     },
+    /// More tombstones than an audience may have.
+    #[error(
+        "{audience}: expected at most {MAX_TOMBSTONES} tombstones, found {keys}; nothing was \
+         changed; no build lowers their number, only lifting those of devices that no export \
+         contains any more"
+    )]
+    TooManyTombstones {
+        /// The audience.
+        audience: AudienceName,
+        /// Their number after the change.
+        keys: u64,
+    },
     /// The audience was disabled or deleted.
     #[error("{audience} is {}; nothing was changed", state.as_str())]
     NotLive {
@@ -174,6 +187,7 @@ impl StoreError {
             | Self::Stalled { .. }
             | Self::Sign { .. }
             | Self::TooManyDeltas { .. }
+            | Self::TooManyTombstones { .. }
             | Self::NotLive { .. }
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } => Fault::Digest.as_str(),

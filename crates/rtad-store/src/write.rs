@@ -37,7 +37,7 @@ mod rollback;
 mod sign;
 mod writer;
 
-pub use append::{Appended, Change, Ledger};
+pub use append::{Appended, Change, Ledger, MAX_TOMBSTONES};
 pub use base::Base;
 pub use delete::Deletion;
 pub use gc::{Collected, Retention};

@@ -16,13 +16,14 @@ use serde::Serialize;
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
-use rtad_store::write::Appended;
+use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
 use super::sign_args::SignArgs;
+use crate::exit;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use writer::{Operation, Writer};
 
@@ -132,7 +133,22 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
         false => Some(runtime.block_on(writer.publish(keys))?),
     };
     drop(progress);
+    if operation == Operation::Entomb
+        && let Some(appended) = &appended
+    {
+        warn_near_limit(&args.target.audience, appended.tombstones);
+    }
     output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
+}
+
+/// Warns from 80 percent of the tombstones on: no build lowers their number.
+fn warn_near_limit(audience: &AudienceName, tombstones: u64) {
+    if tombstones >= MAX_TOMBSTONES / 10 * 8 {
+        exit::write_warning(&format!(
+            "{audience}: {tombstones} of at most {MAX_TOMBSTONES} tombstones; no build lowers their \
+             number; lift those of devices that no export contains any more"
+        ));
+    }
 }
 
 #[derive(Debug, Default)]

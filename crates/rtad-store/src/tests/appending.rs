@@ -166,6 +166,31 @@ async fn change_without_effect_over_a_stale_ledger_conflicts() {
 }
 
 #[tokio::test]
+async fn tombstones_over_the_limit_are_refused_with_a_reason() {
+    let fixture = StoreFixture::memory();
+    fixture.publish(&keys("old", 50)).await.unwrap();
+    let changing = |names: &[DeviceKey], change: fn(&mut Change, DeviceKey)| {
+        let mut all = Change::default();
+        names.iter().for_each(|key| change(&mut all, *key));
+        all
+    };
+    let gone = keys("gone", 1001);
+    append(&fixture, &changing(&gone[..1000], Change::entomb)).await.unwrap();
+    // Repeated ones count once.
+    append(&fixture, &changing(&gone[..10], Change::entomb)).await.unwrap();
+    build_over(&fixture, &keys("old", 50)).await.unwrap();
+    let error = append(&fixture, &changing(&gone[1000..], Change::entomb)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "old_users: expected at most 1000 tombstones, found 1001; nothing was changed; no build \
+         lowers their number, only lifting those of devices that no export contains any more"
+    );
+    append(&fixture, &changing(&gone[..1], Change::lift)).await.unwrap();
+    let appended = append(&fixture, &changing(&gone[1000..], Change::entomb)).await.unwrap();
+    assert_eq!(appended.tombstones, 1000);
+}
+
+#[tokio::test]
 async fn append_to_a_missing_audience_fails() {
     for fixture in StoreFixture::all() {
         let error = append(&fixture, &adding(keys("new", 1))).await.unwrap_err();

@@ -38,6 +38,11 @@ use rtad_core::snapshot::{
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
 
+/// Highest number of tombstones of an audience: one delta holds them. No build lowers it, because a
+/// later input may contain their devices. Each change of a tombstone rewrites the whole list, and
+/// every pod fetches it.
+pub const MAX_TOMBSTONES: u64 = if cfg!(test) { 1000 } else { MAX_DELTA_KEYS };
+
 const WRITTEN_MEANWHILE: &str = "another loader wrote meanwhile";
 
 /// Changes to append. The last entry of a key wins.
@@ -175,8 +180,8 @@ impl Ledger {
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if another writer was faster: call [`Ledger::refresh`] and retry.
-    /// [`StoreError::TooManyDeltas`] if a build must come first, [`StoreError::NotLive`] if the
-    /// audience is disabled or deleted.
+    /// [`StoreError::TooManyDeltas`] if a build must come first, [`StoreError::TooManyTombstones`],
+    /// [`StoreError::NotLive`] if the audience is disabled or deleted.
     pub async fn append(&mut self, change: Change) -> Result<Appended, StoreError> {
         let current = self.live.current.clone();
         if current.state != State::Live {
@@ -197,11 +202,14 @@ impl Ledger {
             let old = old.as_ref().map_or(&[][..], |old| old.removed());
             let lifted = SortedKeys::sort(lift);
             let kept = old.iter().filter(|key| !lifted.contains(key)).copied();
-            let all: Vec<DeviceKey> = kept.chain(entomb).collect();
+            let mut all: Vec<DeviceKey> = kept.chain(entomb).collect();
+            all.sort_unstable();
+            all.dedup();
             let first = current.tombstones.as_ref().map_or(next.sequence, |entry| entry.first);
             let keys = all.len() as u64;
-            if keys > MAX_DELTA_KEYS {
-                return Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys });
+            if keys > MAX_TOMBSTONES {
+                let audience = self.audience.clone();
+                return Err(StoreError::TooManyTombstones { audience, keys });
             }
             let tombstones = BuiltDelta::new(first, next.sequence, Vec::new(), all);
             let is_same = |built: &&BuiltDelta| built.delta.removed()[..] == *old;

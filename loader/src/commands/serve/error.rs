@@ -9,6 +9,7 @@ use rtad_core::snapshot::State;
 use rtad_http::body::BodyError;
 use rtad_http::problem::Problem;
 use rtad_store::StoreError;
+use rtad_store::write::MAX_TOMBSTONES;
 
 use super::batch::Op;
 
@@ -54,6 +55,8 @@ pub(super) enum ApiError {
     Store,
     /// The deltas are at their limit; a build is due.
     DeltasFull,
+    /// The tombstones are at their limit.
+    TombstonesFull,
     /// The write did not finish in time.
     NoAnswer,
     /// The process is stopping.
@@ -97,6 +100,9 @@ impl ApiError {
             }
             Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store", "Store failed"),
             Self::DeltasFull => (StatusCode::SERVICE_UNAVAILABLE, "deltas_full", "A build is due"),
+            Self::TombstonesFull => {
+                (StatusCode::SERVICE_UNAVAILABLE, "tombstones_full", "Too many tombstones")
+            }
             Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no_answer", "No answer in time"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "Stopping"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
@@ -153,6 +159,10 @@ impl ApiError {
             Self::DeltasFull => {
                 "the deltas are at their limit; run `rtad-loader build` first".to_owned()
             }
+            Self::TombstonesFull => format!(
+                "an audience has at most {MAX_TOMBSTONES} tombstones, and no build lowers their \
+                 number; lift those of devices that no export contains any more"
+            ),
             Self::NoAnswer => {
                 "not acknowledged, but still possibly written; it may be retried".to_owned()
             }
@@ -174,6 +184,7 @@ impl From<&StoreError> for ApiError {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::TooManyDeltas { .. } => Self::DeltasFull,
+            StoreError::TooManyTombstones { .. } => Self::TombstonesFull,
             StoreError::NotLive { state, .. } => Self::not_live(*state),
             _ => Self::Store,
         }
@@ -236,6 +247,7 @@ mod tests {
             ApiError::Contended,
             ApiError::Store,
             ApiError::DeltasFull,
+            ApiError::TombstonesFull,
             ApiError::NoAnswer,
             ApiError::Draining,
             ApiError::Internal,
