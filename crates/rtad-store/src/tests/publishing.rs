@@ -161,7 +161,19 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let before = fixture.files().await;
     let lost = loser.commit(&build(3, &[]).0).await;
     assert_conflict(lost, "generation 1 was published since this work began at generation 2");
-    assert_eq!(fixture.files().await, before);
+    // The client may repeat the delete of the manifest, so its number stays reserved.
+    let mut after = fixture.files().await;
+    assert_eq!(after.remove("old_users/manifests/3.json.minisig"), Some(Vec::new()));
+    assert!(after == before);
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    assert_eq!(fixture.writer.publish(base).await.unwrap().generation(), 4);
+    let path = crate::layout::manifest_path(&audience(), 3);
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    let mut late = fixture.writer.publish(base).await.unwrap();
+    late.renumber(3);
+    let lost = late.commit(&build(3, &[]).0).await;
+    assert_conflict(lost, "another loader withdrew a manifest of this generation; run this again");
+    assert!(!fixture.files().await.contains_key(path.as_ref()));
 
     let base = fixture.writer.base(&audience()).await.unwrap();
     let loser = fixture.writer.publish(base).await.unwrap();
@@ -169,6 +181,19 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let lost = loser.roll_back(1).await;
     assert_conflict(lost, "generation 2 was published since this work began at generation 1");
     fixture.assert_serves(2, &first).await;
+}
+
+#[tokio::test]
+async fn publish_without_its_chunks_fails_in_a_directory() {
+    let fixture = StoreFixture::directory();
+    fixture.publish(&keys("old", 50)).await.unwrap();
+    let base = fixture.writer.base(&audience()).await.unwrap();
+    let publication = fixture.writer.publish(base).await.unwrap();
+    let manifest = build(2, &keys("new", 50)).0;
+    let error = publication.commit(&manifest).await.unwrap_err();
+    assert!(error.to_string().starts_with("could not sync old_users/chunks/"), "{error}");
+    fixture.assert_serves(1, &keys("old", 50)).await;
+    assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
 }
 
 #[tokio::test]

@@ -5,18 +5,21 @@
 //! until a gc removes it.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::time::{Duration, SystemTime};
 
+use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
 
 use super::lock::lock_shared;
 use super::put::{holds_bytes, put};
 use super::writer::StoreWriter;
 use crate::backend::Backend;
+use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{chunk_name, chunk_path, chunks_path};
 use crate::read::{Live, Store};
-use rtad_core::snapshot::{AudienceName, BuiltChunk, ChunkEntry, Digest, State};
+use rtad_core::snapshot::{AudienceName, BuiltChunk, ChunkEntry, Digest, Manifest, State};
 
 /// Older chunks outside the live generation are written again. Half of gc's default `--min-age`:
 /// the publish has the other half.
@@ -101,6 +104,29 @@ pub(super) async fn holds_chunk(
         Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(source) => Err(StoreError::backend("look up", &path, source)),
     }
+}
+
+/// Syncs the chunks of a manifest in a directory, and the folder: a chunk that this publish found
+/// there may be of a loader that was killed before its sync. In an object store, does nothing.
+pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
+    let Backend::Directory(root) = backend else { return Ok(()) };
+    let audience = manifest.audience();
+    let mut paths: Vec<Path> =
+        manifest.chunks().iter().map(|entry| chunk_path(audience, entry)).collect();
+    if !paths.is_empty() {
+        // The folder last: it has the names.
+        paths.push(chunks_path(audience));
+    }
+    for path in paths {
+        let file = root.join(path.as_ref());
+        let synced = blocking(move || File::open(file)?.sync_all()).await;
+        synced.map_err(|source| StoreError::Backend {
+            action: "sync",
+            path: path.to_string(),
+            source: source.into(),
+        })?;
+    }
+    Ok(())
 }
 
 /// The chunks that the store does not list, by name and size.

@@ -20,10 +20,10 @@ use std::collections::HashSet;
 use std::fs::File;
 
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode};
+use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
-use super::chunks::{holds_chunk, missing_chunks, put_unless_held, safe_chunks};
+use super::chunks::{holds_chunk, missing_chunks, put_unless_held, safe_chunks, sync_chunks};
 use super::deltas::{has_signature, in_order, merged, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
@@ -80,6 +80,12 @@ impl Publication<'_> {
     /// The generation being published.
     pub const fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// As if opened before another loader used the number.
+    #[cfg(test)]
+    pub(crate) const fn renumber(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
     /// Writes a chunk, durably, unless the store holds it. Returns whether it was written. May be
@@ -150,11 +156,13 @@ impl Publication<'_> {
             "the manifest is of the publication's generation"
         );
         let manifest = &self.with_folded_deltas(manifest).await?;
+        sync_chunks(self.writer.backend(), manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(self.audience(), generation);
         // Written once: a second writer of the same generation loses here.
         self.writer.put_signed(self.audience(), &path, bytes.clone(), PutMode::Create).await?;
         let done = async {
+            self.check_not_withdrawn(&path).await?;
             self.sign_retained_deltas().await?;
             guard::check_manifest(self.writer.backend(), manifest).await?;
             let deltas = RetainedDeltas::over(manifest);
@@ -215,7 +223,29 @@ impl Publication<'_> {
         Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }
 
+    /// Checks that no other loader has withdrawn a manifest of this number: its delete may still be
+    /// repeated.
+    async fn check_not_withdrawn(&self, path: &Path) -> Result<(), StoreError> {
+        // A signer has created the signature, which excludes the other loader.
+        if self.writer.backend().is_directory() || self.writer.signs() {
+            return Ok(());
+        }
+        match self.writer.store().objects(path)?.head(&signature_path(path)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(StoreError::backend("look up", &signature_path(path), source)),
+            Ok(_) => {
+                let reason =
+                    "another loader withdrew a manifest of this generation; run this again";
+                Err(StoreError::conflict(self.audience(), reason, true))
+            }
+        }
+    }
+
     /// Removes the manifest of a failed publish. Ignores errors: the caller reports the first one.
+    ///
+    /// In an object store, the client may repeat a delete whose answer was lost, when another
+    /// loader has already written a manifest of this number. So the number stays reserved by its
+    /// signature, an empty one if there is no signer, until a gc removes it.
     async fn withdraw(&self, path: &Path) {
         let store = self.writer.store();
         // If this generation was live, the manifest may be another loader's, with the same bytes.
@@ -224,12 +254,22 @@ impl Publication<'_> {
         {
             return;
         }
-        if let Ok(objects) = store.objects(path) {
-            // The manifest first: it must never exist without its signature.
-            let _ = objects.delete(path).await;
-            if self.writer.signs() {
-                let _ = objects.delete(&signature_path(path)).await;
+        let Ok(objects) = store.objects(path) else { return };
+        let signature = signature_path(path);
+        if store.is_remote() {
+            let reserved = match self.writer.signs() {
+                true => Ok(()),
+                false => objects.put(&signature, PutPayload::new()).await.map(|_| ()),
+            };
+            if reserved.is_ok() {
+                let _ = objects.delete(path).await;
             }
+            return;
+        }
+        // The manifest first: it must never exist without its signature.
+        let _ = objects.delete(path).await;
+        if self.writer.signs() {
+            let _ = objects.delete(&signature).await;
         }
     }
 }
