@@ -28,8 +28,8 @@ use report::DedupReport;
 ///
 /// Two ids are equal if their device keys are: an IDFA in lower case equals the same IDFA in upper
 /// case. Lines are written as read; for formats with columns, the md5 of the id is written. With
-/// --text, lines are any text and equal only byte by byte. Rows without a usable id are counted and
-/// not written.
+/// --text, lines are any text and equal if their md5s are, so letter case and spaces count. Rows
+/// without a usable id are counted and not written.
 ///
 /// Exact by default, at about 23 bytes of memory per id (1.5 billion ids: 35 GB). With --bloom
 /// memory is fixed, and a new id may count as seen, at the rate in the report; a seen id never
