@@ -4,6 +4,8 @@
 //! Writers keep their ledgers between steps, so these are stale. Answers to writes are lost, reads
 //! of chunks fail, and the pod swaps chunk by chunk. The number of schedules is `LEDGER_SCHEDULES`.
 
+#![allow(clippy::unwrap_used, reason = "errors fail the test")]
+
 mod faulty_store;
 mod model;
 mod world;

@@ -225,7 +225,13 @@ impl StoreError {
     pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
             object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },
-            source => Self::Backend { action, path: path.to_string(), source: Box::new(source) },
+            source => {
+                let path = match path.as_ref() {
+                    "" => "the store".to_owned(),
+                    path => path.to_owned(),
+                };
+                Self::Backend { action, path, source: Box::new(source) }
+            }
         }
     }
 }

@@ -145,8 +145,8 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
 fn warn_near_limit(audience: &AudienceName, tombstones: u64) {
     if tombstones >= MAX_TOMBSTONES / 10 * 8 {
         exit::write_warning(&format!(
-            "{audience}: {tombstones} of at most {MAX_TOMBSTONES} tombstones; no build lowers their \
-             number; lift those of devices that no export contains any more"
+            "{audience}: {tombstones} of at most {MAX_TOMBSTONES} tombstones; no build lowers \
+             their number; lift those of devices that no export contains any more"
         ));
     }
 }

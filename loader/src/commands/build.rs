@@ -33,6 +33,7 @@ use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
 use super::sign_args::SignArgs;
+use crate::exit;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
@@ -183,6 +184,12 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     }
     if !args.dry_run {
         args.carried.write_metrics(args.target.audience.as_str(), carried)?;
+    }
+    for (kind, raw, digests) in counts.kinds_of_digests() {
+        exit::write_warning(&format!(
+            "{digests} of {raw} ids of kind {kind} look like md5s, which are hashed again and \
+             match no device; if they are md5s, use --column 'NAME=md5|{kind}'"
+        ));
     }
     let changes = (changes, carried);
     let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());

@@ -152,3 +152,13 @@ pub(super) fn write_published(
         None => writeln!(out, "dry run of {audience}: nothing was written to the store"),
     }
 }
+
+/// Writes the line with the number of chunks that were new to the store.
+pub(super) fn write_chunks_written(
+    out: &mut dyn Write,
+    written: usize,
+    chunks: usize,
+) -> io::Result<()> {
+    let existed = if written < chunks { ", the others existed" } else { "" };
+    writeln!(out, "  written     {written} chunks{existed}")
+}

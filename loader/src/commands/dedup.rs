@@ -93,7 +93,13 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     first.finish()?;
     drop(progress);
     let report = DedupReport::new(&counts, &first.seen, first.first_seen, started.elapsed());
-    report.write(args.report.as_deref(), args.count, output)
+    report.write(args.report.as_deref(), args.count, output)?;
+    match counts.malformed() {
+        malformed if malformed > 0 && counts.keys == 0 => {
+            Err(CommandError::NoUsable { rows: counts.rows, malformed })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl DedupArgs {

@@ -66,6 +66,11 @@ pub(crate) enum CommandError {
          --allow-empty publishes an audience without devices"
     )]
     Empty { rows: u64 },
+    #[error(
+        "no usable id in {rows} rows: {malformed} are malformed; --id-kind or --column=KIND may be \
+         wrong"
+    )]
+    NoUsable { rows: u64, malformed: u64 },
     #[error("audience {audience}: no generation is published")]
     NotPublished { audience: AudienceName },
     #[error("audience {audience}: no generation is older than the live one, {live}")]
@@ -210,6 +215,7 @@ impl CommandError {
             | Self::Follow(_)
             | Self::TooManyRejects { .. }
             | Self::Empty { .. }
+            | Self::NoUsable { .. }
             | Self::Gate(_) => ExitStatus::BadInput,
         }
     }

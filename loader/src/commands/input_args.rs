@@ -24,22 +24,24 @@ enum Format {
     Parquet,
 }
 
-/// `NAME` or `NAME=KIND`.
+/// `NAME`, `NAME=KIND` or `NAME=KIND|KIND`.
 #[derive(Debug, Clone)]
 struct ColumnArg {
     name: String,
-    kind: Option<IdKind>,
+    kinds: Vec<IdKind>,
 }
 
 impl FromStr for ColumnArg {
     type Err = ParseKindError;
 
     fn from_str(text: &str) -> Result<Self, ParseKindError> {
-        let (name, kind) = match text.rsplit_once('=') {
-            Some((name, kind)) => (name, Some(kind.parse()?)),
-            None => (text, None),
+        let (name, kinds) = match text.rsplit_once('=') {
+            Some((name, kinds)) => {
+                (name, kinds.split('|').map(str::parse).collect::<Result<_, _>>()?)
+            }
+            None => (text, Vec::new()),
         };
-        Ok(Self { name: name.to_owned(), kind })
+        Ok(Self { name: name.to_owned(), kinds })
     }
 }
 
@@ -51,10 +53,10 @@ pub(super) struct InputArgs {
     /// Format of the inputs
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable.
-    /// For ndjson and
+    /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable. An
+    /// id is of the first of several kinds that accepts it: 'oaid=md5|oaid'. For ndjson and
     /// parquet, device.idfa selects a nested member; a dot in a name is written \\.
-    #[arg(long = "column", value_name = "NAME[=KIND]")]
+    #[arg(long = "column", value_name = "NAME[=KIND[|KIND]]")]
     columns: Vec<ColumnArg>,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
@@ -104,7 +106,10 @@ impl InputArgs {
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, UsageError> {
         let column = |column: &ColumnArg| Column {
             name: column.name.clone(),
-            kind: column.kind.unwrap_or(self.id_kind),
+            kinds: match &column.kinds[..] {
+                [] => vec![self.id_kind],
+                kinds => kinds.to_vec(),
+            },
         };
         match &self.columns[..] {
             [] => Err(UsageError::NoColumn { format }),

@@ -28,7 +28,7 @@ const PEAK_QPS: u64 = 300_000;
 pub(super) struct PlanArgs {
     /// Distinct keys
     #[arg(long, value_name = "N", required_unless_present = "table",
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+        value_parser = parse_keys)]
     keys: Option<u64>,
     /// False-positive rate, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
@@ -68,6 +68,17 @@ struct FilterPlan {
     swap_memory_bytes: u64,
     chunks: u64,
     disk_bytes: u64,
+}
+
+/// A number of keys, also in exponent notation: 1.5e9.
+fn parse_keys(text: &str) -> Result<u64, &'static str> {
+    let number = match text.parse::<u64>() {
+        Ok(number) => Some(number),
+        Err(_) => text.parse().ok().filter(|number: &f64| number.fract() == 0.0).map(|n| n as u64),
+    };
+    number
+        .filter(|keys| (1..=10_000_000_000).contains(keys))
+        .ok_or("accepted: a whole number from 1 to 10000000000, also as 1.5e9")
 }
 
 pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
@@ -187,6 +198,16 @@ mod tests {
             let found = mean_filter_bytes(&spec, mean);
             // Rounding up to 8 bytes adds at most a word.
             assert!(found >= linear && found <= linear + 8.0, "{mean}: {found} for {linear}");
+        }
+    }
+
+    #[test]
+    fn keys_may_have_an_exponent() {
+        for (text, keys) in [("7", 7), ("1.5e9", 1_500_000_000), ("1E10", 10_000_000_000)] {
+            assert_eq!(parse_keys(text), Ok(keys), "{text}");
+        }
+        for refused in ["", "0", "1.5", "-1", "1e11", "NaN", "inf", "10000000001"] {
+            assert!(parse_keys(refused).is_err(), "{refused}");
         }
     }
 }

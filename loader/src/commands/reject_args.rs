@@ -10,8 +10,8 @@ use crate::input::{Input, RejectError, Rejects};
 
 #[derive(Debug, Args)]
 pub(super) struct RejectArgs {
-    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB), separated by
-    /// tabs; readable by its owner only; also written in a dry run
+    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB) and, if there
+    /// is one, the column, separated by tabs; readable by its owner only; also written in a dry run
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     #[command(flatten)]

@@ -4,11 +4,12 @@ use rtad_core::device::{Case, IdKind, KeyMaker};
 
 use super::open::Source;
 
-/// A column and the kind of id in it.
+/// A column and the kinds of id in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    pub(crate) kind: IdKind,
+    /// At least one. An id is of the first kind that accepts it.
+    pub(crate) kinds: Vec<IdKind>,
 }
 
 /// Format of the rows.

@@ -18,6 +18,9 @@ use super::rejects::{self, Reason, Rejects};
 use super::sink::{Counts, KeySink};
 use crate::progress::Progress;
 
+/// Source, line, and the column if rows have several.
+type Position<'a> = (usize, u64, Option<&'a Column>);
+
 /// One parser thread's state.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
@@ -92,7 +95,7 @@ impl<'a> Parser<'a> {
             (Rows::Lines { first }, Layout::Lines { kind }) => {
                 let mut row = *first;
                 for line in lines::lines(without_bom(bytes, *first)) {
-                    self.value(block.source, row, *kind, line);
+                    self.value((block.source, row, None), &[*kind], line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
@@ -108,18 +111,21 @@ impl<'a> Parser<'a> {
                 Rows::Cells { values, rows },
                 Layout::Csv { columns, .. } | Layout::Parquet { columns },
             ) => {
-                let mut start = 0;
+                let (mut start, mut short_row) = (0, None);
                 for value in values {
                     let text = &bytes[start..value.end];
                     start = value.end;
-                    if value.missing {
-                        self.reject(block.source, value.line, Reason::MissingColumn, text);
-                    } else {
-                        self.value(block.source, value.line, columns[value.column].kind, text);
+                    let column = &columns[value.column];
+                    let position = (block.source, value.line, Some(column));
+                    if !value.missing {
+                        self.value(position, &column.kinds, text);
+                    } else if short_row.replace(value.line) != Some(value.line) {
+                        // A row that ends before several columns counts once.
+                        self.counts.values += 1;
+                        self.reject(position, Reason::MissingColumn, text);
                     }
                 }
                 self.counts.rows += rows;
-                self.counts.values += values.iter().filter(|value| value.missing).count() as u64;
             }
             _ => unreachable!("each layout has its own form of block"),
         }
@@ -145,49 +151,57 @@ impl<'a> Parser<'a> {
         };
         if let Some(reason) = reason {
             self.counts.values += 1;
-            return self.reject(source, row, reason, line);
+            return self.reject((source, row, None), reason, line);
         }
         for (index, column) in columns.iter().enumerate() {
             self.seen[index] |= found[index] != Found::Absent;
+            let position = (source, row, Some(column));
             match &found[index] {
-                Found::Text(text) => self.value(source, row, column.kind, text.as_bytes()),
-                Found::Absent | Found::Null => self.value(source, row, column.kind, b""),
+                Found::Text(text) => self.value(position, &column.kinds, text.as_bytes()),
+                Found::Absent | Found::Null => self.value(position, &column.kinds, b""),
                 Found::Integer(number) => {
                     let mut digits = [0; 40];
                     let mut rest = &mut digits[..];
                     write!(rest, "{number}").expect("an i128 has 40 characters at most");
                     let left = rest.len();
-                    self.value(source, row, column.kind, &digits[..digits.len() - left]);
+                    self.value(position, &column.kinds, &digits[..digits.len() - left]);
                 }
                 Found::NotAnId => {
                     self.counts.values += 1;
-                    self.reject(source, row, Reason::Malformed, line);
+                    self.reject(position, Reason::Malformed, line);
                 }
             }
         }
     }
 
     #[inline]
-    fn value(&mut self, source: usize, line: u64, kind: IdKind, text: &[u8]) {
+    fn value(&mut self, position: Position<'_>, kinds: &[IdKind], text: &[u8]) {
         self.counts.values += 1;
-        let reason = if text.len() > MAX_ROW_BYTES {
-            Reason::TooLong
-        } else {
+        let (mut reason, kinds) = match text.len() > MAX_ROW_BYTES {
+            true => (Reason::TooLong, &[][..]),
+            false => (Reason::Malformed, kinds),
+        };
+        for kind in kinds.iter().copied() {
             let case = self.input.case.unwrap_or(kind.canonical_case());
             match self.input.keys.keys(kind, case, text, &mut self.keys) {
-                Ok(()) => return,
-                Err(Unusable::Blank) => Reason::Blank,
-                Err(Unusable::Malformed) => Reason::Malformed,
+                Ok(()) => return self.counts.count_raw(kind, text),
+                Err(Unusable::Malformed) => {}
+                Err(Unusable::Blank) => {
+                    reason = Reason::Blank;
+                    break;
+                }
             }
-        };
-        self.reject(source, line, reason, text);
+        }
+        self.reject(position, reason, text);
     }
 
     #[cold]
-    fn reject(&mut self, source: usize, line: u64, reason: Reason, text: &[u8]) {
+    fn reject(&mut self, position: Position<'_>, reason: Reason, text: &[u8]) {
         self.counts.rejected[reason as usize] += 1;
         if self.rejects.is_some() {
-            rejects::append_row(&mut self.rejected, &self.names[source], line, reason, text);
+            let (source, line, column) = position;
+            let row = (&*self.names[source], line, column.map(|column| &*column.name));
+            rejects::append_row(&mut self.rejected, row, reason, text);
         }
     }
 }

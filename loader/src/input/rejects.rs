@@ -1,8 +1,9 @@
 //! Rejects file: the rows without a usable id, for the owner of the dump.
 //!
-//! One row per line: input, line number, reason and text, separated by tabs. Tabs, line ends and
-//! backslashes in the text are escaped by a backslash; a long text is truncated. The file may hold
-//! device ids, so only its owner can read it. Rows are in order only within a block of about 1 MiB.
+//! One row per line: input, line number, reason, text and column, separated by tabs. Tabs, line
+//! ends and backslashes in the text are escaped by a backslash; a long text is truncated. The file
+//! may hold device ids, so only its owner can read it. Rows are in order only within a block of
+//! about 1 MiB.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -118,10 +119,19 @@ fn open_private(path: &Path, append: bool) -> io::Result<File> {
 }
 
 /// Appends one line of the file to `rows`.
-pub(super) fn append_row(rows: &mut Vec<u8>, input: &str, line: u64, reason: Reason, text: &[u8]) {
+pub(super) fn append_row(
+    rows: &mut Vec<u8>,
+    (input, line, column): (&str, u64, Option<&str>),
+    reason: Reason,
+    text: &[u8],
+) {
     append_escaped(rows, input.as_bytes());
     rows.extend_from_slice(format!("\t{line}\t{}\t", reason.as_str()).as_bytes());
     append_escaped(rows, &text[..text.len().min(MAX_TEXT_BYTES)]);
+    if let Some(column) = column {
+        rows.push(b'\t');
+        append_escaped(rows, column.as_bytes());
+    }
     rows.push(b'\n');
 }
 

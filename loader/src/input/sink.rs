@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::DeviceKey;
+use rtad_core::device::{DeviceKey, IdKind};
 
 use super::rejects::Reason;
 
@@ -30,7 +30,15 @@ pub(crate) struct Counts {
     /// Keys passed to the sinks, duplicates included.
     pub(crate) keys: u64,
     pub(crate) rejected: [u64; Reason::ALL.len()],
+    /// Usable raw ids of each of [`RAW_KINDS`], and those of them that look like an md5.
+    #[serde(default)]
+    pub(crate) raw: [u64; RAW_KINDS.len()],
+    #[serde(default)]
+    pub(crate) digests: [u64; RAW_KINDS.len()],
 }
+
+/// Raw kinds that accept an md5 too, and rarely look like one. CAIDs always do.
+pub(crate) const RAW_KINDS: [IdKind; 2] = [IdKind::Oaid, IdKind::Openid];
 
 impl Counts {
     pub(crate) const fn of(&self, reason: Reason) -> u64 {
@@ -42,12 +50,34 @@ impl Counts {
         self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
     }
 
+    /// Counts a usable id, if it is of a raw kind.
+    #[inline]
+    pub(super) fn count_raw(&mut self, kind: IdKind, id: &[u8]) {
+        if let Some(index) = RAW_KINDS.iter().position(|raw| *raw == kind) {
+            let id = id.trim_ascii();
+            self.raw[index] += 1;
+            self.digests[index] +=
+                u64::from(id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit));
+        }
+    }
+
+    /// The raw kinds most of whose ids look like md5s.
+    pub(crate) fn kinds_of_digests(&self) -> impl Iterator<Item = (IdKind, u64, u64)> {
+        let counted = RAW_KINDS.into_iter().zip(self.raw.into_iter().zip(self.digests));
+        let counted = counted.map(|(kind, (raw, digests))| (kind, raw, digests));
+        counted.filter(|(_, raw, digests)| digests * 2 > *raw)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
+        }
+        for index in 0..RAW_KINDS.len() {
+            self.raw[index] += other.raw[index];
+            self.digests[index] += other.digests[index];
         }
     }
 }

@@ -231,3 +231,17 @@ fn inspect_draws_a_generation() {
     assert!(!sandbox.path().join("it.png").exists());
     assert_eq!(sandbox.run("inspect --store {}/s --audience a --plot-of fill").status, Some(2));
 }
+
+#[test]
+fn input_without_any_usable_id_is_an_error() {
+    let sandbox = Sandbox::new();
+    let ids: String = (0..10).map(|n| format!("not-an-md5-{n}\n")).collect();
+    for flags in ["--count", "", "--count --json"] {
+        let deduped = sandbox.run_with(&format!("dedup {flags} -"), ids.as_bytes());
+        assert_eq!(deduped.status, Some(3), "{flags}");
+        let error = "error: no usable id in 10 rows: 10 are malformed; --id-kind or --column=KIND";
+        assert!(deduped.stderr.contains(error), "{}", deduped.stderr);
+    }
+    // Blank ids are valid.
+    assert_eq!(sandbox.run_with("dedup --count -", b"\n\n").status, Some(0));
+}

@@ -8,7 +8,7 @@ use serde::Serialize;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
-use super::super::context::write_published;
+use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
 use super::carried::CarriedReport;
 use super::publish::BuildOutcome;
@@ -126,7 +126,7 @@ impl BuildSummary {
             "  malformed   {malformed}, too long {too_long}, column missing {missing_column}"
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
+        write_chunks_written(out, self.chunks_written as usize, self.chunks)?;
         let Self { target_fpr, expected_fpr, .. } = self;
         writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {

@@ -12,7 +12,7 @@ use rtad_core::snapshot::{Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
-use super::super::context::{Output, runtime, write_published};
+use super::super::context::{Output, runtime, write_chunks_written, write_published};
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
@@ -336,7 +336,7 @@ impl PublishReport {
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        writeln!(out, "  written     {} chunks, the others existed", self.chunks_written)?;
+        write_chunks_written(out, self.chunks_written, self.chunks)?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
         self.gate.write_text(out)
     }

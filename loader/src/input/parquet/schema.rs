@@ -41,7 +41,8 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, Fault> {
     match (found.next(), found.next()) {
         (Some(index), None) => {
             let descriptor = schema.column(index);
-            let form = form(&descriptor, column.kind).map_err(|found| refused(column, found))?;
+            let form =
+                form(&descriptor, column.kinds[0]).map_err(|found| refused(column, found))?;
             Ok(Leaf { index, form })
         }
         (Some(_), Some(_)) => Err(Fault::ColumnTwice { column: column.name.clone() }),

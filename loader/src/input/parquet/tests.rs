@@ -20,7 +20,10 @@ use write::{Format, GROUPS, ROWS, idfa, md5, write};
 type Cell = (u64, usize, String);
 
 fn columns(names: &[(&str, IdKind)]) -> Vec<Column> {
-    names.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: *kind }).collect()
+    names
+        .iter()
+        .map(|(name, kind)| Column { name: (*name).to_owned(), kinds: vec![*kind] })
+        .collect()
 }
 
 fn all_columns() -> Vec<Column> {
