@@ -4,6 +4,8 @@
 //! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
 //! ids are written, and 1 if none of them bids.
 
+mod request_info;
+
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -20,7 +22,8 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/tencent.ad.rta.rs"));
 }
 
-pub use wire::rta_request::{AdInfo, RequestInfo, RequestType};
+pub use request_info::RequestInfo;
+pub use wire::rta_request::{AdInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
 use wire::device::DoubtfulId;

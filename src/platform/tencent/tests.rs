@@ -263,6 +263,40 @@ fn second_request_keeps_ads_of_bidding_strategies() {
 }
 
 #[test]
+fn unknown_request_type_does_not_replace_a_known_one() {
+    // An ad of the strategy that bids.
+    let ad = "5a0708072a036e6577";
+    for (info, is_second) in [
+        ("0802", true),
+        ("0802084d", true),
+        ("084d0802", true),
+        ("080208ffffffffffffffffff01", true),
+        ("08020801", false),
+        ("084d", false),
+        ("", false),
+    ] {
+        let body = format!("42{:02x}{info}{ad}", info.len() / 2);
+        let (response, _) = ask(bytes(&body), &[BID, NO_BID]);
+        assert_eq!(!response.ad_results.is_empty(), is_second, "{info}");
+    }
+    // Split over two parts of the message.
+    let (response, _) = ask(bytes(&format!("420208024202084d{ad}")), &[BID, NO_BID]);
+    assert!(!response.ad_results.is_empty());
+}
+
+/// Cases in which decoders differ. Tencent's own decoder (C++) ignores the surplus bits of a varint
+/// of ten bytes, and rejects tags of more than five.
+#[test]
+fn malformed_varints_are_rejected_and_long_tags_accepted() {
+    let mut script = Script::deciding(&[BID, BID]);
+    let surplus_bits = bytes("9806ffffffffffffffffff7f");
+    assert_eq!(reply(&adapter(), surplus_bits, &mut script), Err(Failure::BadBody));
+    // Field 1 in a tag of six bytes: a request id "r".
+    let (response, _) = ask(bytes("8a80808080000172"), &[BID, NO_BID]);
+    assert_eq!(response.request_id.as_deref(), Some(&b"r"[..]));
+}
+
+#[test]
 fn second_request_without_bids_ignores_every_ad() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
     let answer = reply(
