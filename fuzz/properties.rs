@@ -16,7 +16,7 @@ use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
-use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
+use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader,
     MAX_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
@@ -344,18 +344,17 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
     }
     let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
     if request.request_info.unwrap_or_default().request_type() == RequestType::AdList {
-        assert_eq!(code == 0, !request.ad_infos.is_empty());
+        let keeps = |ad: &AdInfo| {
+            let mut known = OUT_TARGET_IDS.iter();
+            let strategy = known.find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
+            strategy.is_some_and(|(_, index)| bids(*index))
+        };
+        assert_eq!(code == 0, request.ad_infos.iter().any(keeps));
         assert!(response.out_target_id.is_empty());
-        assert_eq!(response.ad_results.len(), request.ad_infos.len());
+        assert_eq!(response.ad_results.len(), if code == 0 { request.ad_infos.len() } else { 0 });
         for (ad, result) in request.ad_infos.iter().zip(&response.ad_results) {
-            let strategy = OUT_TARGET_IDS
-                .iter()
-                .find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
-            let is_kept = strategy.is_some_and(|(_, index)| bids(*index));
-            assert_eq!(
-                (result.adgroup_id, result.ignore),
-                (ad.adgroup_id, (!is_kept).then_some(true))
-            );
+            let ignored = (!keeps(ad)).then_some(true);
+            assert_eq!((result.adgroup_id, result.ignore), (ad.adgroup_id, ignored));
         }
         return;
     }

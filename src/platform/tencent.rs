@@ -74,13 +74,16 @@ impl Tencent {
     }
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
-    /// configured strategy. An answer without ads would accept all, so it is a rejection.
+    /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
+    /// would accept all.
     fn decide_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
         let mut verdicts = Verdicts::new(decider);
+        let mut keeps_any = false;
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
             verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
             let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
+            keeps_any |= is_kept;
             AdResult {
                 adgroup_id: ad.adgroup_id,
                 ignore: (!is_kept).then_some(true),
@@ -88,8 +91,11 @@ impl Tencent {
             }
         };
         let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
-        let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
-        RtaResponse { code: Some(code), ad_results, ..RtaResponse::default() }
+        if keeps_any {
+            RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
+        } else {
+            RtaResponse { code: Some(REJECT), ..RtaResponse::default() }
+        }
     }
 }
 

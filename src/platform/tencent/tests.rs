@@ -297,15 +297,15 @@ fn malformed_varints_are_rejected_and_long_tags_accepted() {
 }
 
 #[test]
-fn second_request_without_bids_ignores_every_ad() {
+fn second_request_without_a_kept_ad_is_rejected() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
     let answer = reply(
         &adapter(),
         second_request(&[(Some(1), Some("new")), (Some(300), None)]),
         &mut script,
     );
-    // request_id "r2", code 0, ad_results { 1, ignore } and { 300, ignore }.
-    assert_eq!(hex(answer.unwrap()), "0a0272321000720408012001720508ac022001");
+    // request_id "r2", code 1.
+    assert_eq!(hex(answer.unwrap()), "0a0272321001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);
     assert_eq!(response.code, Some(1), "0 without an ad would accept them all");
 }

@@ -188,7 +188,10 @@ class TestTencent(PlatformTest):
             id: decide(strategy, keys, count <= MAX_IDS) for id, strategy in self.STRATEGIES.items()
         }
         if request.request_info.request_type == RtaRequest.AD_LIST:
-            answer.code = 0 if request.ad_infos else 1
+            answer.code = 1
+            if not any(bids.get(ad.out_target_id, (False,))[0] for ad in request.ad_infos):
+                return answer
+            answer.code = 0
             for ad in request.ad_infos:
                 result = answer.ad_results.add()
                 if ad.HasField("adgroup_id"):
