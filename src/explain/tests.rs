@@ -369,8 +369,11 @@ fn access_is_shown_and_secrets_are_not() {
         ("tx", &[("x-token", "hush-hush")], "admitted", Value::Null),
         ("tx", &[("x-token", "hush-hussh")], "refused", json!("unauthorized")),
     ] {
-        let explanation =
-            fixture.with_headers(platform, headers, if platform == "oc" { b"" } else { &body });
+        let explanation = fixture.with_headers(
+            platform,
+            headers,
+            if platform == "oc" { b"\x08\x01" } else { &body },
+        );
         let explained = serde_json::to_value(&explanation).unwrap();
         assert_eq!(
             (&explained["access"], &explained["failure"]["cause"]),

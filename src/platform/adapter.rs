@@ -207,12 +207,20 @@ impl<'d> Verdicts<'d> {
     }
 }
 
+/// The note about an empty body. An empty message is valid protobuf, but no platform sends one: it
+/// is a probe, or a request whose body was lost on the way.
+pub(super) const EMPTY: &str = "it is empty";
+
 /// Decodes a request; a failure is noted with the decoder's message.
 #[inline]
 pub(super) fn decode<M: Message + Default>(
     body: Bytes,
     decider: &mut dyn Decider,
 ) -> Result<M, Failure> {
+    if body.is_empty() {
+        decider.note(UNREADABLE, &EMPTY);
+        return Err(Failure::BadBody);
+    }
     M::decode(body).map_err(|error| {
         decider.note(UNREADABLE, &error);
         Failure::BadBody

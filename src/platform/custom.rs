@@ -43,7 +43,7 @@ use self::signature::Signature;
 use self::value::{Digits, Value};
 use self::writer::Answer;
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible,
+    Adapter, Admission, CacheTimes, EMPTY, Head, Kind, StrategyIds, Verdicts, is_visible,
 };
 use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
@@ -135,6 +135,10 @@ impl Custom {
         decider: &mut dyn Decider,
         now: impl FnOnce() -> Duration,
     ) -> Result<Bytes, Failure> {
+        if body.is_empty() {
+            decider.note(UNREADABLE, &EMPTY);
+            return Err(Failure::BadBody);
+        }
         let mut reading = Reading::new(&self.plan, decider.wants_skipped());
         let read = if self.response.is_json { json::read } else { protobuf::read };
         if read(body, &mut reading).is_err() {

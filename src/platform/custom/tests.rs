@@ -184,9 +184,11 @@ fn ping_is_answered_without_a_decision() {
 #[test]
 fn unreadable_body_gets_error_code_and_unavailable_answers() {
     let platform = platform(PROTO2, PROTOBUF);
-    let (answer, script) = asked(&platform, b"\x0a\x05r", &[BID]);
-    assert_eq!(answer, Err(Failure::BadBody));
-    assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
+    for body in [&b"\x0a\x05r"[..], b""] {
+        let (answer, script) = asked(&platform, body, &[BID]);
+        assert_eq!(answer, Err(Failure::BadBody));
+        assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
+    }
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";

@@ -32,7 +32,7 @@ fn ask(request: &Req, decisions: &[Decision]) -> (Rsp, Script) {
 }
 
 fn asking(rta_ids: &[i64]) -> Req {
-    Req { rta_ids: rta_ids.to_vec(), ..Req::default() }
+    Req { platform: Platform::Android as i32, rta_ids: rta_ids.to_vec(), ..Req::default() }
 }
 
 fn verdicts(response: &Rsp) -> Vec<(i64, bool)> {
@@ -192,6 +192,7 @@ fn unavailable_answer_is_an_error_with_all_verdicts() {
 #[test]
 fn unreadable_body_fails_without_a_decision() {
     for body in [
+        "",
         &REQUEST[..REQUEST.len() - 2],
         "ff",
         "12",

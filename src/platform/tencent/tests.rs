@@ -63,8 +63,10 @@ fn golden_request_gets_golden_answer() {
 #[test]
 fn minimal_answers_equal_golden_bytes() {
     let adapter = plain(&[("new", 0)]);
-    let answer =
-        |decision| hex(reply(&adapter, Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
+    let test_call = bytes("1801");
+    let answer = |decision| {
+        hex(reply(&adapter, test_call.clone(), &mut Script::deciding(&[decision])).unwrap())
+    };
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
     assert_eq!(hex(adapter.refusal()), "1001");
@@ -214,9 +216,18 @@ fn request_id_of_any_bytes_is_echoed() {
 fn unreadable_body_fails_without_a_decision() {
     let cut = &REQUEST[..REQUEST.len() - 2];
     let deep = "2b".repeat(200); // Nested groups without end.
-    for body in
-        [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep]
-    {
+    for body in [
+        "",
+        cut,
+        "ff",
+        "0a",
+        "0a05616263",
+        "2a020a",
+        "0aff",
+        "ffffffffffffffffffffff",
+        "080a",
+        &deep,
+    ] {
         let mut script = Script::deciding(&[BID, BID]);
         assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());

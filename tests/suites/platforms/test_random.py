@@ -175,6 +175,9 @@ class TestTencent(PlatformTest):
             values.random.getrandbits(32) for _ in range(values.random.randrange(4))
         )
         request.rta_trace_id_list.extend("trace" for _ in range(values.random.randrange(3)))
+        # An empty body is an error.
+        if not request.ByteSize():
+            request.is_test = False
         return request, keys, count
 
     def expected(self, request, keys, count):
@@ -272,6 +275,9 @@ class TestOcean(PlatformTest):
         request.vids.extend(
             values.random.getrandbits(31) for _ in range(values.random.randrange(4))
         )
+        # An empty body is an error.
+        if not request.ByteSize():
+            request.req_id = "r"
         return request, keys - {None}
 
     def check(self, request, keys, answer):
