@@ -207,6 +207,20 @@ impl<'d> Verdicts<'d> {
     }
 }
 
+/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
+pub(super) const MAX_ASKED: usize = 1024;
+
+/// Checks the number of requested strategies or ads. More make a request unreadable: an answer to
+/// some would accept or reject the others.
+pub(super) fn check_asked(count: usize, decider: &mut dyn Decider) -> Result<(), Failure> {
+    if count <= MAX_ASKED {
+        return Ok(());
+    }
+    let found = format_args!("it names {count} strategies or ads, {MAX_ASKED} are allowed");
+    decider.note(UNREADABLE, &found);
+    Err(Failure::BadBody)
+}
+
 /// The note about an empty body. An empty message is valid protobuf, but no platform sends one: it
 /// is a probe, or a request whose body was lost on the way.
 pub(super) const EMPTY: &str = "it is empty";

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode,
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
 };
 use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
@@ -115,6 +115,7 @@ impl Adapter for Ocean {
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
         let request: Req = decode(body, decider)?;
+        check_asked(request.rta_ids.len(), decider)?;
         if !request.req_id.is_empty() {
             decider.note("req_id", &Lossy(&request.req_id));
         }

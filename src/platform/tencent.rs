@@ -10,7 +10,8 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode, is_visible,
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
+    is_visible,
 };
 use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
@@ -113,6 +114,7 @@ impl Adapter for Tencent {
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
         let request: RtaRequest = decode(body, decider)?;
+        check_asked(request.ad_infos.len(), decider)?;
         note(&request, decider);
         let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
         if is_ping == Some(true) {

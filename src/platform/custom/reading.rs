@@ -6,10 +6,8 @@ use arrayvec::ArrayVec;
 
 use super::plan::{Leaf, Node, Plan, Role};
 use super::value::{Digits, Value};
+use crate::platform::adapter::MAX_ASKED;
 use crate::platform::ids::MAX_IDS;
-
-/// Strategies that one request may name. Each is looked up and echoed.
-pub(super) const MAX_ASKED: usize = 1024;
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]

@@ -204,7 +204,7 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
 #[test]
 fn strategies_and_ids_of_a_request_are_limited() {
     let platform = platform(PROTO2, PROTOBUF);
-    let most = b"\x10\x01".repeat(reading::MAX_ASKED);
+    let most = b"\x10\x01".repeat(crate::platform::adapter::MAX_ASKED);
     let (answer, script) = asked(&platform, &most, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(script.asked, [0]);

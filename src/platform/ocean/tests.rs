@@ -1,6 +1,7 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
+use crate::platform::adapter::MAX_ASKED;
 use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
@@ -88,6 +89,17 @@ fn each_requested_strategy_has_a_verdict() {
         assert_eq!((response.status_code, response.bid_type), (0, Some(bid_type)), "{asked:?}");
         assert_eq!(response.cache_time_secs, cache, "{asked:?}");
     }
+}
+
+#[test]
+fn requested_strategies_are_limited() {
+    let most = vec![10003; MAX_ASKED];
+    assert_eq!(verdicts(&ask(&asking(&most), &[BID]).0).len(), MAX_ASKED);
+    let mut script = Script::deciding(&[BID]);
+    let body = asking(&[&most[..], &[10003]].concat()).encode_to_vec().into();
+    assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
+    assert!(script.asked.is_empty());
+    assert_eq!(script.notes, ["unreadable: it names 1025 strategies or ads, 1024 are allowed"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
+use crate::platform::adapter::MAX_ASKED;
 use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
@@ -271,6 +272,16 @@ fn second_request_keeps_ads_of_bidding_strategies() {
     assert_eq!(results, expected);
     assert!(response.out_target_id.is_empty() && response.response_cache_time.is_none());
     assert_eq!(script.asked, [0, 1]);
+}
+
+#[test]
+fn ads_of_a_second_request_are_limited() {
+    let most = vec![(Some(1), Some("new")); MAX_ASKED];
+    assert_eq!(ask(second_request(&most), &[BID]).0.ad_results.len(), MAX_ASKED);
+    let mut script = Script::deciding(&[BID]);
+    let body = second_request(&[&most[..], &most[..1]].concat());
+    assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
+    assert!(script.asked.is_empty());
 }
 
 #[test]
