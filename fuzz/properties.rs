@@ -7,6 +7,7 @@
 //! The custom adapter gets the same bodies: a mapping of Ocean Engine's messages, and one of the
 //! JSON of `/v1/decide`. A new protocol needs a [`Protocol`] and an arm in each `match`.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader,
-    MAX_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
+    MAX_IDS, MAX_READ_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
 };
 use rtad::serve::Assembly;
-use rtad::strategy::{Decision, Outcome, Strategy};
+use rtad::strategy::{Decision, Outcome, Reason, Strategy};
 use rtad::telemetry::Telemetry;
-use rtad_core::device::{IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     BuildReport, BuiltChunk, ChunkDecoder, ChunkReader, ManifestBuilder, Snapshot,
@@ -219,7 +220,8 @@ impl World {
         };
         let served = &self.catalog.platforms()[index];
         let head = Head { headers: &self.head, query: None };
-        let mut decider = Recording::new(Live::new(&self.catalog, served, &self.reader));
+        let live = Live::new(&self.catalog, served, &self.reader);
+        let mut decider = Recording::new(live, &self.reader);
         let Answered { bytes, failure } =
             served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
         assert_ne!(failure, Some(Failure::Internal), "nothing panics");
@@ -283,18 +285,21 @@ impl World {
 struct Recording<'a> {
     live: Live<'a>,
     bids: [Option<bool>; STRATEGIES],
+    reader: &'a IdReader,
+    keys: HashSet<DeviceKey>,
     ids: usize,
 }
 
 impl<'a> Recording<'a> {
-    fn new(live: Live<'a>) -> Self {
-        Self { live, bids: [None; STRATEGIES], ids: 0 }
+    fn new(live: Live<'a>, reader: &'a IdReader) -> Self {
+        Self { live, bids: [None; STRATEGIES], reader, keys: HashSet::new(), ids: 0 }
     }
 }
 
 impl Decider for Recording<'_> {
     fn id(&mut self, id: Id<'_>) {
         self.ids += 1;
+        self.keys.extend(self.reader.key_uncounted(id.field, id.value).ok());
         self.live.id(id);
     }
 
@@ -306,8 +311,9 @@ impl Decider for Recording<'_> {
     fn decide(&mut self, strategy: usize) -> Decision {
         assert_eq!(self.bids[strategy], None, "a strategy is decided once");
         let decision = self.live.decide(strategy);
-        if self.ids > MAX_IDS {
-            assert_eq!(decision.reason.as_str(), "unavailable", "too many ids decide nothing");
+        if self.keys.len() > MAX_IDS || self.ids > MAX_READ_IDS {
+            let is_proven = matches!(decision.reason, Reason::Member | Reason::Unavailable);
+            assert!(is_proven, "an unread id might be a member");
         }
         self.bids[strategy] = Some(decision.outcome == Outcome::Bid);
         decision

@@ -164,7 +164,7 @@ impl Custom {
                 decider.skipped(&list.path, why);
             }
         }
-        for found in &reading.ids {
+        for found in reading.ids() {
             let (mut digits, path, field) = (Digits::new(), found.path, found.field);
             decider.id(Id { path, field, value: found.value.text(&mut digits) });
         }

@@ -157,7 +157,7 @@ export const en = {
   "failure-bad_signature": "the signature is missing or wrong",
   "failure-bad_timestamp": "the timestamp is too far from the current time",
   "failure-overload": "too many requests were in flight",
-  "failure-too_many_ids": "the request had more than 64 ids",
+  "failure-too_many_ids": "the request had too many ids",
   "failure-internal": "internal error of rtad: please report it",
 
   audiences: "Audiences",

@@ -157,7 +157,7 @@ export const zh = {
   "failure-bad_signature": "签名缺失或错误",
   "failure-bad_timestamp": "时间戳与当前时间相差过大",
   "failure-overload": "并发请求过多",
-  "failure-too_many_ids": "设备号超过 64 个",
+  "failure-too_many_ids": "设备号过多",
   "failure-internal": "rtad 内部错误，请反馈",
 
   audiences: "人群包",

@@ -210,12 +210,12 @@ fn strategies_and_ids_of_a_request_are_limited() {
     assert_eq!(script.asked, [0]);
     let (answer, _) = asked(&platform, &[&most[..], b"\x10\x01"].concat(), &[BID, BID]);
     assert_eq!(answer, Err(Failure::BadBody));
-    let caid = b"\x22\x03\x1a\x01c".repeat(1000);
+    let caid = b"\x22\x03\x1a\x01c".repeat(2000);
     let (answer, script) = asked(&platform, &caid, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(
         script.ids.len(),
-        crate::platform::MAX_IDS + 1,
+        crate::platform::MAX_READ_IDS + 1,
         "one more than the limit shows that there are too many"
     );
 }

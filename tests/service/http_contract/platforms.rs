@@ -329,7 +329,7 @@ fn request_without_header_is_rejected_without_details() {
 }
 
 #[test]
-fn too_many_ids_are_unavailable() {
+fn too_many_ids_prove_membership_only() {
     let server = server("");
     let caid = |id: String| tencent::device::QaidInfo { qaid: Some(id.into()), qaid_md5sum: None };
     let mut device = tencent::Device {
@@ -345,6 +345,16 @@ fn too_many_ids_are_unavailable() {
     device.qaid_infos.push(caid("one-more".to_owned()));
     assert_eq!(ask(&device), None);
     counted(&server, "tencent", &[("too_many_ids", 1.0)]);
+    device.oaid_md5sum = Some(hex(&key("oaid", OLD_VIP)).into());
+    assert_eq!(ask(&device), Some(vec!["vip".to_owned()]), "a member by the first ids stays one");
+    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
+    // Blank and repeated ids do not count.
+    device.oaid_md5sum = None;
+    device.qaid_infos.truncate(63);
+    let useless = (0..100).flat_map(|_| ["0", "other1"].map(|id| caid(id.to_owned())));
+    device.qaid_infos.extend(useless);
+    assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
+    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
 }
 
 #[test]
