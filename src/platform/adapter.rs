@@ -82,8 +82,9 @@ type Build = fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>
 pub enum Admission {
     /// By the headers that the platform sends.
     ByHeaders,
-    /// By access to the config: a captured body is explained. Headers are not checked, and a wrong
-    /// signature is reported but does not matter.
+    /// By access to the config: a captured body is explained. Headers are not checked. A signature
+    /// is, if the captured parts of the request suffice. Its time is reported only: a captured
+    /// request is old.
     Granted,
 }
 

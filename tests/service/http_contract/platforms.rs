@@ -423,7 +423,7 @@ fn mapped_json_platform_is_answered_and_explained() {
 }
 
 #[test]
-fn signed_platform_requires_its_signature_except_in_explain() {
+fn signed_platform_requires_its_signature() {
     use prost::encoding::{bytes, int64, string};
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
     let mut client = server.connect();
@@ -451,5 +451,9 @@ fn signed_platform_requires_its_signature_except_in_explain() {
     let explained = server.connect_admin().post("/v1/explain/kuaishou", &old).ok();
     let text = explained.to_string();
     assert!(text.contains("bad_timestamp") && text.contains(&const_hex::encode(bid)), "{text}");
+    // A forged one is rejected there too.
+    let explained = server.connect_admin().post("/v1/explain/kuaishou", &forged).ok();
+    assert_eq!(explained["failure"]["cause"], "bad_signature");
+    assert_eq!(explained["answer"]["hex"], "0801");
     counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
 }

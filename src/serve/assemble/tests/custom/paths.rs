@@ -263,7 +263,7 @@ fn unverifiable_signature_is_a_mistake() {
         ),
         (
             "header:X-A",
-            "{header:x-a}",
+            "{id}{header:x-a}",
             format!(
                 "32: platform[0].signature.in is \"header:X-A\": the template contains it; \
                     {accepted}"
@@ -271,7 +271,7 @@ fn unverifiable_signature_is_a_mistake() {
         ),
         (
             "query:sign",
-            "{query:sign}",
+            "{id}{query:sign}",
             format!(
                 "32: platform[0].signature.in is \"query:sign\": the template contains it; \
                     {accepted}"
