@@ -96,9 +96,7 @@ impl Custom {
         let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
         if let (Some(named), Some(separator)) =
             (&mapping.request.strategies, &mapping.request.strategies_separator)
-            && strategies
-                .iter()
-                .any(|(id, _)| id.windows(separator.len()).any(|part| part == separator.as_bytes()))
+            && response::contains(&ids, separator)
         {
             let why = "a strategy id of this platform contains strategies_separator";
             planner.mistake(named.mistake(why, "a separator that no id contains"));
