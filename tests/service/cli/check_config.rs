@@ -67,7 +67,7 @@ fn each_mistake_is_one_line_with_exit_code_two() {
     for (key, accepted) in [
         ("server.max_body is \"big\"", "a size from 1KiB, such as 64KiB"),
         ("server.workers is \"-1\"", "0 (one per CPU)"),
-        ("server.color is not known", "listen, admin_listen, workers"),
+        ("server.color is not known", "listen, admin_listen, admin_hosts"),
         ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),
         ("strategy[0].exclude has \"x\"", "a list of audiences of this file"),
     ] {
