@@ -1,10 +1,12 @@
 //! Build script: compiles `proto/` without protoc.
 //!
-//! Two changes apply to the decoders, not to the files that clients generate code from:
+//! Three changes apply to the decoders, not to the files that clients generate code from:
 //!
 //! - strings become `Bytes`: slices of the body, not copied, and valid even if not UTF-8;
 //! - fields that rtad does not read are removed: they are skipped, so they cost no allocation and
-//!   fail no request.
+//!   fail no request;
+//! - `RequestInfo` is written by hand: prost replaces a known value of a proto2 enum by a later
+//!   unknown one.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use prost_types::field_descriptor_proto::Type;
@@ -29,6 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     prost_build::Config::new()
         .bytes(["."])
         .skip_debug(HIDDEN.iter().copied())
+        .extern_path(
+            ".tencent.ad.rta.RtaRequest.RequestInfo",
+            "crate::platform::tencent::RequestInfo",
+        )
         .compile_fds(files)?;
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! The custom adapter gets the same bodies: a mapping of Ocean Engine's messages, and one of the
 //! JSON of `/v1/decide`. A new protocol needs a [`Protocol`] and an arm in each `match`.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ use prost::Message as _;
 use rtad::catalog::{Audience, Catalog, Live};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
-use rtad::platform::tencent::{RequestType, RtaRequest, RtaResponse};
+use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
     Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader,
-    MAX_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
+    MAX_IDS, MAX_READ_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
 };
 use rtad::serve::Assembly;
-use rtad::strategy::{Decision, Outcome, Strategy};
+use rtad::strategy::{Decision, Outcome, Reason, Strategy};
 use rtad::telemetry::Telemetry;
-use rtad_core::device::{IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     BuildReport, BuiltChunk, ChunkDecoder, ChunkReader, ManifestBuilder, Snapshot,
@@ -219,7 +220,8 @@ impl World {
         };
         let served = &self.catalog.platforms()[index];
         let head = Head { headers: &self.head, query: None };
-        let mut decider = Recording::new(Live::new(&self.catalog, served, &self.reader));
+        let live = Live::new(&self.catalog, served, &self.reader);
+        let mut decider = Recording::new(live, &self.reader);
         let Answered { bytes, failure } =
             served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
         assert_ne!(failure, Some(Failure::Internal), "nothing panics");
@@ -283,18 +285,21 @@ impl World {
 struct Recording<'a> {
     live: Live<'a>,
     bids: [Option<bool>; STRATEGIES],
+    reader: &'a IdReader,
+    keys: HashSet<DeviceKey>,
     ids: usize,
 }
 
 impl<'a> Recording<'a> {
-    fn new(live: Live<'a>) -> Self {
-        Self { live, bids: [None; STRATEGIES], ids: 0 }
+    fn new(live: Live<'a>, reader: &'a IdReader) -> Self {
+        Self { live, bids: [None; STRATEGIES], reader, keys: HashSet::new(), ids: 0 }
     }
 }
 
 impl Decider for Recording<'_> {
     fn id(&mut self, id: Id<'_>) {
         self.ids += 1;
+        self.keys.extend(self.reader.key_uncounted(id.field, id.value).ok());
         self.live.id(id);
     }
 
@@ -306,8 +311,9 @@ impl Decider for Recording<'_> {
     fn decide(&mut self, strategy: usize) -> Decision {
         assert_eq!(self.bids[strategy], None, "a strategy is decided once");
         let decision = self.live.decide(strategy);
-        if self.ids > MAX_IDS {
-            assert_eq!(decision.reason.as_str(), "unavailable", "too many ids decide nothing");
+        if self.keys.len() > MAX_IDS || self.ids > MAX_READ_IDS {
+            let is_proven = matches!(decision.reason, Reason::Member | Reason::Unavailable);
+            assert!(is_proven, "an unread id might be a member");
         }
         self.bids[strategy] = Some(decision.outcome == Outcome::Bid);
         decision
@@ -332,8 +338,9 @@ fn custom_platforms() -> Vec<Arc<Platform>> {
 fn check_tencent(body: &Bytes, answer: &Answer) {
     let response = RtaResponse::decode(&answer.bytes[..]).expect("the answer decodes");
     let code = response.code.expect("`code` is present; without it every ad is accepted");
-    let request = RtaRequest::decode(body.clone());
-    assert_eq!(request.is_ok(), answer.failure.is_none());
+    let request = RtaRequest::decode(body.clone()).ok();
+    let request = request.filter(|read| !body.is_empty() && read.ad_infos.len() <= MAX_ASKED);
+    assert_eq!(request.is_some(), answer.failure.is_none());
     let request = request.unwrap_or_default();
     assert_eq!(response.request_id, request.id);
     if request.is_ping == Some(true) {
@@ -344,18 +351,17 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
     }
     let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
     if request.request_info.unwrap_or_default().request_type() == RequestType::AdList {
-        assert_eq!(code == 0, !request.ad_infos.is_empty());
+        let keeps = |ad: &AdInfo| {
+            let mut known = OUT_TARGET_IDS.iter();
+            let strategy = known.find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
+            strategy.is_some_and(|(_, index)| bids(*index))
+        };
+        assert_eq!(code == 0, request.ad_infos.iter().any(keeps));
         assert!(response.out_target_id.is_empty());
-        assert_eq!(response.ad_results.len(), request.ad_infos.len());
+        assert_eq!(response.ad_results.len(), if code == 0 { request.ad_infos.len() } else { 0 });
         for (ad, result) in request.ad_infos.iter().zip(&response.ad_results) {
-            let strategy = OUT_TARGET_IDS
-                .iter()
-                .find(|(id, _)| ad.out_target_id.as_deref() == Some(id.as_bytes()));
-            let is_kept = strategy.is_some_and(|(_, index)| bids(*index));
-            assert_eq!(
-                (result.adgroup_id, result.ignore),
-                (ad.adgroup_id, (!is_kept).then_some(true))
-            );
+            let ignored = (!keeps(ad)).then_some(true);
+            assert_eq!((result.adgroup_id, result.ignore), (ad.adgroup_id, ignored));
         }
         return;
     }
@@ -376,7 +382,9 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
     let infos: Vec<_> =
         response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
     assert_eq!(bid_type == 0, answer.bids(), "bid_type is 0 if any strategy bids");
-    let Ok(request) = Req::decode(body.clone()) else {
+    let request = Req::decode(body.clone()).ok();
+    let request = request.filter(|read| !body.is_empty() && read.rta_ids.len() <= MAX_ASKED);
+    let Some(request) = request else {
         assert_eq!(answer.failure, Some(Failure::BadBody));
         assert_ne!(response.status_code, 0, "errors have a status code");
         assert_eq!(infos, RTA_IDS.map(|(id, strategy)| (id, bids(strategy))));

@@ -8,5 +8,5 @@ mod live;
 mod served;
 
 pub use audience::Audience;
-pub use live::{Capacity, Live, RequestKeys};
+pub use live::{Capacity, Kept, Live, RequestKeys};
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

@@ -32,7 +32,7 @@ pub use access::Access;
 pub use adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds};
 pub use custom::Custom;
 pub use decider::{Decider, Failure, Id, UNREADABLE};
-pub use ids::{IdReader, Keys, MAX_IDS};
+pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};
 pub use ocean::Ocean;
 pub use respond::{Answered, Platform};
 pub use tencent::Tencent;

@@ -1,18 +1,29 @@
 //! Decider of platform requests: turns ids into keys, evaluates strategies, and counts both.
 
 use super::served::{Catalog, ServedPlatform};
-use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_IDS};
+use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_READ_IDS};
 use crate::strategy::Decision;
 use rtad_core::device::DeviceKey;
 
-/// Keys of one request, within the limit of ids. Used by serving and by `explain`.
+/// Keys of one request, within the limits of ids. Used by serving and by `explain`.
 #[derive(Debug)]
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
     /// Ids in the request, usable or not.
     ids: usize,
-    decides: bool,
+    coverage: Coverage,
+}
+
+/// The part of a request's ids that the keys stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coverage {
+    /// All.
+    Complete,
+    /// The first ones. An unread id might be a member, so the keys can prove membership only.
+    TooMany,
+    /// The request was given up, so the keys do not count.
+    GivenUp,
 }
 
 /// Capacity of a request for one more id.
@@ -20,53 +31,66 @@ pub struct RequestKeys {
 pub enum Capacity {
     /// The id may be read.
     Available,
-    /// The id exceeds the limit. The request gets `unavailable`, because an unread id might be a
-    /// member.
+    /// The id exceeds the limit.
     Exceeded,
-    /// An earlier id exceeded the limit, or the request was given up.
+    /// An earlier id exceeded a limit, or the request was given up.
     Exhausted,
+}
+
+/// The result of keeping a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is looked up.
+    New,
+    /// It was kept before.
+    Duplicate,
+    /// It exceeds the limit, and is not looked up.
+    Exceeded,
 }
 
 impl Default for RequestKeys {
     #[inline]
     fn default() -> Self {
-        Self { keys: Keys::new(), ids: 0, decides: true }
+        Self { keys: Keys::new(), ids: 0, coverage: Coverage::Complete }
     }
 }
 
 impl RequestKeys {
     /// Counts one more id. Only an `Available` one may be kept.
     #[inline]
-    pub const fn capacity(&mut self) -> Capacity {
+    pub fn capacity(&mut self) -> Capacity {
         self.ids += 1;
-        if !self.decides {
+        if self.coverage != Coverage::Complete {
             Capacity::Exhausted
-        } else if self.ids > MAX_IDS {
-            self.decides = false;
+        } else if self.ids > MAX_READ_IDS {
+            self.coverage = Coverage::TooMany;
             Capacity::Exceeded
         } else {
             Capacity::Available
         }
     }
 
-    /// Keeps the key of an id; false if it is a duplicate.
+    /// Keeps the key of an id.
     #[inline]
-    pub fn keep(&mut self, key: DeviceKey) -> bool {
-        let is_new = !self.keys.contains(&key);
-        if is_new {
-            self.keys.push(key);
+    pub fn keep(&mut self, key: DeviceKey) -> Kept {
+        if self.keys.contains(&key) {
+            Kept::Duplicate
+        } else if self.keys.try_push(key).is_ok() {
+            Kept::New
+        } else {
+            self.coverage = Coverage::TooMany;
+            Kept::Exceeded
         }
-        is_new
     }
 
     /// Makes every later decision `unavailable`.
     pub const fn give_up(&mut self) {
-        self.decides = false;
+        self.coverage = Coverage::GivenUp;
     }
 
-    /// The keys that decide; none after [`RequestKeys::give_up`] or too many ids.
+    /// The keys that are looked up; none after [`RequestKeys::give_up`].
     pub fn keys(&self) -> &[DeviceKey] {
-        if self.decides { &self.keys } else { &[] }
+        if self.coverage == Coverage::GivenUp { &[] } else { &self.keys }
     }
 
     /// The decision of the strategy at `index`, not counted.
@@ -76,10 +100,10 @@ impl RequestKeys {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn decide(&self, catalog: &Catalog, index: usize) -> Decision {
-        if self.decides {
-            catalog.decide_uncounted(index, &self.keys)
-        } else {
-            catalog.strategies()[index].when_unavailable()
+        match self.coverage {
+            Coverage::Complete => catalog.decide_uncounted(index, &self.keys),
+            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys),
+            Coverage::GivenUp => catalog.strategies()[index].when_unavailable(),
         }
     }
 }
@@ -100,32 +124,35 @@ impl<'a> Live<'a> {
         Self { catalog, served, reader, request_keys: RequestKeys::default() }
     }
 
-    /// Whether one more id may be read. Too many ids are counted once.
+    /// Counts one more id, and reads it within the limits. Too many ids are counted once.
     #[inline]
-    fn accepts_id(&mut self) -> bool {
-        let capacity = self.request_keys.capacity();
-        if capacity == Capacity::Exceeded {
+    fn take(&mut self, read: impl FnOnce(&IdReader) -> Option<DeviceKey>) {
+        let exceeds = match self.request_keys.capacity() {
+            Capacity::Available => {
+                let key = read(self.reader);
+                key.is_some_and(|key| self.request_keys.keep(key) == Kept::Exceeded)
+            }
+            Capacity::Exceeded => true,
+            Capacity::Exhausted => false,
+        };
+        if exceeds {
             self.served.count_failure(Failure::TooManyIds);
         }
-        capacity == Capacity::Available
     }
 }
 
 impl Decider for Live<'_> {
     #[inline]
     fn id(&mut self, id: Id<'_>) {
-        if self.accepts_id()
-            && let Some(key) = self.reader.key(id.field, id.value)
-        {
-            self.request_keys.keep(key);
-        }
+        self.take(|reader| reader.key(id.field, id.value));
     }
 
     #[inline]
     fn doubtful(&mut self, id: Id<'_>) {
-        if self.accepts_id() {
-            self.reader.doubtful(id.field);
-        }
+        self.take(|reader| {
+            reader.doubtful(id.field);
+            None
+        });
     }
 
     fn report_failure(&mut self, failure: Failure) {

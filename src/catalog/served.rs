@@ -8,7 +8,7 @@ use metrics::Counter;
 
 use super::audience::Audience;
 use crate::platform::{Access, Failure, Platform};
-use crate::strategy::{Decision, Strategy};
+use crate::strategy::{Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
@@ -184,6 +184,20 @@ impl Catalog {
         } else {
             strategy.decide(|audience| self.audiences[audience].membership(keys))
         }
+    }
+
+    /// The decision about a device that has further, unread ids, not counted. These might be
+    /// members, so audiences without any of the keys count as unavailable.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[cold]
+    pub fn decide_incomplete(&self, index: usize, keys: &[DeviceKey]) -> Decision {
+        self.strategies[index].decide(|audience| match self.audiences[audience].membership(keys) {
+            Membership::Member => Membership::Member,
+            Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
+        })
     }
 
     /// The same catalog with some audiences replaced.

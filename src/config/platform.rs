@@ -205,6 +205,12 @@ fn read_header(d: &mut Document<'_>, mut section: Section) -> Option<HeaderConfi
     };
     let name = section.read_required(d, "name", "a header's name, such as X-Rta-Token", parsed);
     let value = secret::read(d, &mut section);
+    let is_padded =
+        |secret: &SecretConfig| secret.secret.expose() != secret.secret.expose().trim_ascii();
+    if value.as_ref().is_some_and(is_padded) {
+        let found = "has a secret that begins or ends with a space, which HTTP removes";
+        d.mistake(section.line(), section.path(), found, "a secret without spaces around it");
+    }
     section.finish(d);
     let (spelling, name) = name?;
     Some(HeaderConfig { spelling, name, value: value? })

@@ -146,6 +146,12 @@ impl<'a> Document<'a> {
         let list = match entry {
             None => return Vec::new(),
             Some(Entry { value: Value::List(list), .. }) => list,
+            // Read nevertheless: its names are not missing elsewhere.
+            Some(Entry { line, value: Value::Table(entries) }) => {
+                let found = format!("is a single table, [{path}]");
+                self.mistake(Some(line), path, &found, accepted);
+                return vec![Section::new(format!("{path}[0]"), line, entries)];
+            }
             Some(Entry { line, .. }) => {
                 self.mistake(Some(line), path, "is not a list of tables", accepted);
                 return Vec::new();

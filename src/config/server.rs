@@ -68,6 +68,8 @@ impl ServerConfig {
 
 const ADDRESS: &str = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
 const COUNT: &str = "a number from 1 to 1000000";
+/// A limit that holds a request with one id of each kind.
+const MIN_BODY: u64 = 1 << 10;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 const fn loopback(port: u16) -> SocketAddr {
@@ -80,6 +82,14 @@ fn host_name(text: &str) -> Option<String> {
         !text.is_empty() && text.bytes().all(is_part)
     };
     is_name(text).then(|| text.to_owned())
+}
+
+/// Whether only one of the addresses can be bound: the port is the same, and one address includes
+/// the other. `[::]` includes every IPv4 address.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let includes =
+        |a: IpAddr, b: IpAddr| a == b || a.is_unspecified() && (a.is_ipv6() || b.is_ipv4());
+    a.port() == b.port() && a.port() != 0 && (includes(a.ip(), b.ip()) || includes(b.ip(), a.ip()))
 }
 
 pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
@@ -102,7 +112,11 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
                 duration(SECOND..=HOUR),
             )
             .unwrap_or(Duration::from_secs(75)),
-        max_body: section.read(d, "max_body", SIZE, size).unwrap_or(64 << 10),
+        max_body: section
+            .read(d, "max_body", "a size from 1KiB, such as 64KiB", |text| {
+                size(text).filter(|bytes| *bytes >= MIN_BODY)
+            })
+            .unwrap_or(64 << 10),
         max_buffered: section.read(d, "max_buffered", SIZE, size).unwrap_or(64 << 20),
         max_in_flight: section.read(d, "max_in_flight", COUNT, count()).unwrap_or(4096),
         max_wait: section
@@ -129,8 +143,17 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
         ),
         api: api::read(d, &mut section, ADDRESS),
     };
-    if server.listen == server.admin_listen && server.listen.port() != 0 {
-        d.mistake(None, "server.admin_listen", "is server.listen as well", "a port of its own");
+    let own = "a port of its own";
+    if overlap(server.listen, server.admin_listen) {
+        d.mistake(None, "server.admin_listen", "is server.listen as well", own);
+    }
+    if let Some(api) = server.api.listen {
+        if overlap(api, server.listen) {
+            d.mistake(None, "server.api.listen", "is server.listen as well", own);
+        }
+        if overlap(api, server.admin_listen) {
+            d.mistake(None, "server.api.listen", "is server.admin_listen as well", own);
+        }
     }
     section.finish(d);
     server

@@ -153,10 +153,7 @@ fn each_kind_of_mistake_has_a_message() {
             "rtad.toml:3: sever is not known; accepted: server, store",
         ),
         ("store = 3", "rtad.toml:1: store is not a table; accepted: [store]"),
-        (
-            "[audience]\nname=\"a\"",
-            "rtad.toml:1: audience is not a list of tables; accepted: [[audience]]",
-        ),
+        ("audience = 3", "rtad.toml:1: audience is not a list of tables; accepted: [[audience]]"),
         ("[store]\nurl=[1]", "rtad.toml:2: store.url is not a single value; accepted: a directory"),
         ("[store]\nurl=\"\"", "rtad.toml:2: store.url is \"\"; accepted: a directory"),
         (
@@ -189,7 +186,20 @@ fn each_kind_of_mistake_has_a_message() {
             "[server]\nlisten=\"127.0.0.1:1\"\nadmin_listen=\"127.0.0.1:1\"",
             "server.admin_listen is server.listen as well",
         ),
+        (
+            "[server]\nlisten=\"0.0.0.0:1\"\nadmin_listen=\"127.0.0.1:1\"",
+            "server.admin_listen is server.listen as well",
+        ),
+        (
+            "[server]\nlisten=\"127.0.0.1:1\"\nadmin_listen=\"[::]:1\"",
+            "server.admin_listen is server.listen as well",
+        ),
+        (
+            "[server]\nlisten=\"0.0.0.0:1\"\n[server.api]\nlisten=\"127.0.0.1:1\"",
+            "server.api.listen is server.listen as well",
+        ),
         ("[server]\nmax_body=\"0\"", "server.max_body is \"0\"; accepted: a size"),
+        ("[server]\nmax_body=64", "server.max_body is \"64\"; accepted: a size from 1KiB"),
         (
             "[store]\npoll_interval=\"0s\"",
             "store.poll_interval is \"0s\"; accepted: a duration from 100ms to 1h",
@@ -233,7 +243,7 @@ fn mistake_names_the_flag_or_variable() {
         [
             "--admin-listen: found \"here\"; accepted: an address and port, such as 0.0.0.0:8080 \
              or [::1]:8080",
-            "RTAD_MAX_BODY: found \"big\"; accepted: a size, such as 64KiB or 8GiB",
+            "RTAD_MAX_BODY: found \"big\"; accepted: a size from 1KiB, such as 64KiB",
             // A secret is not repeated.
             &format!("--store: found \"https://…@host/x\"; accepted: {ACCEPTED_URLS}"),
         ]
@@ -249,6 +259,33 @@ fn changed_keys_that_need_a_restart_are_listed() {
     new.server.workers = 3;
     new.store.url = "/elsewhere".to_owned();
     assert_eq!(new.needs_restart(&old), ["server", "store.url"]);
+}
+
+#[test]
+fn single_brackets_are_one_mistake() {
+    let text = "[store]\nurl=\"/d\"\n[audience]\nname=\"a\"\n[strategy]\nname=\"s\"\n\
+                exclude=[\"a\"]";
+    assert_eq!(
+        read(text).unwrap_err().mistakes,
+        [
+            "rtad.toml:3: audience is a single table, [audience]; accepted: [[audience]]",
+            "rtad.toml:5: strategy is a single table, [strategy]; accepted: [[strategy]]",
+        ]
+    );
+}
+
+#[test]
+fn ports_may_be_equal_on_different_addresses() {
+    for (listen, admin) in [
+        ("127.0.0.1:1", "127.0.0.2:1"),
+        ("0.0.0.0:1", "[::1]:1"),
+        ("0.0.0.0:1", "127.0.0.1:2"),
+        ("0.0.0.0:0", "0.0.0.0:0"),
+    ] {
+        let text =
+            format!("[store]\nurl=\"/d\"\n[server]\nlisten=\"{listen}\"\nadmin_listen=\"{admin}\"");
+        assert!(read(&text).is_ok(), "{listen} {admin}");
+    }
 }
 
 #[test]

@@ -323,7 +323,7 @@ fn explained_answer_equals_served_answer() {
 }
 
 #[test]
-fn too_many_ids_decide_nothing() {
+fn too_many_ids_prove_membership_only() {
     let fixture = fixture();
     assert_eq!(fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"], Value::Null);
     let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
@@ -333,8 +333,14 @@ fn too_many_ids_decide_nothing() {
         (results[MAX_IDS - 1].as_str(), results[MAX_IDS].as_str()),
         ("usable", "not_looked_at")
     );
-    assert_eq!(listed(&explained, "audiences", &["answer"]), [""; 4], "no audience is checked");
-    assert!(explained["conclusion"].as_str().unwrap().contains("more than 64 ids"), "{explained}");
+    let conclusion = explained["conclusion"].as_str().unwrap();
+    assert!(conclusion.contains("more than 64 usable ids"), "{explained}");
+    let mut device = openids(MAX_IDS + 1);
+    device.oaid = Some(OAID.into());
+    let proven = fixture.json("tx", &tencent(device));
+    assert_eq!(proven["failure"]["cause"], "too_many_ids");
+    let conclusion = proven["conclusion"].as_str().unwrap();
+    assert!(conclusion.contains("because device.oaid is in"), "{proven}");
 }
 
 #[test]
@@ -369,8 +375,11 @@ fn access_is_shown_and_secrets_are_not() {
         ("tx", &[("x-token", "hush-hush")], "admitted", Value::Null),
         ("tx", &[("x-token", "hush-hussh")], "refused", json!("unauthorized")),
     ] {
-        let explanation =
-            fixture.with_headers(platform, headers, if platform == "oc" { b"" } else { &body });
+        let explanation = fixture.with_headers(
+            platform,
+            headers,
+            if platform == "oc" { b"\x08\x01" } else { &body },
+        );
         let explained = serde_json::to_value(&explanation).unwrap();
         assert_eq!(
             (&explained["access"], &explained["failure"]["cause"]),

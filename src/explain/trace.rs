@@ -1,11 +1,11 @@
 //! A decider that records a request's ids with their results, its other fields, and the decisions.
 //!
-//! It reads ids and decides as [`crate::catalog::Live`] does, with the same limit of ids, and
+//! It reads ids and decides as [`crate::catalog::Live`] does, with the same limits of ids, and
 //! counts nothing.
 
 use std::fmt::Display;
 
-use crate::catalog::{Capacity, Catalog, RequestKeys};
+use crate::catalog::{Capacity, Catalog, Kept, RequestKeys};
 use crate::platform::{Decider, Failure, Id, IdReader, MAX_IDS, UNREADABLE};
 use crate::strategy::Decision;
 use rtad_core::device::{DeviceKey, IdField, Unusable};
@@ -29,7 +29,7 @@ pub(super) enum Found {
     Doubtful,
     /// Same key as an earlier id.
     Duplicate,
-    /// Beyond the limit of ids.
+    /// Beyond a limit of ids.
     NotLookedAt,
 }
 
@@ -117,8 +117,14 @@ impl<'a> Trace<'a> {
 impl Decider for Trace<'_> {
     fn id(&mut self, id: Id<'_>) {
         self.record(id, |trace| match trace.reader.key_uncounted(id.field, id.value) {
-            Ok(key) if trace.request_keys.keep(key) => (Found::Usable, Some(key)),
-            Ok(key) => (Found::Duplicate, Some(key)),
+            Ok(key) => match trace.request_keys.keep(key) {
+                Kept::New => (Found::Usable, Some(key)),
+                Kept::Duplicate => (Found::Duplicate, Some(key)),
+                Kept::Exceeded => {
+                    trace.too_many_ids = true;
+                    (Found::NotLookedAt, None)
+                }
+            },
             Err(Unusable::Blank) => (Found::Blank, None),
             Err(Unusable::Malformed) => (Found::Malformed, None),
         });

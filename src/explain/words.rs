@@ -9,7 +9,7 @@ use super::report::{
     AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained,
 };
 use super::trace::{Found, Note};
-use crate::platform::{Failure, MAX_IDS};
+use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
 use crate::strategy::{Decision, Membership, Outcome, Reason, Strategy};
 use rtad_core::device::IdKind;
 
@@ -30,7 +30,9 @@ pub(super) fn id(found: Found, kind: IdKind) -> Option<String> {
         Found::Malformed => format!("it is not {}", kind.accepted()),
         Found::Doubtful => "the platform marks it as doubtful".to_owned(),
         Found::Duplicate => "an earlier id has the same md5".to_owned(),
-        Found::NotLookedAt => format!("only the first {MAX_IDS} ids are read"),
+        Found::NotLookedAt => format!(
+            "only the first {MAX_IDS} usable ids are looked up, of the first {MAX_READ_IDS} ids"
+        ),
     };
     Some(because)
 }
@@ -59,7 +61,8 @@ pub(super) fn failure(
         Failure::Overload => "too many requests were in flight",
         Failure::TooManyIds => {
             return format!(
-                "the request carries more than {MAX_IDS} ids, and an unread one could be a member"
+                "the request carries more than {MAX_IDS} usable ids or {MAX_READ_IDS} ids, and \
+                 another one could be a member"
             );
         }
         Failure::Internal => "internal error of rtad: please report it",
@@ -107,9 +110,10 @@ impl Facts<'_> {
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => match self.failure {
                 Some(cause) => {
+                    let is_partial = cause == Failure::TooManyIds.as_str();
+                    let checked = if is_partial { "not every id is" } else { "no audience is" };
                     format!(
-                        "no audience is checked ({cause}), and its `unavailable` answer is \
-                         {outcome}"
+                        "{checked} checked ({cause}), and its `unavailable` answer is {outcome}"
                     )
                 }
                 None => {
@@ -183,7 +187,7 @@ pub(super) fn conclusion(
     let mut groups: Vec<(bool, &str, Vec<&str>)> = Vec::new();
     for one in strategies {
         let because = match failure {
-            Some(failure) if one.reason != NOT_CONFIGURED => failure.because.as_str(),
+            Some(failure) if one.reason == Reason::Unavailable.as_str() => failure.because.as_str(),
             _ => one.because.as_str(),
         };
         match groups.iter_mut().find(|(bid, reason, _)| (*bid, *reason) == (one.bid, because)) {

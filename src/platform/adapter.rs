@@ -82,8 +82,9 @@ type Build = fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>
 pub enum Admission {
     /// By the headers that the platform sends.
     ByHeaders,
-    /// By access to the config: a captured body is explained. Headers are not checked, and a wrong
-    /// signature is reported but does not matter.
+    /// By access to the config: a captured body is explained. Headers are not checked. A signature
+    /// is, if the captured parts of the request suffice. Its time is reported only: a captured
+    /// request is old.
     Granted,
 }
 
@@ -207,12 +208,34 @@ impl<'d> Verdicts<'d> {
     }
 }
 
+/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
+pub(super) const MAX_ASKED: usize = 1024;
+
+/// Checks the number of requested strategies or ads. More make a request unreadable: an answer to
+/// some would accept or reject the others.
+pub(super) fn check_asked(count: usize, decider: &mut dyn Decider) -> Result<(), Failure> {
+    if count <= MAX_ASKED {
+        return Ok(());
+    }
+    let found = format_args!("it names {count} strategies or ads, {MAX_ASKED} are allowed");
+    decider.note(UNREADABLE, &found);
+    Err(Failure::BadBody)
+}
+
+/// The note about an empty body. An empty message is valid protobuf, but no platform sends one: it
+/// is a probe, or a request whose body was lost on the way.
+pub(super) const EMPTY: &str = "it is empty";
+
 /// Decodes a request; a failure is noted with the decoder's message.
 #[inline]
 pub(super) fn decode<M: Message + Default>(
     body: Bytes,
     decider: &mut dyn Decider,
 ) -> Result<M, Failure> {
+    if body.is_empty() {
+        decider.note(UNREADABLE, &EMPTY);
+        return Err(Failure::BadBody);
+    }
     M::decode(body).map_err(|error| {
         decider.note(UNREADABLE, &error);
         Failure::BadBody

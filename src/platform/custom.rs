@@ -43,7 +43,7 @@ use self::signature::Signature;
 use self::value::{Digits, Value};
 use self::writer::Answer;
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, is_visible,
+    Adapter, Admission, CacheTimes, EMPTY, Head, Kind, StrategyIds, Verdicts, is_visible,
 };
 use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
@@ -96,9 +96,7 @@ impl Custom {
         let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
         if let (Some(named), Some(separator)) =
             (&mapping.request.strategies, &mapping.request.strategies_separator)
-            && strategies
-                .iter()
-                .any(|(id, _)| id.windows(separator.len()).any(|part| part == separator.as_bytes()))
+            && response::contains(&ids, separator)
         {
             let why = "a strategy id of this platform contains strategies_separator";
             planner.mistake(named.mistake(why, "a separator that no id contains"));
@@ -135,6 +133,10 @@ impl Custom {
         decider: &mut dyn Decider,
         now: impl FnOnce() -> Duration,
     ) -> Result<Bytes, Failure> {
+        if body.is_empty() {
+            decider.note(UNREADABLE, &EMPTY);
+            return Err(Failure::BadBody);
+        }
         let mut reading = Reading::new(&self.plan, decider.wants_skipped());
         let read = if self.response.is_json { json::read } else { protobuf::read };
         if read(body, &mut reading).is_err() {
@@ -147,20 +149,24 @@ impl Custom {
             decider.note("ping", &"yes");
             return Ok(self.write(&bare(request_id, self.code(true))));
         }
-        if let Some(signature) = &self.signature
-            && let Err(failure) = signature.check(&reading, head, body, now)
-        {
-            if admission == Admission::ByHeaders && !signature.is_observed {
-                return Err(failure);
+        if let Some(signature) = &self.signature {
+            let is_captured = admission == Admission::Granted;
+            if is_captured && !signature.is_in(head) {
+                decider.note("signature", &"not checked: its header or query was not given");
+            } else if let Err(failure) = signature.check(&reading, head, body, now) {
+                let is_late = is_captured && failure == Failure::BadTimestamp;
+                if !signature.is_observed && !is_late {
+                    return Err(failure);
+                }
+                decider.report_failure(failure);
             }
-            decider.report_failure(failure);
         }
         if let (Some(list), Some(skipped)) = (&self.plan.list, &reading.skipped) {
             for why in skipped {
                 decider.skipped(&list.path, why);
             }
         }
-        for found in &reading.ids {
+        for found in reading.ids() {
             let (mut digits, path, field) = (Digits::new(), found.path, found.field);
             decider.id(Id { path, field, value: found.value.text(&mut digits) });
         }

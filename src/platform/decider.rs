@@ -60,7 +60,7 @@ pub trait Decider {
     }
 
     /// Records an id whose type the config does not map. It does not count towards
-    /// [`super::MAX_IDS`].
+    /// [`super::MAX_READ_IDS`].
     fn skipped(&mut self, path: &str, why: &dyn Display) {
         let _ = (path, why);
     }
@@ -106,7 +106,8 @@ pub enum Failure {
     BadTimestamp,
     /// Too many requests in flight.
     Overload,
-    /// More than [`super::MAX_IDS`] ids.
+    /// More than [`super::MAX_IDS`] usable ids or [`super::MAX_READ_IDS`] ids. The others can still
+    /// prove membership.
     TooManyIds,
     /// Internal error of rtad.
     Internal,

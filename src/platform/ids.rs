@@ -5,8 +5,12 @@ use arrayvec::ArrayVec;
 use crate::telemetry::{IdCounters, Telemetry};
 use rtad_core::device::{DeviceKey, IdField, IdKind, KeyMaker, Unusable};
 
-/// Ids that one request may carry. Each strategy looks up each of them on the worker's thread.
+/// Usable ids of one request that are looked up, each once. Each strategy looks up each of them on
+/// the worker's thread.
 pub const MAX_IDS: usize = 64;
+
+/// Ids of one request that are read, usable or not.
+pub const MAX_READ_IDS: usize = 1024;
 
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;

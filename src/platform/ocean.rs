@@ -8,12 +8,12 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode,
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
 };
 use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
 use crate::config::KindRules;
-use rtad_core::device::IdField;
+use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
 mod wire {
@@ -115,6 +115,7 @@ impl Adapter for Ocean {
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
         let request: Req = decode(body, decider)?;
+        check_asked(request.rta_ids.len(), decider)?;
         if !request.req_id.is_empty() {
             decider.note("req_id", &Lossy(&request.req_id));
         }
@@ -197,9 +198,9 @@ fn read_ids(request: &Req, decider: &mut dyn Decider) {
     }
 }
 
-/// The kind of `did`. `did_type` 0 means "IMEI" and "not set", so the id's length decides, as for
-/// unknown types. 32 characters are an md5; 36 are an IDFA and, except on iOS, also an OAID; any
-/// other length is an IMEI.
+/// The kind of `did`. `did_type` 0 means "IMEI" and "not set", so the id's shape decides, as for
+/// unknown types. 32 hex digits are an md5; a UUID is an IDFA and, except on iOS, also an OAID; the
+/// rest is an IMEI.
 fn did_fields(request: &Req) -> (usize, Option<usize>) {
     let field = match request.did_type() {
         DidType::ImeiMd5 => IMEI_MD5,
@@ -212,11 +213,11 @@ fn did_fields(request: &Req) -> (usize, Option<usize>) {
         DidType::Gaid => GAID,
         DidType::GaidMd5 => GAID_MD5,
         // Unknown types are read as this one.
-        DidType::Imei => match request.did.len() {
-            32 => MD5,
-            36 if request.platform() == Platform::Ios => IDFA,
-            36 => return (IDFA, Some(OAID)),
-            _ => IMEI,
+        DidType::Imei => match request.did.trim_ascii() {
+            did if IdKind::Md5.has_shape(did) => MD5,
+            did if !IdKind::Idfa.has_shape(did) => IMEI,
+            _ if request.platform() == Platform::Ios => IDFA,
+            _ => return (IDFA, Some(OAID)),
         },
     };
     (field, None)

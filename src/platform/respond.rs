@@ -179,8 +179,9 @@ mod tests {
     #[test]
     fn every_failure_gets_a_valid_answer() {
         for (admission, body, recovers, failure, answer) in [
-            (Admission::Granted, Ok(&b""[..]), true, Failure::Internal, UNAVAILABLE),
-            (Admission::Granted, Ok(b""), false, Failure::Internal, REFUSAL),
+            (Admission::Granted, Ok(&b"\x18\x01"[..]), true, Failure::Internal, UNAVAILABLE),
+            (Admission::Granted, Ok(b"\x18\x01"), false, Failure::Internal, REFUSAL),
+            (Admission::Granted, Ok(b""), true, Failure::BadBody, UNAVAILABLE),
             (Admission::Granted, Ok(b"\xff"), true, Failure::BadBody, UNAVAILABLE),
             (Admission::Granted, Err(Failure::TooLarge), true, Failure::TooLarge, UNAVAILABLE),
             (Admission::ByHeaders, Ok(b""), true, Failure::Unauthorized, REFUSAL),

@@ -4,11 +4,14 @@
 //! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
 //! ids are written, and 1 if none of them bids.
 
+mod request_info;
+
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, decode, encode, is_visible,
+    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
+    is_visible,
 };
 use super::decider::{Decider, Failure, Id, Lossy, hide};
 use super::describe::Lines;
@@ -20,7 +23,8 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/tencent.ad.rta.rs"));
 }
 
-pub use wire::rta_request::{AdInfo, RequestInfo, RequestType};
+pub use request_info::RequestInfo;
+pub use wire::rta_request::{AdInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
 use wire::device::DoubtfulId;
@@ -71,13 +75,16 @@ impl Tencent {
     }
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
-    /// configured strategy. An answer without ads would accept all, so it is a rejection.
+    /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
+    /// would accept all.
     fn decide_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
         let mut verdicts = Verdicts::new(decider);
+        let mut keeps_any = false;
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
             verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
             let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
+            keeps_any |= is_kept;
             AdResult {
                 adgroup_id: ad.adgroup_id,
                 ignore: (!is_kept).then_some(true),
@@ -85,8 +92,11 @@ impl Tencent {
             }
         };
         let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
-        let code = if ad_results.is_empty() { REJECT } else { ACCEPT };
-        RtaResponse { code: Some(code), ad_results, ..RtaResponse::default() }
+        if keeps_any {
+            RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
+        } else {
+            RtaResponse { code: Some(REJECT), ..RtaResponse::default() }
+        }
     }
 }
 
@@ -104,6 +114,7 @@ impl Adapter for Tencent {
         decider: &mut dyn Decider,
     ) -> Result<Bytes, Failure> {
         let request: RtaRequest = decode(body, decider)?;
+        check_asked(request.ad_infos.len(), decider)?;
         note(&request, decider);
         let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
         if is_ping == Some(true) {

@@ -74,7 +74,8 @@ impl Reloader {
         self.telemetry.reloaded(result.is_ok());
         match (&result, found) {
             (Ok(reloaded), found) => {
-                tracing::info!(needs_restart = ?reloaded.needs_restart, "config reloaded");
+                let needs_restart = reloaded.needs_restart.join(", ");
+                tracing::info!(needs_restart, "config reloaded");
                 *state = State { served: found, refused: None };
             }
             (Err(reason), found) => {

@@ -48,8 +48,11 @@ impl Sync {
         };
         self.shared.telemetry.sync(name, word, duration);
         if let Some(error) = &error {
-            let served =
-                if self.is_mixed(name) { "parts of two generations" } else { "the last good one" };
+            let served = match is_served {
+                true if self.is_mixed(name) => "parts of two generations",
+                true => "the last good generation",
+                false => "nothing yet",
+            };
             tracing::warn!(audience = name, result = word, error, served, "snapshot not updated");
         }
         let skipped = matches!(result, Ok((PollOutcome::Skipped(_), _)));

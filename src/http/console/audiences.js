@@ -67,6 +67,14 @@ export function problemsOf(status, reading) {
       waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
     problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text });
   }
+  if (reading.of("rtad_config_last_reload_successful").some(({ value }) => value === 0)) {
+    problems.push({
+      key: "config",
+      level: "warn",
+      title: t("config-title"),
+      text: t("config-text"),
+    });
+  }
   for (const audience of status.audiences) {
     const { name, required, snapshot, syncs } = audience;
     const about = { href: `#audience-${name}` };

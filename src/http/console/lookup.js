@@ -5,6 +5,8 @@ import { bytes, duration, list, oneIn, t } from "./words.js";
 
 const KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"];
 const ANY = "any";
+/** A request that is read as that of every platform. */
+const ANY_PLATFORM = "platform";
 /** Levels of the pills. */
 const LEVELS = {
   usable: "good",
@@ -43,6 +45,7 @@ export function rebuildLookup() {
     ...KINDS.map((kind) => option(kind, kind)),
   );
   const requests = platforms.map((name) => option(`platform ${name}`, t("request-of", { name })));
+  if (requests.length > 1) requests.unshift(option(ANY_PLATFORM, t("request-of-any")));
   const group =
     requests.length > 0 ? el("optgroup", { label: t("a-request") }, ...requests) : undefined;
   what.replaceChildren(ids, ...(group ? [group] : []));
@@ -60,7 +63,8 @@ export function startLookup(ask, announce) {
   byId("pasted").addEventListener("input", () => {
     const isOne = platforms.length > 0 && isRequest(byId("pasted").value.trim());
     if (isOne === isAutomatic || (isOne && what.value !== ANY)) return;
-    what.value = isOne ? `platform ${platforms[0]}` : ANY;
+    const request = platforms.length > 1 ? ANY_PLATFORM : `platform ${platforms[0]}`;
+    what.value = isOne ? request : ANY;
     isAutomatic = isOne;
   });
   what.addEventListener("change", () => (isAutomatic = false));
@@ -99,16 +103,19 @@ function say(make) {
 
 /** Fetches the explanation; returns functions that show it and that summarize the decisions. */
 async function explain(ask, text, what) {
-  const platform = what.startsWith("platform ") ? what.slice("platform ".length) : undefined;
   const post = (path, type, body) =>
     ask(path, { method: "POST", headers: { "Content-Type": type }, body });
-  if (platform !== undefined) {
-    const answer = await post(
-      `v1/explain/${encodeURIComponent(platform)}`,
-      "application/octet-stream",
-      text,
-    );
-    const explanation = await answer.json();
+  const explained = async (platform) => {
+    const path = `v1/explain/${encodeURIComponent(platform)}`;
+    return (await post(path, "application/octet-stream", text)).json();
+  };
+  if (what === ANY_PLATFORM) {
+    const found = likely(await Promise.all(platforms.map(explained)));
+    const one = (explanation) => `${explanation.platform}: ${inShort(explanation)}`;
+    return { show: () => found.flatMap(showRequest), inShort: () => found.map(one).join("; ") };
+  }
+  if (what.startsWith("platform ")) {
+    const explanation = await explained(what.slice("platform ".length));
     return { show: () => showRequest(explanation), inShort: () => inShort(explanation) };
   }
   const question = { id: text.trim(), kind: what === ANY ? null : what };
@@ -117,6 +124,16 @@ async function explain(ask, text, what) {
   ).json();
   const one = ({ kinds, ...reading }) => `${kinds.join(", ")}: ${inShort(reading)}`;
   return { show: () => readings.map(showReading), inShort: () => readings.map(one).join("; ") };
+}
+
+/**
+ * The explanations of the platforms that the request may be of: those that read ids in it, else
+ * those that can read it, else all.
+ */
+function likely(explanations) {
+  const readable = explanations.filter(({ failure }) => failure?.cause !== "bad_body");
+  const withIds = readable.filter(({ ids }) => ids.some(({ result }) => result !== "malformed"));
+  return [withIds, readable, explanations].find((found) => found.length > 0);
 }
 
 const inShort = ({ strategies }) =>

@@ -6,10 +6,8 @@ use arrayvec::ArrayVec;
 
 use super::plan::{Leaf, Node, Plan, Role};
 use super::value::{Digits, Value};
-use crate::platform::ids::MAX_IDS;
-
-/// Strategies that one request may name. Each is looked up and echoed.
-pub(super) const MAX_ASKED: usize = 1024;
+use crate::platform::adapter::MAX_ASKED;
+use crate::platform::ids::{MAX_IDS, MAX_READ_IDS};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,8 +24,10 @@ pub(super) struct Found<'p, 'a> {
 pub(super) struct Reading<'p, 'a> {
     pub(super) plan: &'p Plan,
     pub(super) values: Vec<Value<'a>>,
-    /// At most one more than allowed, which shows that there are too many.
-    pub(super) ids: ArrayVec<Found<'p, 'a>, { MAX_IDS + 1 }>,
+    /// The first ids. Normal requests have no others.
+    first_ids: ArrayVec<Found<'p, 'a>, MAX_IDS>,
+    /// The others: at most one more than allowed, which shows that there are too many.
+    other_ids: Vec<Found<'p, 'a>>,
     pub(super) asked: Vec<Value<'a>>,
     /// Types of ids that `kinds` does not map; `None` unless the decider wants them.
     pub(super) skipped: Option<Vec<Skipped<'a>>>,
@@ -55,7 +55,13 @@ impl std::fmt::Display for Skipped<'_> {
 impl<'p, 'a> Reading<'p, 'a> {
     pub(super) fn new(plan: &'p Plan, keeps_skipped: bool) -> Self {
         let (values, skipped) = (plan.absent.clone(), keeps_skipped.then(Vec::new));
-        Self { plan, values, ids: ArrayVec::new(), asked: Vec::new(), skipped }
+        let (first_ids, other_ids) = (ArrayVec::new(), Vec::new());
+        Self { plan, values, first_ids, other_ids, asked: Vec::new(), skipped }
+    }
+
+    /// The ids, in the order of the body.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &Found<'p, 'a>> {
+        self.first_ids.iter().chain(&self.other_ids)
     }
 
     /// The value in a slot.
@@ -113,7 +119,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             Role::Single => {}
             Role::Asked => return self.request(value),
             Role::Id { field, path } => {
-                let _ = self.ids.try_push(Found { field: *field, path, value });
+                self.add_id(Found { field: *field, path, value });
             }
             Role::Listed => {
                 if let Some(list) = &plan.list {
@@ -121,7 +127,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                     let kind = self.values[list.kind].text(&mut kind_digits);
                     let secure = self.value(list.secure).text(&mut secure_digits);
                     if let Some(field) = list.field(kind, secure) {
-                        let _ = self.ids.try_push(Found { field, path: &list.path, value });
+                        self.add_id(Found { field, path: &list.path, value });
                     } else if self.skipped.as_ref().is_some_and(|skipped| skipped.len() < MAX_IDS) {
                         let (kind, secure) =
                             (self.values[list.kind].clone(), self.value(list.secure).clone());
@@ -131,6 +137,14 @@ impl<'p, 'a> Reading<'p, 'a> {
             }
         }
         Ok(())
+    }
+
+    fn add_id(&mut self, id: Found<'p, 'a>) {
+        if let Err(full) = self.first_ids.try_push(id)
+            && MAX_IDS + self.other_ids.len() <= MAX_READ_IDS
+        {
+            self.other_ids.push(full.element());
+        }
     }
 
     /// Adds a requested strategy, or several with separators between them.

@@ -199,6 +199,10 @@ impl Compiler<'_> {
             Some(_) if step.is_list || step.value() != Scalar::Text => {
                 Err(named.mistake("it is not a single string", "a string for accepted_separator"))
             }
+            Some(separator) if contains(self.ids, separator) => Err(named.mistake(
+                "a strategy id of this platform contains accepted_separator",
+                "a separator that no id contains",
+            )),
             Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
             None if is_protobuf && !step.is_list => {
                 Err(named
@@ -216,6 +220,12 @@ impl Compiler<'_> {
     fn checked<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.mistakes.push(mistake)).ok()
     }
+}
+
+/// Whether any of the ids contains the separator, which is not empty.
+pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
+    let separator = separator.as_bytes();
+    ids.iter().any(|id| id.windows(separator.len()).any(|part| part == separator))
 }
 
 fn code_item(

@@ -66,6 +66,13 @@ impl Signature {
                 max_skew: config.max_skew?,
             })
         });
+        if let (Some(parts), Some(Timestamp { source, .. }), Some(named)) =
+            (&template, &timestamp, &config.timestamp)
+            && !template::signs(parts, source)
+        {
+            let why = "it is not signed: any sender could change it";
+            planner.mistake(named.mistake(why, "a location that the template contains"));
+        }
         Some(Self {
             is_observed: config.mode == SignatureMode::Observe,
             algorithm: config.algorithm,
@@ -75,6 +82,15 @@ impl Signature {
             timestamp,
             secrets: config.secrets.iter().map(|config| config.secret.clone()).collect(),
         })
+    }
+
+    /// Whether these headers and this query are enough to check the signature.
+    pub(super) fn is_in(&self, head: &Head<'_>) -> bool {
+        let signed = self.template.iter().filter_map(|part| match part {
+            Part::Value(source) => Some(source),
+            _ => None,
+        });
+        signed.chain([&self.source]).all(|source| source.is_in(head))
     }
 
     /// Checks the signature, and that the time is near `now`, which is called only for a timestamp.

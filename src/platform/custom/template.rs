@@ -70,6 +70,15 @@ impl Source {
         }
     }
 
+    /// Whether these headers and this query may hold the value. A body always may.
+    pub(super) fn is_in(&self, head: &Head<'_>) -> bool {
+        match self {
+            Self::Body { .. } => true,
+            Self::Header(name) => head.headers.contains_key(name),
+            Self::Query(_) => head.query.is_some(),
+        }
+    }
+
     /// Passes the value to `use_it`; empty if absent.
     pub(super) fn with<R>(
         &self,
@@ -173,6 +182,11 @@ fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
         found: found.to_owned(),
         accepted: accepted.to_owned(),
     }
+}
+
+/// Whether a template covers this source.
+pub(super) fn signs(parts: &[Part], source: &Source) -> bool {
+    signs_itself(parts, source).is_some()
 }
 
 /// The reason why a signature in this source can never match, as it would sign itself.

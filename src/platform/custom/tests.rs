@@ -184,9 +184,11 @@ fn ping_is_answered_without_a_decision() {
 #[test]
 fn unreadable_body_gets_error_code_and_unavailable_answers() {
     let platform = platform(PROTO2, PROTOBUF);
-    let (answer, script) = asked(&platform, b"\x0a\x05r", &[BID]);
-    assert_eq!(answer, Err(Failure::BadBody));
-    assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
+    for body in [&b"\x0a\x05r"[..], b""] {
+        let (answer, script) = asked(&platform, body, &[BID]);
+        assert_eq!(answer, Err(Failure::BadBody));
+        assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
+    }
     let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
@@ -202,18 +204,18 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
 #[test]
 fn strategies_and_ids_of_a_request_are_limited() {
     let platform = platform(PROTO2, PROTOBUF);
-    let most = b"\x10\x01".repeat(reading::MAX_ASKED);
+    let most = b"\x10\x01".repeat(crate::platform::adapter::MAX_ASKED);
     let (answer, script) = asked(&platform, &most, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(script.asked, [0]);
     let (answer, _) = asked(&platform, &[&most[..], b"\x10\x01"].concat(), &[BID, BID]);
     assert_eq!(answer, Err(Failure::BadBody));
-    let caid = b"\x22\x03\x1a\x01c".repeat(1000);
+    let caid = b"\x22\x03\x1a\x01c".repeat(2000);
     let (answer, script) = asked(&platform, &caid, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(
         script.ids.len(),
-        crate::platform::MAX_IDS + 1,
+        crate::platform::MAX_READ_IDS + 1,
         "one more than the limit shows that there are too many"
     );
 }

@@ -1,6 +1,7 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
+use crate::platform::adapter::MAX_ASKED;
 use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
@@ -32,7 +33,7 @@ fn ask(request: &Req, decisions: &[Decision]) -> (Rsp, Script) {
 }
 
 fn asking(rta_ids: &[i64]) -> Req {
-    Req { rta_ids: rta_ids.to_vec(), ..Req::default() }
+    Req { platform: Platform::Android as i32, rta_ids: rta_ids.to_vec(), ..Req::default() }
 }
 
 fn verdicts(response: &Rsp) -> Vec<(i64, bool)> {
@@ -88,6 +89,17 @@ fn each_requested_strategy_has_a_verdict() {
         assert_eq!((response.status_code, response.bid_type), (0, Some(bid_type)), "{asked:?}");
         assert_eq!(response.cache_time_secs, cache, "{asked:?}");
     }
+}
+
+#[test]
+fn requested_strategies_are_limited() {
+    let most = vec![10003; MAX_ASKED];
+    assert_eq!(verdicts(&ask(&asking(&most), &[BID]).0).len(), MAX_ASKED);
+    let mut script = Script::deciding(&[BID]);
+    let body = asking(&[&most[..], &[10003]].concat()).encode_to_vec().into();
+    assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
+    assert!(script.asked.is_empty());
+    assert_eq!(script.notes, ["unreadable: it names 1025 strategies or ads, 1024 are allowed"]);
 }
 
 #[test]
@@ -153,6 +165,10 @@ fn kind_of_did_follows_did_type_or_length() {
         (ios, 0, UUID, &["idfa"]),
         (android, 0, UUID, &["idfa", "oaid"]),
         (0, 77, IMEI_MD5_VALUE, &["md5"]),
+        (0, 0, " 8d3ebd3654fb46a2832296669cf1b536", &["md5"]),
+        (0, 0, "8d3ebd3654fb46a2832296669cf1b53x", &["imei"]),
+        (0, 0, "1fe9a970-efbb-29e0-0bdd-f5dbbf751abx", &["imei"]),
+        (ios, 0, "1fe9a970fefbbf29e0f0bddff5dbbf751ab5", &["imei"]),
         (99, -3, UUID, &["idfa", "oaid"]),
         (0, 4, "", &[]),
     ] {
@@ -192,6 +208,7 @@ fn unavailable_answer_is_an_error_with_all_verdicts() {
 #[test]
 fn unreadable_body_fails_without_a_decision() {
     for body in [
+        "",
         &REQUEST[..REQUEST.len() - 2],
         "ff",
         "12",

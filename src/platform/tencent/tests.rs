@@ -1,6 +1,7 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
+use crate::platform::adapter::MAX_ASKED;
 use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
 use crate::strategy::Decision;
 
@@ -63,8 +64,10 @@ fn golden_request_gets_golden_answer() {
 #[test]
 fn minimal_answers_equal_golden_bytes() {
     let adapter = plain(&[("new", 0)]);
-    let answer =
-        |decision| hex(reply(&adapter, Bytes::new(), &mut Script::deciding(&[decision])).unwrap());
+    let test_call = bytes("1801");
+    let answer = |decision| {
+        hex(reply(&adapter, test_call.clone(), &mut Script::deciding(&[decision])).unwrap())
+    };
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
     assert_eq!(hex(adapter.refusal()), "1001");
@@ -214,9 +217,18 @@ fn request_id_of_any_bytes_is_echoed() {
 fn unreadable_body_fails_without_a_decision() {
     let cut = &REQUEST[..REQUEST.len() - 2];
     let deep = "2b".repeat(200); // Nested groups without end.
-    for body in
-        [cut, "ff", "0a", "0a05616263", "2a020a", "0aff", "ffffffffffffffffffffff", "080a", &deep]
-    {
+    for body in [
+        "",
+        cut,
+        "ff",
+        "0a",
+        "0a05616263",
+        "2a020a",
+        "0aff",
+        "ffffffffffffffffffffff",
+        "080a",
+        &deep,
+    ] {
         let mut script = Script::deciding(&[BID, BID]);
         assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
@@ -263,15 +275,59 @@ fn second_request_keeps_ads_of_bidding_strategies() {
 }
 
 #[test]
-fn second_request_without_bids_ignores_every_ad() {
+fn ads_of_a_second_request_are_limited() {
+    let most = vec![(Some(1), Some("new")); MAX_ASKED];
+    assert_eq!(ask(second_request(&most), &[BID]).0.ad_results.len(), MAX_ASKED);
+    let mut script = Script::deciding(&[BID]);
+    let body = second_request(&[&most[..], &most[..1]].concat());
+    assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
+    assert!(script.asked.is_empty());
+}
+
+#[test]
+fn unknown_request_type_does_not_replace_a_known_one() {
+    // An ad of the strategy that bids.
+    let ad = "5a0708072a036e6577";
+    for (info, is_second) in [
+        ("0802", true),
+        ("0802084d", true),
+        ("084d0802", true),
+        ("080208ffffffffffffffffff01", true),
+        ("08020801", false),
+        ("084d", false),
+        ("", false),
+    ] {
+        let body = format!("42{:02x}{info}{ad}", info.len() / 2);
+        let (response, _) = ask(bytes(&body), &[BID, NO_BID]);
+        assert_eq!(!response.ad_results.is_empty(), is_second, "{info}");
+    }
+    // Split over two parts of the message.
+    let (response, _) = ask(bytes(&format!("420208024202084d{ad}")), &[BID, NO_BID]);
+    assert!(!response.ad_results.is_empty());
+}
+
+/// Cases in which decoders differ. Tencent's own decoder (C++) ignores the surplus bits of a varint
+/// of ten bytes, and rejects tags of more than five.
+#[test]
+fn malformed_varints_are_rejected_and_long_tags_accepted() {
+    let mut script = Script::deciding(&[BID, BID]);
+    let surplus_bits = bytes("9806ffffffffffffffffff7f");
+    assert_eq!(reply(&adapter(), surplus_bits, &mut script), Err(Failure::BadBody));
+    // Field 1 in a tag of six bytes: a request id "r".
+    let (response, _) = ask(bytes("8a80808080000172"), &[BID, NO_BID]);
+    assert_eq!(response.request_id.as_deref(), Some(&b"r"[..]));
+}
+
+#[test]
+fn second_request_without_a_kept_ad_is_rejected() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
     let answer = reply(
         &adapter(),
         second_request(&[(Some(1), Some("new")), (Some(300), None)]),
         &mut script,
     );
-    // request_id "r2", code 0, ad_results { 1, ignore } and { 300, ignore }.
-    assert_eq!(hex(answer.unwrap()), "0a0272321000720408012001720508ac022001");
+    // request_id "r2", code 1.
+    assert_eq!(hex(answer.unwrap()), "0a0272321001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);
     assert_eq!(response.code, Some(1), "0 without an ad would accept them all");
 }

@@ -65,7 +65,7 @@ fn each_mistake_is_one_line_with_exit_code_two() {
     assert_eq!(errors.len(), 5, "{errors:#?}");
     let path = file.display().to_string();
     for (key, accepted) in [
-        ("server.max_body is \"big\"", "a size, such as 64KiB"),
+        ("server.max_body is \"big\"", "a size from 1KiB, such as 64KiB"),
         ("server.workers is \"-1\"", "0 (one per CPU)"),
         ("server.color is not known", "listen, admin_listen, admin_hosts"),
         ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),

@@ -194,11 +194,7 @@ fn a_body_that_cannot_be_read_is_explained_too() {
         ),
         "{text}"
     );
-    assert_eq!(
-        json(&config, "ocean", &[], b"")["failure"],
-        Value::Null,
-        "nothing is an empty message"
-    );
+    assert_eq!(json(&config, "ocean", &[], b"")["failure"]["cause"], "bad_body");
 }
 
 #[test]

@@ -178,7 +178,8 @@ fn any_method_and_content_type_is_answered() {
     let server = server("");
     let mut client = server.connect();
     for method in ["GET", "PUT", "DELETE", "OPTIONS", "POST"] {
-        let answer = client.request(method, "/rta/tencent", "", "");
+        let test_call = "\x18\x01";
+        let answer = client.request(method, "/rta/tencent", "", test_call);
         assert_eq!(
             accepted(&answer),
             Some(vec!["vip".to_owned()]),
@@ -200,11 +201,12 @@ fn any_method_and_content_type_is_answered() {
 fn unreadable_bodies_get_each_strategys_unavailable_answer() {
     let server = server("max_body = \"2KiB\"\nidle_timeout = \"1s\"");
     let bold = Some(vec!["bold".to_owned()]);
-    for garbage in [&b"\xff"[..], b"{\"id\":1}", &[0x0a; 100], &tencent_request(NON_MEMBER)[..20]] {
+    let truncated = &tencent_request(NON_MEMBER)[..20];
+    for garbage in [&b""[..], b"\xff", b"{\"id\":1}", &[0x0a; 100], truncated] {
         assert_eq!(accepted(&post(&mut server.connect(), "/rta/tencent", garbage)), None);
         assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", garbage)), bold);
     }
-    counted(&server, "tencent", &[("bad_body", 4.0)]);
+    counted(&server, "tencent", &[("bad_body", 5.0)]);
     // Too large by Content-Length, and too large while reading.
     assert_eq!(accepted(&post(&mut server.connect(), "/rta/bold", vec![0; 2049])), bold);
     let mut chunked = server.connect();
@@ -220,8 +222,8 @@ fn unreadable_bodies_get_each_strategys_unavailable_answer() {
     let mut slow = server.connect();
     slow.send("POST /rta/bold HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
     assert_eq!(accepted(&slow.next().unwrap()), bold);
-    counted(&server, "tencent", &[("bad_body", 4.0), ("too_large", 1.0)]);
-    counted(&server, "bold", &[("bad_body", 4.0), ("body_lost", 1.0), ("too_large", 1.0)]);
+    counted(&server, "tencent", &[("bad_body", 5.0), ("too_large", 1.0)]);
+    counted(&server, "bold", &[("bad_body", 5.0), ("body_lost", 1.0), ("too_large", 1.0)]);
     // Ocean Engine: an error status, with every strategy's verdict.
     let answer = post(&mut server.connect(), "/rta/ocean", "\u{7f}");
     assert_eq!(answer.status, 200);
@@ -327,7 +329,7 @@ fn request_without_header_is_rejected_without_details() {
 }
 
 #[test]
-fn too_many_ids_are_unavailable() {
+fn too_many_ids_prove_membership_only() {
     let server = server("");
     let caid = |id: String| tencent::device::QaidInfo { qaid: Some(id.into()), qaid_md5sum: None };
     let mut device = tencent::Device {
@@ -343,6 +345,16 @@ fn too_many_ids_are_unavailable() {
     device.qaid_infos.push(caid("one-more".to_owned()));
     assert_eq!(ask(&device), None);
     counted(&server, "tencent", &[("too_many_ids", 1.0)]);
+    device.oaid_md5sum = Some(hex(&key("oaid", OLD_VIP)).into());
+    assert_eq!(ask(&device), Some(vec!["vip".to_owned()]), "a member by the first ids stays one");
+    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
+    // Blank and repeated ids do not count.
+    device.oaid_md5sum = None;
+    device.qaid_infos.truncate(63);
+    let useless = (0..100).flat_map(|_| ["0", "other1"].map(|id| caid(id.to_owned())));
+    device.qaid_infos.extend(useless);
+    assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
+    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
 }
 
 #[test]
@@ -411,7 +423,7 @@ fn mapped_json_platform_is_answered_and_explained() {
 }
 
 #[test]
-fn signed_platform_requires_its_signature_except_in_explain() {
+fn signed_platform_requires_its_signature() {
     use prost::encoding::{bytes, int64, string};
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
     let mut client = server.connect();
@@ -439,5 +451,9 @@ fn signed_platform_requires_its_signature_except_in_explain() {
     let explained = server.connect_admin().post("/v1/explain/kuaishou", &old).ok();
     let text = explained.to_string();
     assert!(text.contains("bad_timestamp") && text.contains(&const_hex::encode(bid)), "{text}");
+    // A forged one is rejected there too.
+    let explained = server.connect_admin().post("/v1/explain/kuaishou", &forged).ok();
+    assert_eq!(explained["failure"]["cause"], "bad_signature");
+    assert_eq!(explained["answer"]["hex"], "0801");
     counted(&server, "kuaishou", &[("bad_signature", 1.0), ("bad_timestamp", 1.0)]);
 }

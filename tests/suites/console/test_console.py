@@ -175,9 +175,9 @@ class TestLookups(Console):
     def test_pasted_request_is_recognized(self):
         request, device = tencent(MEMBERS[3]).hex(), MEMBERS[3]
         for pasted, chosen in (
-            (request, "platform tencent"),
+            (request, "platform"),
             (device, "any"),
-            (request, "platform tencent"),
+            (request, "platform"),
             (" ", "any"),
         ):
             self.page.fill("#pasted", pasted)
@@ -188,6 +188,17 @@ class TestLookups(Console):
             for pasted in (request, device):
                 self.page.fill("#pasted", pasted)
                 assert self.page.input_value("#what") == choice
+
+    def test_pasted_request_is_tried_on_every_platform(self):
+        answer = self.ask(tencent(MEMBERS[3]).hex(), "platform")
+        expect(answer.locator("article")).to_have_count(1)
+        expect(answer).to_contain_text("Request of tencent")
+        expect(answer).to_contain_text("it is in old_users")
+        # Readable by none: every platform's reason is shown.
+        answer = self.ask("ff", "platform")
+        expect(answer.locator(".notice.bad").first).to_contain_text(
+            "not a valid message of this protocol"
+        )
 
     def test_late_answer_to_an_older_lookup_is_ignored(self):
         delayed = []
@@ -274,6 +285,20 @@ class TestFailing(Console):
                 self.is_sound(page, "a failing store")
             expect(problems).to_contain_text("Nothing needs attention")
             expect(card.locator(".notice")).to_be_hidden()
+
+    def test_refused_config_is_shown(self):
+        gauge = "rtad_config_last_reload_successful"
+
+        def refuse(route):
+            answer = route.fetch()
+            assert f"{gauge} 1" in answer.text()
+            route.fulfill(response=answer, body=answer.text().replace(f"{gauge} 1", f"{gauge} 0"))
+
+        self.page.route("**/metrics", refuse)
+        problems = self.page.locator("#problems")
+        expect(problems).to_contain_text("The changed configuration was refused")
+        self.page.unroute("**/metrics")
+        expect(problems).to_contain_text("Nothing needs attention")
 
     def test_new_generation_and_delta_are_shown(self):
         card = self.page.locator("#audience-old_users")

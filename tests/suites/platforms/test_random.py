@@ -39,18 +39,16 @@ SPELLINGS = {
 def decide(strategy, keys, is_available=True):
     """Whether a strategy of rtad.toml bids for a device with these keys, and whether because an
     audience is unavailable."""
-    if not is_available:
-        return strategy == "careful", True
-    if not keys:
+    if not keys and is_available:
         return strategy == "idless", False
     is_old, is_vip = keys & MEMBERS["old_users"], keys & MEMBERS["vip"]
     match strategy:
         case "new-users":
-            return not is_old, False
+            return not is_old and is_available, not (is_old or is_available)
         case "careful":
             return not is_old, not is_old
         case "idless":
-            return bool(is_vip), False
+            return bool(is_vip), not (is_vip or is_available)
 
 
 class Values:
@@ -105,17 +103,15 @@ class TestTencent(PlatformTest):
     }
 
     def device(self, values):
-        """A device, its expected keys, and the number of its ids."""
-        device, keys, count = Device(), set(), 0
+        """A device, the keys that are looked up, and the number of all keys."""
+        device, keys, more = Device(), set(), set()
         rare = values.random.random() < 0.05
         device.doubtful_ids_list.extend(number for number in range(7) if values.chance(0.12))
         doubtful = set(device.doubtful_ids_list)
 
         def take(key, doubt):
-            nonlocal count
-            count += 1
             if key and doubt not in doubtful:
-                keys.add(key)
+                (keys if key in keys or len(keys) < MAX_IDS else more).add(key)
 
         for name, doubt in self.MD5.items():
             if values.chance(0.3):
@@ -143,7 +139,7 @@ class TestTencent(PlatformTest):
             device.cached_deviceid_type = values.random.randrange(8)
         if values.chance(0.3):
             device.ip = "198.51.100.7"
-        return device, keys, count
+        return device, keys, len(keys | more)
 
     def request(self, values):
         request = RtaRequest()
@@ -175,6 +171,9 @@ class TestTencent(PlatformTest):
             values.random.getrandbits(32) for _ in range(values.random.randrange(4))
         )
         request.rta_trace_id_list.extend("trace" for _ in range(values.random.randrange(3)))
+        # An empty body is an error.
+        if not request.ByteSize():
+            request.is_test = False
         return request, keys, count
 
     def expected(self, request, keys, count):
@@ -188,7 +187,10 @@ class TestTencent(PlatformTest):
             id: decide(strategy, keys, count <= MAX_IDS) for id, strategy in self.STRATEGIES.items()
         }
         if request.request_info.request_type == RtaRequest.AD_LIST:
-            answer.code = 0 if request.ad_infos else 1
+            answer.code = 1
+            if not any(bids.get(ad.out_target_id, (False,))[0] for ad in request.ad_infos):
+                return answer
+            answer.code = 0
             for ad in request.ad_infos:
                 result = answer.ad_results.add()
                 if ad.HasField("adgroup_id"):
@@ -269,6 +271,9 @@ class TestOcean(PlatformTest):
         request.vids.extend(
             values.random.getrandbits(31) for _ in range(values.random.randrange(4))
         )
+        # An empty body is an error.
+        if not request.ByteSize():
+            request.req_id = "r"
         return request, keys - {None}
 
     def check(self, request, keys, answer):

@@ -127,7 +127,7 @@ class TestIds(PlatformTest):
         self.check(OLD, Device(qaid_infos=[both]))
         self.check(NONE, Device(qaid_infos=[both], doubtful_ids_list=[Device.DOUBTFUL_QAID]))
 
-    def test_too_many_ids_are_ignored(self):
+    def test_too_many_ids_prove_membership_only(self):
         infos = [{"qaid": f"{index:032x}"} for index in range(1 << 8, (1 << 8) + 65)]
         self.check(NEW, Device(qaid_infos=infos[:64]))
         # T2 bids if unavailable.
@@ -136,6 +136,13 @@ class TestIds(PlatformTest):
             {"T2"},
             Device(qaid_infos=infos[:64], wx_openid=[{"openid": OLD_USERS["openid"][0].raw}]),
         )
+        # A member among the first 64 stays one.
+        self.check(OLD, Device(imei_md5sum=OLD_USERS["imei"][0].md5, qaid_infos=infos))
+        self.check({"T2", "T3"}, Device(imei_md5sum=VIPS["imei"][0].md5, qaid_infos=infos))
+        # Blank, malformed and repeated ids do not count.
+        useless = [{"qaid": "0"}, infos[0], {"qaid_md5sum": "x"}] * 100
+        self.check(NEW, Device(qaid_infos=infos[:64] + useless))
+        self.check({"T2"}, Device(qaid_infos=[{"qaid": "0"}] * 1024 + infos[:1]))
 
     def test_oaid_is_case_sensitive(self):
         self.check(NEW, Device(oaid=OLD_USERS["oaid"][0].raw.swapcase()))

@@ -1,10 +1,14 @@
 //! Ids that stand for "no id", raw and hashed.
 //!
 //! One such key in an audience would make every user without an id a member. Blank ids are
-//! therefore filtered twice: when an audience is built and when a request is read. The set is
-//! generated from junk strings found in real exports. Each is taken as it is, in lower case, in
-//! upper case and capitalized (a Python exporter writes `None`). Each spelling is hashed once, and
-//! twice because some pipelines hash ids that are hashed already.
+//! therefore filtered twice: when an audience is built and when a request is read.
+//!
+//! - Raw ids are judged by their structure: runs of one character, unexpanded macros of any name,
+//!   values without a letter or digit.
+//! - Hashes have no structure, so the set of blank keys lists the digests of junk found in real
+//!   exports and of macros in use. Each is taken as it is, in lower case, in upper case and
+//!   capitalized (a Python exporter writes `None`). Each spelling is hashed once, and twice because
+//!   some pipelines hash ids that are hashed already.
 
 use std::collections::HashSet;
 
@@ -43,55 +47,97 @@ const JUNK: &[&str] = &[
     "02:00:00:00:00:00",
     "020000000000",
     "02-00-00-00-00-00",
-    // Unexpanded macros of a tracking link.
-    "__IMEI__",
-    "__IMEI2__",
-    "__IDFA__",
-    "__IDFA2__",
-    "__IDFA_MD5__",
-    "__IDFAMD5__",
-    "__OAID__",
-    "__OAID2__",
-    "__OAID_MD5__",
-    "__OAIDMD5__",
-    "__ANDROIDID__",
-    "__ANDROIDID2__",
-    "__MAC__",
-    "__MAC1__",
-    "__MAC2__",
-    "__CAID__",
-    "__CAID1__",
-    "__CAID2__",
-    "__GAID__",
-    "__IP__",
+    // Written by databases for a null.
+    "\\N",
+    // Common in logs, of unknown origin.
+    "81684c2e68ade2cd4bf9f2e8a67dd4fe",
+    "da4c50b4bab2fa1a3520e4482ab8e788",
 ];
 
-/// Lengths of runs of one repeated digit that stand for "no id".
+/// Names of macros in tracking links.
+const MACROS: &[&str] = &[
+    "IMEI",
+    "IMEI1",
+    "IMEI2",
+    "IMEI3",
+    "IMEI_MD5",
+    "IMEIMD5",
+    "HASH_IMEI",
+    "MAC",
+    "MAC1",
+    "MAC2",
+    "MAC3",
+    "ANDROIDID",
+    "ANDROIDID1",
+    "ANDROIDID2",
+    "ANDROIDID_MD5",
+    "HASH_ANDROIDID",
+    "OAID",
+    "OAID1",
+    "OAID2",
+    "OAID_MD5",
+    "OAIDMD5",
+    "HASH_OAID",
+    "IDFA",
+    "IDFA2",
+    "IDFA_MD5",
+    "IDFAMD5",
+    "HASH_IDFA",
+    "CAID",
+    "CAID1",
+    "CAID2",
+    "GAID",
+    "UUID",
+    "OPENUDID",
+    "IDFV",
+    "DEVICEID",
+    "IP",
+];
+
+/// Brackets of macros.
+const BRACKETS: &[(&str, &str)] =
+    &[("__", "__"), ("{", "}"), ("{{", "}}"), ("%%", "%%"), ("$", "$"), ("${", "}"), ("[", "]")];
+
+/// Longest run of one decimal digit whose digest is listed.
+const LONGEST_RUN: usize = 40;
+
+/// Lengths of runs of another character that stand for "no id".
 const RUN_LENGTHS: &[usize] = &[8, 12, 14, 15, 16, 17, 32, 36, 40, 64];
 
 /// Group lengths of a UUID and a MAC, for `00000000-0000-…` and `00:00:…`.
 const UUID_GROUPS: &[usize] = &[8, 4, 4, 4, 12];
 const MAC_GROUPS: &[usize] = &[2, 2, 2, 2, 2, 2];
 
-/// The set of keys that mean "no id": a few thousand. A lookup that misses reads one bit of an
-/// 8 KiB map.
+/// The set of keys that mean "no id": some thousands. A lookup that misses reads one or two bits of
+/// 16 KiB.
 #[derive(Clone)]
 pub struct BlankIds {
     keys: HashSet<DeviceKey>,
-    /// One bit per shard, set if it holds a blank key: answers nearly every lookup.
+    /// One bit per value of a key's first two bytes, set if a blank key has it: answers nine of ten
+    /// lookups.
     shards: Box<[u64; SHARDS / 64]>,
+    /// The same of the next two bytes: answers nearly all others.
+    next: Box<[u64; SHARDS / 64]>,
 }
 
 impl BlankIds {
     /// The built-in set and the operator's own `extra` raw ids, in the same spellings and hashes.
     pub fn with_extra<I: AsRef<str>>(extra: impl IntoIterator<Item = I>) -> Self {
-        let mut set = Self { keys: HashSet::new(), shards: Box::new([0; SHARDS / 64]) };
+        let bits = || Box::new([0; SHARDS / 64]);
+        let mut set = Self { keys: HashSet::new(), shards: bits(), next: bits() };
         for junk in JUNK {
             set.insert_spellings(junk);
         }
+        for name in MACROS {
+            for (open, close) in BRACKETS {
+                set.insert_spellings(&format!("{open}{name}{close}"));
+            }
+        }
         for digit in "0123456789abcdefx".chars() {
-            for length in RUN_LENGTHS {
-                set.insert_spellings(&digit.to_string().repeat(*length));
+            let lengths = RUN_LENGTHS.iter().copied();
+            let short = (1..=LONGEST_RUN).filter(|_| digit.is_ascii_digit());
+            for length in lengths.chain(short) {
+                set.insert_spellings(&digit.to_string().repeat(length));
             }
             set.insert_spellings(&grouped(digit, UUID_GROUPS, "-"));
             set.insert_spellings(&grouped(digit, MAC_GROUPS, ":"));
@@ -123,17 +169,27 @@ impl BlankIds {
     }
 
     fn insert(&mut self, key: DeviceKey) {
-        let shard = usize::from(key.shard());
+        let (shard, next) = indices(&key);
         self.shards[shard / 64] |= 1 << (shard % 64);
+        self.next[next / 64] |= 1 << (next % 64);
         self.keys.insert(key);
     }
 
     /// Whether the key is that of a blank id.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
-        let shard = usize::from(key.shard());
-        self.shards[shard / 64] >> (shard % 64) & 1 == 1 && self.keys.contains(key)
+        let (shard, next) = indices(key);
+        self.shards[shard / 64] >> (shard % 64) & 1 == 1
+            && self.next[next / 64] >> (next % 64) & 1 == 1
+            && self.keys.contains(key)
     }
+}
+
+/// A key's shard, and the number in its next two bytes.
+#[inline]
+fn indices(key: &DeviceKey) -> (usize, usize) {
+    let bytes = key.as_bytes();
+    (usize::from(key.shard()), usize::from(u16::from_be_bytes([bytes[2], bytes[3]])))
 }
 
 impl Default for BlankIds {
@@ -153,13 +209,43 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
     runs.join(separator)
 }
 
+/// Whether a trimmed id has the structure of a placeholder: a run of one character, an unexpanded
+/// macro, or no letter or digit.
+#[inline]
+pub(super) fn is_placeholder(id: &[u8]) -> bool {
+    is_repeated_character(id)
+        || !id[0].is_ascii_alphanumeric() && (is_punctuation(id) || is_macro(id))
+}
+
 /// Whether all characters but `-` and `:` are the same, ignoring case. True for an empty id.
 #[inline]
-pub(super) fn is_repeated_character(id: &[u8]) -> bool {
+fn is_repeated_character(id: &[u8]) -> bool {
     let mut characters =
         id.iter().filter(|byte| !matches!(byte, b'-' | b':')).map(u8::to_ascii_lowercase);
     match characters.next() {
         Some(first) => characters.all(|byte| byte == first),
         None => true,
     }
+}
+
+fn is_punctuation(id: &[u8]) -> bool {
+    id.iter().all(|byte| byte.is_ascii_punctuation() || byte.is_ascii_whitespace())
+}
+
+/// Whether the id is a name in the brackets of a macro: `__NAME__`, `{NAME}`, `%%NAME%%` and so on,
+/// also nested. An id in brackets is not a macro: its shape is wrong, and it counts as malformed.
+fn is_macro(id: &[u8]) -> bool {
+    let is_bracket = |byte: &&u8| b"_{[$%]}".contains(*byte);
+    let open = id.iter().take_while(is_bracket).count();
+    let close = id.iter().rev().take_while(is_bracket).count();
+    let Some(name) = id.get(open..id.len() - close) else { return false };
+    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.: ".contains(byte);
+    let is_of_an_id = |byte: &u8| byte.is_ascii_hexdigit() || b"-:".contains(byte);
+    let holds_an_id = name.len() >= 12 && name.iter().all(is_of_an_id);
+    // A single underscore is part of a name.
+    let is_bracketed = |run: &[u8]| !matches!(run, b"" | b"_");
+    is_bracketed(&id[..open])
+        && is_bracketed(&id[id.len() - close..])
+        && name.iter().all(is_of_a_name)
+        && !holds_an_id
 }

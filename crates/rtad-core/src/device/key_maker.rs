@@ -1,6 +1,6 @@
 //! Conversion of device ids to keys: trims, checks the shape, filters blank ids and hashes.
 
-use super::blank::{BlankIds, is_repeated_character};
+use super::blank::{BlankIds, is_placeholder};
 use super::key::DeviceKey;
 use super::kind::{Case, IdKind};
 
@@ -90,14 +90,10 @@ impl KeyMaker {
             kind.has_shape(id).then(|| case.apply(id, DeviceKey::of_canonical))
         };
         match key {
-            Some(key) if self.blanks.contains(&key) || is_repeated_character(id) => {
-                Err(Unusable::Blank)
-            }
+            Some(key) if self.blanks.contains(&key) || is_placeholder(id) => Err(Unusable::Blank),
             Some(key) => Ok(key),
             // Junk such as "null" has the shape of no kind, but counts as blank, not malformed.
-            None if self.blanks.contains(&DeviceKey::of_canonical(id))
-                || is_repeated_character(id) =>
-            {
+            None if self.blanks.contains(&DeviceKey::of_canonical(id)) || is_placeholder(id) => {
                 Err(Unusable::Blank)
             }
             None => Err(Unusable::Malformed),

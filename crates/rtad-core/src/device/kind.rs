@@ -84,7 +84,8 @@ impl IdKind {
 
     /// Whether a trimmed raw id has the shape of this kind. Lenient on purpose: a wrongly rejected
     /// id shows an ad to an old user; a wrongly accepted one adds a key that no request has.
-    pub(super) fn has_shape(self, id: &[u8]) -> bool {
+    #[inline]
+    pub fn has_shape(self, id: &[u8]) -> bool {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return false;
         }

@@ -102,11 +102,102 @@ fn blank_raw_ids_are_blank_in_every_kind_and_case() {
         "__CAID2__",
         "zzzzzzzzzzz",
         "----",
+        r"\N",
+        "None",
+        "nil",
+        "7777777",
+        "0:0-00",
+        "81684c2e68ade2cd4bf9f2e8a67dd4fe",
+        "DA4C50B4BAB2FA1A3520E4482AB8E788",
+        "{}",
+        "[]",
+        "?!",
+        "__ANY_NAME__",
+        "{idfa}",
+        "{{ device.idfa }}",
+        "%%ADVERTISING_IDFA%%",
+        "$oaid$",
+        "${GAID}",
+        "[IMEI-MD5]",
+        "${__OAID__}",
+        "{0}",
     ] {
         for kind in IdKind::ALL {
             assert_eq!(keys.key(kind, raw.as_bytes()), Err(Unusable::Blank), "{kind} {raw:?}");
         }
     }
+}
+
+#[test]
+fn digests_of_macros_and_of_runs_are_blank() {
+    let keys = KeyMaker::default();
+    let names = [
+        "IMEI",
+        "IMEI1",
+        "IMEI2",
+        "IMEI3",
+        "IMEI_MD5",
+        "HASH_IMEI",
+        "MAC",
+        "MAC1",
+        "MAC2",
+        "MAC3",
+        "ANDROIDID",
+        "ANDROIDID1",
+        "ANDROIDID_MD5",
+        "HASH_ANDROIDID",
+        "OAID",
+        "OAID1",
+        "OAID_MD5",
+        "HASH_OAID",
+        "IDFA",
+        "IDFA_MD5",
+        "HASH_IDFA",
+        "CAID",
+        "CAID1",
+        "CAID2",
+        "GAID",
+        "UUID",
+        "OPENUDID",
+        "IDFV",
+        "DEVICEID",
+    ];
+    let macros = names.iter().flat_map(|name| {
+        [
+            format!("__{name}__"),
+            format!("{{{name}}}"),
+            format!("{{{{{name}}}}}"),
+            format!("%%{name}%%"),
+            format!("${name}$"),
+            format!("${{{name}}}"),
+            format!("[{name}]"),
+        ]
+    });
+    let runs =
+        (1..=40).flat_map(|length| (0..10).map(move |digit| digit.to_string().repeat(length)));
+    for raw in macros.chain(runs).chain([r"\N".to_owned()]) {
+        for raw in [raw.to_lowercase(), raw.to_uppercase()] {
+            let md5 = hex(DeviceKey::of_canonical(raw.as_bytes()));
+            for md5 in [md5.to_uppercase(), md5] {
+                let key = keys.key(IdKind::Md5, md5.as_bytes());
+                assert_eq!(key, Err(Unusable::Blank), "md5 of {raw}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_with_punctuation_or_brackets_keep_their_reading() {
+    let keys = KeyMaker::default();
+    for openid in ["o6_bmjrPTlm6_2sgVt7hMZOPfL2M", "_o6-bm_", "-1a", "$o6bm", "__imei", "%%x", "+9"]
+    {
+        assert!(keys.key(IdKind::Openid, openid.as_bytes()).is_ok(), "{openid}");
+    }
+    for idfa in ["{3E0046F7-8BD4-4F3E-9F91-358B137D2BF0}", "[3E0046F78BD44F3E9F91358B137D2BF0]"] {
+        let key = keys.key(IdKind::Idfa, idfa.as_bytes());
+        assert_eq!(key, Err(Unusable::Malformed), "{idfa}");
+    }
+    assert_eq!(keys.key(IdKind::Imei, b"caf\xc3\xa9"), Err(Unusable::Malformed));
 }
 
 #[test]

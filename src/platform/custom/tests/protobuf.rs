@@ -191,7 +191,7 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
     let required = platform_of(mapping);
     let empty = b"\x0a\x00\x12\x00\x1a\x02\x08\x00\x2a\x02\x08\x01";
     assert_eq!(required.adapter.refusal(), empty[..]);
-    let (answer, _) = asked(&required, b"", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let (answer, _) = asked(&required, b"\x78\x01", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(answer.unwrap(), empty[..]);
     let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(required.adapter.unavailable(&mut script), empty[..]);

@@ -172,23 +172,103 @@ fn timestamp_beyond_max_skew_is_rejected() {
 
 #[test]
 fn invalid_timestamp_is_rejected() {
-    let timed = "algorithm = \"hmac-sha256\"\ntemplate = \"x\"\nin = \"query:s\"\ntimestamp = \
-        \"query:t\"\n\
-                 timestamp_unit = \"s\"\nmax_skew = \"5m\"";
-    // hmac-sha256 of "x" with "old"
-    let sign = "s=9569674de87a2f40045527082b562963161829cc58934b60fb59f16d1df41a4d";
-    for (time, expected) in [
-        ("&t=1718539200", None),
-        ("&t=", Some(Failure::BadTimestamp)),
-        ("", Some(Failure::BadTimestamp)),
-        ("&t=soon", Some(Failure::BadTimestamp)),
-        ("&t=99999999999999999999999", Some(Failure::BadTimestamp)),
-        ("&t=-9223372036854775808", Some(Failure::BadTimestamp)),
+    let timed = "algorithm = \"hmac-sha256\"\ntemplate = \"{query:t}\"\nin = \"query:s\"\n\
+                 timestamp = \"query:t\"\ntimestamp_unit = \"s\"\nmax_skew = \"5m\"";
+    // hmac-sha256 of the time with "old"
+    for (time, sign, expected) in [
+        ("&t=1718539200", "b79541812b518336b58de765fecfa9ec0a1653a4cd5456d7ca51633b99213adb", None),
+        (
+            "&t=",
+            "ba2ddd906e885d5b50f32fd2fc95ed41f1666bb2a93bcc5ea51aa131f5d60225",
+            Some(Failure::BadTimestamp),
+        ),
+        (
+            "",
+            "ba2ddd906e885d5b50f32fd2fc95ed41f1666bb2a93bcc5ea51aa131f5d60225",
+            Some(Failure::BadTimestamp),
+        ),
+        (
+            "&t=soon",
+            "506b61270674c46ebeb98684d974899a90521e1f87b44ab8d237f876db50f36c",
+            Some(Failure::BadTimestamp),
+        ),
+        (
+            "&t=99999999999999999999999",
+            "c6ce12ce2b3173865d904d13b7aab7673cccb1f464961827c11eac5fb0547a36",
+            Some(Failure::BadTimestamp),
+        ),
+        (
+            "&t=-9223372036854775808",
+            "9ace83a2c6b59a8b45532c9608f9c04fd91fc2422ee4c68f5feae4d8940df814",
+            Some(Failure::BadTimestamp),
+        ),
     ] {
-        let query = format!("{sign}{time}");
+        let query = format!("s={sign}{time}");
         let request = Request { body: "{}", header: None, query: Some(&query), now: NOW };
         assert_eq!(ask(timed, &request).0.err(), expected, "{time}");
     }
+}
+
+#[test]
+fn unsigned_timestamp_is_a_mistake() {
+    let mistakes = |template: &str, timestamp: &str| {
+        let signature = format!(
+            "algorithm = \"hmac-sha256\"\ntemplate = \"{template}\"\nin = \"header:s\"\n\
+             timestamp = \"{timestamp}\"\nmax_skew = \"5m\""
+        );
+        let text = format!("{}{HEAD}{signature}", super::HEAD);
+        let flags = vec![("store.url", "/data".to_owned())];
+        let read = Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags);
+        read.map_or_else(|error| error.mistakes, |_| Vec::new())
+    };
+    for (template, timestamp) in
+        [("x", "time"), ("{id}", "body:time"), ("{body}", "query:t"), ("{query:u}", "query:t")]
+    {
+        let found = mistakes(template, timestamp);
+        assert!(found.len() == 1 && found[0].contains("it is not signed"), "{template}: {found:?}");
+    }
+    for (template, timestamp) in
+        [("{time}", "body:time"), ("{body}", "time"), ("{header:T}", "header:t")]
+    {
+        assert_eq!(mistakes(template, timestamp), [""; 0], "{template}");
+    }
+}
+
+/// Explains with the parts of a request that were captured.
+fn explain(
+    signature: &str,
+    body: &str,
+    header: Option<&'static str>,
+) -> (Result<Bytes, Failure>, Script) {
+    let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
+    let mut script = Script::deciding(&[BID, BID]);
+    let mut headers = HeaderMap::new();
+    headers.extend(
+        header.map(|value| (HeaderName::from_static("x-h"), HeaderValue::from_static(value))),
+    );
+    let head = Head { headers: &headers, query: None };
+    let answer =
+        custom.answer_at(Admission::Granted, &head, body.as_bytes(), &mut script, || Duration::MAX);
+    (answer, script)
+}
+
+#[test]
+fn captured_signature_is_checked_if_it_is_complete() {
+    let signature = "algorithm = \"md5\"\nin = \"sign\"\ntemplate = \"{t}{secret}\"\n\
+                     timestamp = \"t\"\nmax_skew = \"5m\"";
+    // The md5 of "1old".
+    let right = r#"{"t": 1, "sign": "5bc05a72c0e28a1a09505860eb418e63"}"#;
+    let (answer, script) = explain(signature, right, None);
+    assert!(answer.is_ok(), "its time does not matter");
+    assert_eq!(script.notes, ["observed: bad_timestamp"]);
+    let wrong = r#"{"t": 1, "sign": "00"}"#;
+    assert_eq!(explain(signature, wrong, None).0, Err(Failure::BadSignature));
+
+    let in_header = "algorithm = \"md5\"\nin = \"header:x-h\"\ntemplate = \"{t}{secret}\"";
+    let (answer, script) = explain(in_header, right, None);
+    assert!(answer.is_ok());
+    assert_eq!(script.notes, ["signature: not checked: its header or query was not given"]);
+    assert_eq!(explain(in_header, right, Some("00")).0, Err(Failure::BadSignature));
 }
 
 #[test]

@@ -178,6 +178,10 @@ fn secret_from_config_or_file_is_never_shown() {
             "headers[0] has a secret that is empty or not printable",
         ),
         ("{ name = \"X-A\", value_file = \"empty\" }", "headers[0] has a secret that is empty"),
+        (
+            "{ name = \"X-A\", value = \"secret1 \" }",
+            "headers[0] has a secret that begins or ends with a space",
+        ),
         ("{ name = \"X-A\", value_file = \"none\" }", "none\": No such file or directory"),
         ("{ name = \"X-A\", value = [\"secret1\"] }", "headers[0].value is not a single value"),
         (

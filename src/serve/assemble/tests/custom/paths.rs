@@ -162,6 +162,14 @@ fn path_mistakes_name_the_accepted_fields() {
                 .to_owned(),
         ),
         (
+            "accepted = \"hits\"",
+            "accepted_separator = \"1\"\naccepted = \"joined\"",
+            "26: platform[0].response.accepted is \"joined\": a strategy id of this platform \
+                contains accepted_separator; \
+             accepted: a separator that no id contains"
+                .to_owned(),
+        ),
+        (
             "cache = \"seconds\"",
             "cache = \"one.id\"\nrequest_id = \"one.id\"",
             "26: platform[0].response.cache is \"one.id\": it is mapped twice; accepted: a field \
@@ -263,7 +271,7 @@ fn unverifiable_signature_is_a_mistake() {
         ),
         (
             "header:X-A",
-            "{header:x-a}",
+            "{id}{header:x-a}",
             format!(
                 "32: platform[0].signature.in is \"header:X-A\": the template contains it; \
                     {accepted}"
@@ -271,7 +279,7 @@ fn unverifiable_signature_is_a_mistake() {
         ),
         (
             "query:sign",
-            "{query:sign}",
+            "{id}{query:sign}",
             format!(
                 "32: platform[0].signature.in is \"query:sign\": the template contains it; \
                     {accepted}"
