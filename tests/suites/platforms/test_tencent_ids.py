@@ -183,7 +183,7 @@ class TestIds(PlatformTest):
             self.check(NONE, Device(imei_md5sum=text))
 
     def test_request_without_a_device(self):
-        assert set(self.tencent(RtaRequest()).out_target_id) == NONE
+        assert set(self.tencent(RtaRequest(id="r")).out_target_id) == NONE
         self.check(NONE, Device())
         self.check(
             NONE, Device(os=Device.OS_IOS, ip="1.2.3.4", cached_deviceid_type=Device.CACHED_NIL)
