@@ -25,7 +25,8 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 struct Generation {
     keys: Keys,
-    /// Sequence of the last append in it.
+    /// Sequences of the appends that its build saw: after `from`, through `through`.
+    from: u64,
     through: u64,
 }
 
@@ -54,7 +55,12 @@ pub(crate) const fn bit(key: u8) -> Keys {
 impl Model {
     /// Members, or none if the audience answers nothing.
     pub(crate) fn members(&self) -> Option<Keys> {
-        let generation = self.generations[&self.live.filter(|_| !self.is_disabled)?];
+        self.published().filter(|_| !self.is_disabled)
+    }
+
+    /// Members while it is enabled; none if nothing is published.
+    pub(crate) fn published(&self) -> Option<Keys> {
+        let generation = self.generations[&self.live?];
         let keys = self.applied(generation.keys, generation.through, u64::MAX);
         Some(keys & !self.tombstones)
     }
@@ -105,8 +111,18 @@ impl Model {
         }
     }
 
+    /// The last change that the live generation's build saw of each key, if any.
+    pub(crate) fn carried(&self, key: u8) -> Option<bool> {
+        let Generation { from, through, .. } = self.generations[&self.live?];
+        let seen = |append: &&Appended| {
+            append.key == key && append.sequence > from && append.sequence <= through
+        };
+        self.appends.iter().rev().find(seen).map(|append| append.is_added)
+    }
+
     pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
-        self.generations.insert(generation, Generation { keys, through });
+        let from = self.live.map_or(0, |live| self.generations[&live].through);
+        self.generations.insert(generation, Generation { keys, from, through });
         self.live = Some(generation);
     }
 
@@ -117,6 +133,7 @@ impl Model {
     pub(crate) fn delete(&mut self) {
         (self.live, self.is_disabled) = (None, false);
         self.generations.clear();
+        self.appends.clear();
     }
 
     pub(crate) const fn disable(&mut self, is_disabled: bool) {

@@ -43,7 +43,7 @@ fn key(number: u8) -> DeviceKey {
 struct Pod {
     sync: Sync,
     /// Members in each state since its last whole swap. Mixed chunks answer from any of them.
-    allowed: Vec<Option<Keys>>,
+    allowed: Vec<Keys>,
     _cache: TempDir,
 }
 
@@ -80,7 +80,7 @@ impl World {
             ledgers: [const { None }; WRITERS],
             model: Model::default(),
             build: None,
-            pod: Pod { sync, allowed: vec![None], _cache: cache },
+            pod: Pod { sync, allowed: Vec::new(), _cache: cache },
             fillers: 0,
         }
     }
@@ -185,6 +185,7 @@ impl World {
                 }
                 fillers.extend(delta.added().iter().copied());
             }
+            self.compare_carried(current, &mut ledger).await;
             // Merged deltas may repeat older changes, so the rest may differ from the input.
             let decided = self.model.decided(through);
             let expected = self.model.built(input, through);
@@ -192,6 +193,25 @@ impl World {
         }
         fillers.retain(|filler| (0..KEYS).all(|number| key(number) != *filler));
         Some(PendingBuild { base, keys, fillers, through })
+    }
+
+    /// The live manifest names the changes that its build saw: the next build reports those that
+    /// its input undoes.
+    async fn compare_carried(&self, current: &Current, ledger: &mut Ledger) {
+        let manifest = self.writer.store().manifest(&audience(), current).await.unwrap();
+        let mut carried = [None; KEYS as usize];
+        for entry in manifest.folded().iter().flat_map(|folded| &folded.deltas) {
+            let delta = ledger.delta(entry).await.unwrap();
+            for number in 0..KEYS {
+                let change = delta.membership(&key(number));
+                carried[usize::from(number)] = change.or(carried[usize::from(number)]);
+            }
+        }
+        for number in 0..KEYS {
+            if let Some(expected) = self.model.carried(number) {
+                assert_eq!(carried[usize::from(number)], Some(expected), "carried key {number}");
+            }
+        }
     }
 
     async fn finish_build(&mut self) {
@@ -267,26 +287,25 @@ impl World {
     }
 
     /// The pod answers from the model's present state after a whole poll. After a failed one, each
-    /// chunk may still answer from a state since the last whole one, but not from before a deletion
-    /// or a disabling.
+    /// chunk may still answer from a state since the last whole one, but not from before a deletion,
+    /// and not at all while the audience is disabled.
     async fn poll(&mut self, chunk_reads: Option<usize>) {
-        let members = self.model.members();
-        if members.is_none() {
+        let (members, published) = (self.model.members(), self.model.published());
+        if published.is_none() {
             self.pod.allowed.clear();
         }
-        self.pod.allowed.push(members);
+        self.pod.allowed.extend(published);
         self.faults.limit_chunk_reads(chunk_reads);
         self.pod.sync.poll_all().await;
         self.faults.limit_chunk_reads(None);
         let catalog = self.pod.sync.serving().load_full();
         let audience = &catalog.audiences()[0];
         let snapshot = audience.available();
+        assert!(snapshot.is_none() || members.is_some(), "disabled or deleted, but served");
         if let Some(snapshot) = snapshot {
             for number in 0..KEYS {
                 let answer = snapshot.contains(&key(number));
-                let is_allowed = |members: &Option<Keys>| {
-                    members.is_some_and(|members| (members & bit(number) != 0) == answer)
-                };
+                let is_allowed = |members: &Keys| (members & bit(number) != 0) == answer;
                 assert!(
                     self.pod.allowed.iter().any(is_allowed),
                     "key {number} is {answer}; allowed: {:?}",
@@ -297,7 +316,7 @@ impl World {
         if chunk_reads.is_none() {
             assert_eq!(snapshot.is_some(), members.is_some(), "after a poll without faults");
             assert!(snapshot.is_none_or(|snapshot| !snapshot.is_mixed()));
-            self.pod.allowed = vec![members];
+            self.pod.allowed = published.into_iter().collect();
         }
     }
 
