@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// A spinner with a phase and a counter, or nothing when progress is off. Shared by all threads.
 #[derive(Debug)]
@@ -21,7 +21,11 @@ impl Progress {
             return Self { bar: ProgressBar::hidden() };
         }
         let total = |state: &ProgressState, out: &mut dyn Write| {
-            let _ = state.len().map_or(Ok(()), |total| write!(out, " of {}", HumanCount(total)));
+            let Some(total) = state.len() else { return };
+            let _ = write!(out, " of {}", HumanCount(total));
+            if let Some(percent) = (state.pos() * 100).checked_div(total) {
+                let _ = write!(out, ", {percent}%, {} left", HumanDuration(state.eta()));
+            }
         };
         // The library's own rate format has four decimals.
         let rate = |state: &ProgressState, out: &mut dyn Write| {

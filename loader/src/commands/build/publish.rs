@@ -190,6 +190,7 @@ impl BuildPlan<'_> {
         sink: &ChunkSink<'_>,
     ) -> Result<StoredChunks, CommandError> {
         self.progress.phase("building chunks");
+        self.progress.expect(SHARDS.div_ceil(shards_per_chunk as usize) as u64);
         let (filter, threads) = (&self.filter, self.budget.threads());
         let pipeline = ChunkPipeline { filter, shards_per_chunk, threads, keys, unit_bytes, pool };
         let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
