@@ -152,7 +152,7 @@ fn assembly(store: &str, swap: SwapMode) -> Assembly {
 /// Runs in a child process: loads a generation and prints time and memory.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
-    let mut sync = Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
+    let sync = Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
         .with_cache(cache);
     let begun = Instant::now();
     block_on(sync.poll_all());

@@ -44,11 +44,11 @@ use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
 use crate::http::decision_port::{Port, decision_service};
 use crate::platform::IdReader;
-use crate::sync::{Command, Shared, Sync};
+use crate::sync::{Command, Shared, Sync, SyncAlive};
 use crate::telemetry::count_as_worker;
 use reload::Reloader;
 use running::OpenPort;
-use threads::{lower_priority, spawn};
+use threads::{Priority, spawn};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
@@ -60,8 +60,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Commands to the sync thread that wait for it.
 const COMMANDS: usize = 4;
 
-/// Starts everything; returns when every audience was polled once, well or badly, and decisions are
-/// answered. Called inside a runtime, whose thread accepts connections from then on.
+/// Starts everything; returns when every required audience is served, from the cache if need be, or
+/// was polled once, and decisions are answered. Called inside a runtime, whose thread accepts
+/// connections from then on.
 ///
 /// # Errors
 ///
@@ -88,7 +89,8 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
         server,
     };
 
-    let first_poll = start_sync(sync, received)?;
+    let priority = Arc::new(Priority::default());
+    let first_poll = start_sync(sync, received, &priority)?;
     let admin_address = start_admin_port(&parts, admin, max_connections)?;
     tracing::info!(
         %admin_address,
@@ -97,6 +99,8 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     );
     // Fails only if the sync thread is gone, and then there is nothing to wait for.
     let _ = first_poll.await;
+    // Until now there were no requests to delay.
+    priority.lower();
     warn_of_open_api(&parts.server, &parts.serving.load());
     let (phase, phases) = watch::channel(Phase::Serving);
     let ports = open_decision_ports(&parts, max_connections, decision, api, &phases)?;
@@ -212,16 +216,17 @@ fn listen_error(
     move |source| StartError::Listen { key, address, source }
 }
 
-/// Starts the sync thread; the receiver gets a value after the first poll of every audience.
+/// Starts the sync thread; the receiver gets a value when the first snapshots are served.
 fn start_sync(
-    mut sync: Sync,
+    sync: Sync,
     commands: mpsc::Receiver<Command>,
+    priority: &Arc<Priority>,
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (loaded, first_poll) = oneshot::channel();
-    spawn("sync", lower_priority, async move || {
-        sync.poll_all().await;
-        let _ = loaded.send(());
-        sync.run(commands).await;
+    let alive = SyncAlive::new(&sync);
+    spawn("sync", Some(Arc::clone(priority)), async move || {
+        let _alive = alive;
+        Arc::new(sync).run(commands, loaded).await;
     })?;
     Ok(first_poll)
 }
@@ -244,21 +249,15 @@ fn start_admin_port(
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(max_connections);
     let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
-    spawn(
-        "admin",
-        || {},
-        async move || {
-            tokio::spawn(async move { telemetry.upkeep().await });
-            if let Some(interval) = watch_config {
-                tokio::spawn(async move { reloader.watch(interval).await });
-            }
-            if let Err(error) =
-                port::serve(listener, Untimed(router), limits, always_serving()).await
-            {
-                tracing::error!(%error, "admin port failed");
-            }
-        },
-    )?;
+    spawn("admin", None, async move || {
+        tokio::spawn(async move { telemetry.upkeep().await });
+        if let Some(interval) = watch_config {
+            tokio::spawn(async move { reloader.watch(interval).await });
+        }
+        if let Err(error) = port::serve(listener, Untimed(router), limits, always_serving()).await {
+            tracing::error!(%error, "admin port failed");
+        }
+    })?;
     Ok(address)
 }
 

@@ -6,6 +6,9 @@
 //! | a new generation, fully verified | the new one, at once or [chunk by chunk](SwapMode) | `ok` |
 //! | a failure | the last good generation; at start, the cached one | the cause |
 //!
+//! Audiences are polled independently. While a generation is downloaded, `CURRENT` and the deltas
+//! are still polled and applied to the served one.
+//!
 //! Chunks that the old generation also has are shared, not read again. The old catalog is freed on
 //! the blocking pool once no request holds it. One [`Sync`] is the only writer of the catalog.
 //!
@@ -35,7 +38,7 @@ pub use cache::cached_audiences;
 pub use error::SyncError;
 pub use headroom::Headroom;
 pub use run::Command;
-pub use shared::{LastSync, Readiness, Shared, SyncHistory, SyncRun, now_unix_seconds};
+pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun, now_unix_seconds};
 pub use state::{CatalogPlan, Sync};
 
 pub use crate::config::SwapMode;

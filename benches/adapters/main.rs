@@ -114,7 +114,7 @@ fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
     count_as_worker(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
-    let mut sync = Sync::new(store, assembly(directory).plan(), shared.clone());
+    let sync = Sync::new(store, assembly(directory).plan(), shared.clone());
     block_on(sync.poll_all());
     (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
 }

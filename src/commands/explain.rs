@@ -128,7 +128,7 @@ async fn explained(
 ) -> Result<Explanation, Failure> {
     let store = find_audiences(&mut assembly.config).await?;
     let shared = Shared::default();
-    let mut sync = Sync::new(store, assembly.plan(), shared.clone());
+    let sync = Sync::new(store, assembly.plan(), shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");

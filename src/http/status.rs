@@ -22,6 +22,8 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     }
     let reason = if readiness.is_draining() {
         "draining\n".to_owned()
+    } else if !readiness.is_sync_alive() {
+        "not ready: the sync thread ended; restart the process\n".to_owned()
     } else {
         let catalog = app.serving.load();
         let waiting = catalog

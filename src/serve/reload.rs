@@ -57,7 +57,11 @@ impl Reloader {
         let reloader = Arc::clone(self);
         Box::new(move || {
             let reloader = Arc::clone(&reloader);
-            Box::pin(async move { reloader.reload().await })
+            // A task of its own: a caller that hangs up must not leave a reload half recorded.
+            let reloading = tokio::spawn(async move { reloader.reload().await });
+            Box::pin(async move {
+                reloading.await.unwrap_or_else(|_| Err("the reload panicked".to_owned()))
+            })
         })
     }
 

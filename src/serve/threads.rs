@@ -1,5 +1,7 @@
 //! Threads beside the workers.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use super::error::StartError;
 
 /// The lowest priority: a seventieth of a busy worker's share. A larger share would saturate a core
@@ -7,27 +9,83 @@ use super::error::StartError;
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICENESS: i32 = 19;
 
-/// Runs `work` on a thread with its own runtime. Each thread of the runtime calls `begin` first.
+/// Priority of the threads of one runtime: normal, until it is lowered for all of them.
+#[derive(Debug, Default)]
+pub(super) struct Priority(Mutex<Threads>);
+
+#[derive(Debug, Default)]
+struct Threads {
+    is_low: bool,
+    #[cfg(target_os = "linux")]
+    running: Vec<rustix::process::Pid>,
+}
+
+impl Priority {
+    /// Gives present and future threads the lowest priority, so that hashing delays no request by
+    /// a time slice. Without effect on kernels without thread priorities.
+    pub(super) fn lower(&self) {
+        let mut threads = self.threads();
+        threads.is_low = true;
+        #[cfg(target_os = "linux")]
+        for thread in &threads.running {
+            let _ = rustix::process::setpriority_process(Some(*thread), BACKGROUND_NICENESS);
+        }
+    }
+
+    /// Called by each thread first.
+    fn enter(&self) {
+        let mut threads = self.threads();
+        #[cfg(target_os = "linux")]
+        {
+            if threads.is_low {
+                let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
+            }
+            threads.running.extend(this_thread());
+        }
+    }
+
+    /// Called by each thread last: another thread may get its id.
+    fn leave(&self) {
+        let mut threads = self.threads();
+        #[cfg(target_os = "linux")]
+        threads.running.retain(|thread| Some(*thread) != this_thread());
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The kernel's id of this thread.
+#[cfg(target_os = "linux")]
+fn this_thread() -> Option<rustix::process::Pid> {
+    let link = std::fs::read_link("/proc/thread-self").ok()?;
+    rustix::process::Pid::from_raw(link.file_name()?.to_str()?.parse().ok()?)
+}
+
+/// Runs `work` on a thread with its own runtime, whose threads share a priority.
 pub(super) fn spawn<F: Future<Output = ()>>(
     name: &str,
-    begin: fn(),
+    priority: Option<Arc<Priority>>,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<(), StartError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().on_thread_start(begin).build();
-    let runtime = runtime.map_err(StartError::Threads)?;
+    runtime.enable_all();
+    if let Some(priority) = &priority {
+        let (starting, ending) = (Arc::clone(priority), Arc::clone(priority));
+        runtime.on_thread_start(move || starting.enter()).on_thread_stop(move || ending.leave());
+    }
+    let runtime = runtime.build().map_err(StartError::Threads)?;
     let thread = std::thread::Builder::new().name(name.to_owned());
     let run = move || {
-        begin();
+        if let Some(priority) = &priority {
+            priority.enter();
+        }
         runtime.block_on(work());
+        if let Some(priority) = &priority {
+            priority.leave();
+        }
     };
     thread.spawn(run).map_err(StartError::Threads)?;
     Ok(())
-}
-
-/// Gives this thread the lowest priority, so that hashing delays no request by a time slice.
-/// Without effect on kernels without thread priorities.
-pub(super) fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICENESS);
 }

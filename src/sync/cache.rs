@@ -37,7 +37,7 @@ use signed::{read_signed, write_signed};
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta,
-    DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest,
+    DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest, State,
 };
 use rtad_store::{Signed, Trust};
 
@@ -149,6 +149,10 @@ impl Cache {
             {
                 return found;
             }
+            // A copy that failed was reported: the last whole generation stays.
+            if ours.state != State::Deleted && !is_whole(&folder, &manifest, &ours) {
+                return found;
+            }
             let written = write(&folder, "CURRENT", &ours.to_bytes());
             let pruned = written.and_then(|()| prune(&folder, &manifest, &ours, &trust));
             errors.report(&folder, &pruned);
@@ -229,6 +233,18 @@ pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
         paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     names.sort();
     names
+}
+
+/// Whether all files of a generation are in the folder, by their sizes.
+fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
+    let has = |name: String, size_bytes: u64| {
+        std::fs::metadata(folder.join(name)).is_ok_and(|file| file.len() == size_bytes)
+    };
+    let chunks = manifest.chunks().iter();
+    let mut deltas = current.deltas.iter().chain(&current.tombstones);
+    folder.join(format!("{}.json", manifest.generation())).exists()
+        && chunks.into_iter().all(|entry| has(format!("{}.chunk", entry.digest), entry.size_bytes))
+        && deltas.all(|entry| has(format!("{}.delta", entry.sha256), entry.size_bytes()))
 }
 
 fn read_current(folder: &Path) -> Option<Current> {

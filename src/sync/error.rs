@@ -11,6 +11,14 @@ pub enum SyncError {
     /// The store failed, or a file in it is refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store delivers too slowly.
+    #[error("{what} could not be read within {seconds} s")]
+    Late {
+        /// The files.
+        what: &'static str,
+        /// The limit.
+        seconds: f64,
+    },
     /// Nothing of this audience was ever published.
     #[error(
         "audience {audience} is not in the store: \
@@ -93,6 +101,7 @@ impl SyncError {
     pub const fn cause(&self) -> &'static str {
         match self {
             Self::Store(error) => error.cause(),
+            Self::Late { .. } => "store",
             Self::NotPublished { .. } | Self::Deleted { .. } => "not_found",
             Self::Stale { .. } => "stale",
             Self::Expired { .. } => "expired",
@@ -104,7 +113,7 @@ impl SyncError {
 
     /// Whether the store is unavailable, as opposed to a bad file in it.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Store(_)) && self.cause() == "store"
+        matches!(self, Self::Store(_) | Self::Late { .. }) && self.cause() == "store"
     }
 
     /// The `Retry-After` of the store.
@@ -131,7 +140,10 @@ impl SyncError {
             | Self::InsufficientMemory { .. }
             | Self::Internal
             | Self::Cache { .. } => true,
-            Self::NotPublished { .. } | Self::Deleted { .. } | Self::Stale { .. } => false,
+            Self::Late { .. }
+            | Self::NotPublished { .. }
+            | Self::Deleted { .. }
+            | Self::Stale { .. } => false,
         }
     }
 }
@@ -155,6 +167,7 @@ mod tests {
                 bytes: 0,
                 timeout: std::time::Duration::ZERO,
             }),
+            SyncError::Late { what: "", seconds: 0.0 },
             SyncError::NotPublished { audience: audience.clone() },
             SyncError::Deleted { audience },
             SyncError::Stale { found: 1, served: 2 },

@@ -6,9 +6,14 @@
 //! kills. The page cache counts as free, because the kernel reclaims it first. Without a limit or a
 //! cgroup, nothing is refused.
 //!
-//! Nothing is reserved: concurrent allocations are not seen.
+//! Loads of several audiences reserve their memory from each other. Other allocations are not seen.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::error::SyncError;
 
 /// Files of a cgroup: limit, use and statistics.
 struct Version {
@@ -35,6 +40,70 @@ const V1: Version = Version {
 
 /// Larger limits mean "unlimited": version 1 writes a number near 2⁶³.
 const NO_LIMIT: u64 = 1 << 60;
+
+/// Memory for loads: the headroom, less the reservations of loads that run.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    headroom: Headroom,
+    reserved: Mutex<u64>,
+    released: Notify,
+}
+
+/// Memory of one load, released on drop.
+pub(super) struct Reservation<'a> {
+    memory: &'a Memory,
+    bytes: u64,
+}
+
+impl Memory {
+    pub(super) fn new(headroom: Headroom) -> Self {
+        Self { headroom, ..Self::default() }
+    }
+
+    /// Refuses an allocation that exceeds the container's free memory.
+    pub(super) fn check(&self, needed_bytes: u64) -> Result<(), SyncError> {
+        match self.headroom.available_bytes() {
+            Some(available_bytes) if needed_bytes > available_bytes => {
+                Err(SyncError::InsufficientMemory { needed_bytes, available_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves memory. Waits while another load has reserved it; refuses more than there is.
+    pub(super) async fn reserve(&self, bytes: u64) -> Result<Reservation<'_>, SyncError> {
+        loop {
+            // Before the check, so that no release is missed.
+            let released = self.released.notified();
+            if self.try_reserve(bytes)? {
+                return Ok(Reservation { memory: self, bytes });
+            }
+            released.await;
+        }
+    }
+
+    /// False if there will be more memory once other loads have ended.
+    fn try_reserve(&self, bytes: u64) -> Result<bool, SyncError> {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_enough = self.check(bytes.saturating_add(*reserved)).is_ok();
+        if !is_enough && *reserved == 0 {
+            self.check(bytes)?;
+        }
+        if is_enough || *reserved == 0 {
+            *reserved = reserved.saturating_add(bytes);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let mut reserved = self.memory.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        *reserved = reserved.saturating_sub(self.bytes);
+        self.memory.released.notify_waiters();
+    }
+}
 
 /// Reader of the memory limits.
 #[derive(Debug, Clone)]

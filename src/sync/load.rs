@@ -12,19 +12,22 @@ use futures_util::{StreamExt as _, stream};
 
 use super::cache::Cache;
 use super::error::SyncError;
-use super::headroom::Headroom;
+use super::headroom::Memory;
 use super::shared::now_unix_seconds;
 use crate::catalog::Audience;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::snapshot::{
-    Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest, Overlay,
-    Snapshot,
+    AudienceName, Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest,
+    Overlay, Snapshot,
 };
-use rtad_store::{Store, StoreError};
+use rtad_store::{Signed, Store, StoreError};
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to
 /// requests.
 pub(super) const PARALLEL_CHUNKS: usize = 2;
+
+/// A store that delivers small files more slowly than this is unavailable.
+const LEAST_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Verified chunks by the digests of their files.
 pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
@@ -33,7 +36,7 @@ pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
 pub(super) struct Loader<'a> {
     pub(super) store: &'a Store,
     pub(super) cache: Option<&'a Cache>,
-    pub(super) headroom: &'a Headroom,
+    pub(super) memory: &'a Memory,
     pub(super) telemetry: &'a Telemetry,
     pub(super) max_snapshot_bytes: u64,
     /// Delay of the first chunk.
@@ -41,17 +44,16 @@ pub(super) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The generation that `current` names. Chunks and deltas that are already served are shared.
+    /// The chunks of a manifest as a snapshot without deltas. Chunks that are already served are
+    /// shared.
     pub(super) async fn load(
         &self,
-        audience: &Audience,
-        current: &Current,
+        held: Option<&Snapshot>,
+        manifest: Manifest,
+        file: Signed,
     ) -> Result<Snapshot, SyncError> {
-        let (manifest, file) = self.store.manifest_named(&audience.name, current).await?;
-        let (mut chunks, missing) = self.admit(audience, &manifest, current)?;
-        // Before the chunks, which may take minutes: meanwhile the deltas may be merged and
-        // removed.
-        let overlay = self.overlay(audience, current).await?;
+        let (mut chunks, missing) = split(held, &manifest);
+        let _reserved = self.memory.reserve(size_of(&missing)).await?;
         if let Some(cache) = self.cache {
             cache.begin(&manifest, file).await;
         }
@@ -65,52 +67,72 @@ impl Loader<'_> {
             chunks.insert(*chunk.digest(), Arc::new(chunk));
         }
         drop(reads);
-        Ok(assemble(manifest, &chunks).with_overlay(overlay))
+        Ok(assemble(manifest, &chunks))
     }
 
-    /// The held generation, with the deltas and the state of `current`.
-    pub(super) async fn refresh(
-        &self,
-        audience: &Audience,
-        held: &Snapshot,
-        current: &Current,
-    ) -> Result<Snapshot, SyncError> {
-        self.admit(audience, held.manifest(), current)?;
-        Ok(held.with_overlay(self.overlay(audience, current).await?))
-    }
-
-    /// The deltas of `current`: served ones, else cached ones, else from the store and into the
-    /// cache.
+    /// The deltas of `current`: those of `held`, else cached ones, else from the store and into
+    /// the cache. The time is bounded by their size.
     pub(super) async fn overlay(
         &self,
-        audience: &Audience,
+        audience: &AudienceName,
+        held: Option<&Overlay>,
         current: &Current,
     ) -> Result<Overlay, SyncError> {
-        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
-        for entry in current.deltas.iter().chain(&current.tombstones) {
-            deltas.push(self.delta(audience, entry).await?);
-        }
-        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
-        Ok(Overlay::new(current, deltas, tombstones))
+        let missing_bytes = delta_bytes(held, current);
+        self.memory.check(missing_bytes)?;
+        let read = async {
+            // Erasures first.
+            let tombstones = self.tombstones(audience, held, current).await?;
+            let mut deltas = Vec::with_capacity(current.deltas.len());
+            for entry in &current.deltas {
+                deltas.push(self.delta(audience, held, entry).await?);
+            }
+            Ok(Overlay::new(current, deltas, tombstones))
+        };
+        self.within(missing_bytes, "the deltas", read).await
+    }
+
+    /// The tombstones of `current`, from the same sources.
+    pub(super) async fn tombstones(
+        &self,
+        audience: &AudienceName,
+        held: Option<&Overlay>,
+        current: &Current,
+    ) -> Result<Option<Arc<Delta>>, SyncError> {
+        let Some(entry) = &current.tombstones else { return Ok(None) };
+        Ok(Some(self.delta(audience, held, entry).await?))
+    }
+
+    /// Bounds the time of reading small files: the stall time-out, and more for many bytes.
+    pub(super) async fn within<T>(
+        &self,
+        bytes: u64,
+        what: &'static str,
+        read: impl Future<Output = Result<T, SyncError>>,
+    ) -> Result<T, SyncError> {
+        let limit =
+            self.store.stall_timeout() + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND);
+        let late = SyncError::Late { what, seconds: limit.as_secs_f64() };
+        tokio::time::timeout(limit, read).await.unwrap_or(Err(late))
     }
 
     async fn delta(
         &self,
-        audience: &Audience,
+        audience: &AudienceName,
+        held: Option<&Overlay>,
         entry: &DeltaEntry,
     ) -> Result<Arc<Delta>, StoreError> {
-        let held = audience.snapshot.as_ref().and_then(|snapshot| snapshot.overlay().find(entry));
-        if let Some(delta) = held {
+        if let Some(delta) = held.and_then(|overlay| overlay.find(entry)) {
             return Ok(Arc::clone(delta));
         }
         if let Some(cache) = self.cache
-            && let Some(delta) = cache.delta(&audience.name, entry).await
+            && let Some(delta) = cache.delta(audience, entry).await
         {
             return Ok(Arc::new(delta));
         }
-        let (delta, file) = self.store.delta_and_file(&audience.name, entry).await?;
+        let (delta, file) = self.store.delta_and_file(audience, entry).await?;
         if let Some(cache) = self.cache {
-            cache.put_delta(&audience.name, entry, file).await;
+            cache.put_delta(audience, entry, file).await;
         }
         Ok(Arc::new(delta))
     }
@@ -120,7 +142,10 @@ impl Loader<'_> {
     pub(super) async fn load_cached(&self, audience: &Audience) -> Option<(Current, Snapshot)> {
         let cache = self.cache?;
         let (current, manifest) = cache.last(&audience.name).await?;
-        let (mut chunks, missing) = self.admit(audience, &manifest, &current).ok()?;
+        self.check(&manifest, &current).ok()?;
+        let (mut chunks, missing) = split(audience.snapshot.as_deref(), &manifest);
+        let needed_bytes = size_of(&missing).saturating_add(delta_bytes(None, &current));
+        let _reserved = self.memory.reserve(needed_bytes).await.ok()?;
         let overlay = self.cached_overlay(audience, &current).await?;
         let reads = missing.iter().map(|entry| cache.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
@@ -144,27 +169,6 @@ impl Loader<'_> {
         Some(Overlay::new(current, deltas, tombstones))
     }
 
-    /// The held chunks, and the entries of the missing ones, if memory allows them.
-    fn admit(
-        &self,
-        audience: &Audience,
-        manifest: &Manifest,
-        current: &Current,
-    ) -> Result<(Chunks, Vec<ChunkEntry>), SyncError> {
-        self.check(manifest, current)?;
-        let held = held(audience.snapshot.as_deref(), manifest);
-        // Compares whole entries: a manifest may name one digest for two shard ranges.
-        let is_held = |entry: &&ChunkEntry| {
-            held.get(&entry.digest).is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
-        };
-        let is_missing = |entry: &&ChunkEntry| !is_held(entry);
-        let missing: Vec<_> = manifest.chunks().iter().filter(is_missing).cloned().collect();
-        // File sizes: 99.9% of a file are its filters.
-        let chunk_bytes: u64 = missing.iter().map(|entry| entry.size_bytes).sum();
-        self.check_memory(chunk_bytes.saturating_add(delta_bytes(audience, current)))?;
-        Ok((held, missing))
-    }
-
     /// Refuses expired snapshots, and those above the configured size.
     pub(super) fn check(&self, manifest: &Manifest, current: &Current) -> Result<(), SyncError> {
         let now_unix_seconds = now_unix_seconds();
@@ -181,16 +185,6 @@ impl Loader<'_> {
             Err(SyncError::TooLarge { size_bytes, limit_bytes })
         } else {
             Ok(())
-        }
-    }
-
-    /// Refuses loads that exceed the container's free memory.
-    pub(super) fn check_memory(&self, needed_bytes: u64) -> Result<(), SyncError> {
-        match self.headroom.available_bytes() {
-            Some(available_bytes) if needed_bytes > available_bytes => {
-                Err(SyncError::InsufficientMemory { needed_bytes, available_bytes })
-            }
-            _ => Ok(()),
         }
     }
 
@@ -229,12 +223,26 @@ impl Loader<'_> {
 
 /// Memory for the deltas that are not held yet: each one's file, its keys, and an index of an
 /// eighth of them.
-pub(super) fn delta_bytes(audience: &Audience, current: &Current) -> u64 {
-    let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
-    let is_missing =
-        |entry: &&DeltaEntry| overlay.is_none_or(|overlay| overlay.find(entry).is_none());
+pub(super) fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
+    let is_missing = |entry: &&DeltaEntry| held.is_none_or(|overlay| overlay.find(entry).is_none());
     let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
     missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
+}
+
+/// The held chunks of a manifest, and the entries of the missing ones.
+fn split(held_snapshot: Option<&Snapshot>, manifest: &Manifest) -> (Chunks, Vec<ChunkEntry>) {
+    let held = held(held_snapshot, manifest);
+    // Compares whole entries: a manifest may name one digest for two shard ranges.
+    let is_held = |entry: &&ChunkEntry| {
+        held.get(&entry.digest).is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
+    };
+    let missing = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
+    (held, missing)
+}
+
+/// Size of chunk files: 99.9% of a file are its filters.
+fn size_of(chunks: &[ChunkEntry]) -> u64 {
+    chunks.iter().map(|entry| entry.size_bytes).sum()
 }
 
 /// The chunks of the manifest that `served` already holds.

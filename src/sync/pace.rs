@@ -11,36 +11,22 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 const MAX_SPREAD: Duration = Duration::from_secs(1);
 const SPREAD_PARTS: u32 = 10;
 
-/// Store failures that determine the time of the next poll.
+/// Store failures that determine the time of the next poll of an audience.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Consecutive rounds with a store failure.
+    /// Consecutive polls with a store failure.
     failures: u32,
-    /// Whether the store failed in this round.
-    has_failed: bool,
     retry_after: Option<Duration>,
 }
 
 impl Pace {
-    /// Begins a round of polls.
-    pub(super) const fn begin(&mut self) {
-        self.has_failed = false;
-        self.retry_after = None;
+    /// Records a poll: `None`, or a store failure with its `Retry-After`.
+    pub(super) fn record(&mut self, failure: Option<Option<Duration>>) {
+        self.failures = if failure.is_some() { self.failures.saturating_add(1) } else { 0 };
+        self.retry_after = failure.flatten().map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
-    /// Records a store failure, with its `Retry-After`.
-    pub(super) fn failed(&mut self, retry_after: Option<Duration>) {
-        self.has_failed = true;
-        self.retry_after =
-            self.retry_after.max(retry_after.map(|wanted| wanted.min(MAX_RETRY_AFTER)));
-    }
-
-    /// Ends the round.
-    pub(super) const fn end(&mut self) {
-        self.failures = if self.has_failed { self.failures.saturating_add(1) } else { 0 };
-    }
-
-    /// Time until the next round. After repeated failures the jitter is wider, because the whole
+    /// Time until the next poll. After repeated failures the jitter is wider, because the whole
     /// fleet retries.
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
         // No backoff after the first failure: most are transient.
@@ -88,24 +74,16 @@ mod tests {
         assert_between(&Pace::default(), 9.0, 11.0);
     }
 
-    fn round(pace: &mut Pace, failure: Option<Option<Duration>>) {
-        pace.begin();
-        if let Some(retry_after) = failure {
-            pace.failed(retry_after);
-        }
-        pace.end();
-    }
-
     #[test]
     fn polls_back_off_while_the_store_fails_and_recover_at_once() {
         let mut pace = Pace::default();
         for (least, most) in [(9.0, 11.0), (15.0, 25.0), (30.0, 50.0), (45.0, 75.0), (45.0, 75.0)] {
-            round(&mut pace, Some(None));
+            pace.record(Some(None));
             assert_between(&pace, least, most);
         }
-        (0..1000).for_each(|_| round(&mut pace, Some(None)));
+        (0..1000).for_each(|_| pace.record(Some(None)));
         assert_between(&pace, 45.0, 75.0);
-        round(&mut pace, None);
+        pace.record(None);
         assert_between(&pace, 9.0, 11.0);
     }
 
@@ -114,13 +92,9 @@ mod tests {
         for (seconds, least, most) in [(1, 9.0, 11.0), (60, 60.0, 66.0), (1_000_000, 300.0, 330.0)]
         {
             let mut pace = Pace::default();
-            pace.begin();
-            for retry_after in [Some(SECOND), Some(SECOND * seconds), None] {
-                pace.failed(retry_after);
-            }
-            pace.end();
+            pace.record(Some(Some(SECOND * seconds)));
             assert_between(&pace, least, most);
-            round(&mut pace, None);
+            pace.record(None);
             assert_between(&pace, 9.0, 11.0);
         }
     }

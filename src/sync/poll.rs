@@ -1,21 +1,32 @@
 //! Poll of one audience: its newer state in the store, or the cached one if the store is
 //! unavailable.
 //!
+//! 1. `CURRENT` is read. A disable or an expiry applies at once.
+//! 2. The small files are read: the manifest, tombstones and deltas. Each read has a deadline. They
+//!    apply to the served generation.
+//! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile steps 1 and 2
+//!    are repeated at the poll interval; a `CURRENT` with another manifest ends the load.
+//!
 //! Each poll is counted once, by its result, and logged if it failed.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 
 use super::error::SyncError;
-use super::load::delta_bytes;
+use super::pace::Pace;
+use super::progress::Progress;
 use super::shared::{LastSync, now_unix_seconds};
 use super::state::Sync;
 use crate::catalog::Audience;
-use rtad_core::snapshot::{Current, Overlay, Snapshot, State};
+use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay, Snapshot, State};
 use rtad_http::error_chain::error_chain;
+use rtad_store::{Live, Signed};
+
+/// Most time that a start waits for the store before it serves the cache.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Outcome of a poll that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,30 +35,59 @@ enum PollOutcome {
     /// Refused before, with this result, and still backed off.
     Skipped(&'static str),
     Loaded,
+    /// While it was loaded, the store changed to another generation.
+    Superseded,
+}
+
+/// The `CURRENT` being loaded, and its deltas: newer ones may come during the load.
+struct Loading {
+    current: Current,
+    overlay: Overlay,
 }
 
 impl Sync {
+    /// Polls one audience and serves its new snapshot. A failure is counted, logged and recorded
+    /// for the status page; the last good generation stays.
+    pub(super) async fn poll_audience(&self, name: &AudienceName) {
+        let progress = self.progress_of(name);
+        let mut progress = progress.lock().await;
+        let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
+        // By value: the retired catalog must hold the old snapshot last, not this task.
+        if let Ok(Some(snapshot)) = self.poll(audience, &mut progress).await {
+            self.serve(name, &snapshot);
+        }
+        progress.report_first();
+    }
+
     /// The newer snapshot, if there is one. Counts and logs the poll.
     pub(super) async fn poll(
-        &mut self,
-        audience: Audience,
+        &self,
+        mut audience: Audience,
+        progress: &mut Progress,
     ) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
         let unloaded = Audience { snapshot: None, ..audience.clone() };
-        let is_served = audience.snapshot.is_some();
-        // A panic fails this poll, not the sync task.
-        let polled = AssertUnwindSafe(self.poll_store(audience)).catch_unwind().await;
-        let result = polled.unwrap_or(Err(SyncError::Internal));
+        let result = loop {
+            // A panic fails this poll, not the audience's task.
+            let polled = AssertUnwindSafe(self.poll_store(audience, progress)).catch_unwind().await;
+            let result = polled.unwrap_or(Err(SyncError::Internal));
+            if !matches!(result, Ok((PollOutcome::Superseded, _))) {
+                break result;
+            }
+            let served = self.serving.load().audience(unloaded.name.as_str()).cloned();
+            audience = served.unwrap_or_else(|| unloaded.clone());
+        };
         let duration = begun.elapsed();
         let name = unloaded.name.as_str();
         let (word, error) = match &result {
             Ok((PollOutcome::Loaded, _)) => ("ok", None),
-            Ok((PollOutcome::Unchanged, _)) => ("unchanged", None),
+            Ok((PollOutcome::Unchanged | PollOutcome::Superseded, _)) => ("unchanged", None),
             Ok((PollOutcome::Skipped(cause), _)) => (*cause, None),
             Err(error) => (error.cause(), Some(error_chain(error))),
         };
         self.shared.telemetry.sync(name, word, duration);
         if let Some(error) = &error {
+            let is_served = self.served(&unloaded.name).is_some();
             let served = match is_served {
                 true if self.is_mixed(name) => "parts of two generations",
                 true => "the last good generation",
@@ -62,19 +102,20 @@ impl Sync {
             let generation = loaded.map(|snapshot| snapshot.manifest().generation());
             self.shared.history.record(&unloaded.name, last, generation, duration);
         }
+        let outage = result.as_ref().err().filter(|error| error.is_outage());
+        progress.pace.record(outage.map(SyncError::retry_after));
         let snapshot = match result {
             Ok((_, snapshot)) => snapshot,
             Err(error) => {
-                if error.is_outage() {
-                    self.pace.failed(error.retry_after());
-                }
                 // A store without the audience is available: the cached copy is obsolete.
                 let is_absent =
                     matches!(error, SyncError::NotPublished { .. } | SyncError::Deleted { .. });
-                if is_served || is_absent {
+                let catalog = self.serving.load_full();
+                let served = catalog.audience(name).and_then(|served| served.snapshot.as_ref());
+                if served.is_some() || is_absent {
                     return Err(error);
                 }
-                Some(self.load_from_cache(&unloaded).await.ok_or(error)?)
+                Some(self.load_from_cache(&unloaded, progress).await.ok_or(error)?)
             }
         };
         if let Some(snapshot) = &snapshot {
@@ -96,81 +137,36 @@ impl Sync {
         Ok(snapshot)
     }
 
-    /// The snapshot that `current` names. An accepted generation keeps its filters and gets new
-    /// deltas.
-    async fn load_named(
-        &self,
-        mut audience: Audience,
-        current: &Current,
-        is_accepted: bool,
-    ) -> Result<Snapshot, SyncError> {
-        if let Some(held) = audience.snapshot.as_ref().filter(|_| is_accepted) {
-            return self.loader().refresh(&audience, held, current).await;
-        }
-        // A deleted snapshot has nothing in common with a new publication.
-        let held =
-            audience.snapshot.as_ref().filter(|held| held.overlay().state() != State::Deleted);
-        if let Some(held) = held {
-            // Erasures and a disabled audience apply to the old generation too, even if loading
-            // the new one fails.
-            self.loader().check_memory(delta_bytes(&audience, current))?;
-            let overlay =
-                self.loader().overlay(&audience, current).await?.layered_over(held.overlay());
-            audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
-            self.serve_overlay(&audience);
-        }
-        if self.rolls(&audience) {
-            self.roll(audience, current).await
-        } else {
-            self.loader().load(&audience, current).await
-        }
-    }
-
-    /// Applies the state and the end of validity of `current` before its deltas are read, which may
-    /// fail. Never makes the audience available: that takes the deltas.
-    async fn restrict(&self, audience: &mut Audience, current: &Current) {
-        let Some(held) = &audience.snapshot else { return };
-        let overlay = held.overlay().clone().restricted_by(current);
-        let validity = |overlay: &Overlay| (overlay.state(), overlay.expires_unix_seconds());
-        if validity(&overlay) == validity(held.overlay()) {
-            return;
-        }
-        audience.snapshot = Some(Arc::new(held.with_overlay(overlay)));
-        self.serve_overlay(audience);
-        // A start without the store must not lift the restriction.
-        if let Some(cache) = &self.cache {
-            cache.restrict(&audience.name, current).await;
-        }
-    }
-
-    /// Serves the snapshot of `audience`: the served filters with another overlay.
-    fn serve_overlay(&self, audience: &Audience) {
-        let catalog = self.serving.load().with_audiences(|old| {
-            let snapshot = audience.snapshot.clone();
-            (old.name == audience.name && old.snapshot.is_some())
-                .then(|| Audience { snapshot, ..old.clone() })
-        });
-        drop(self.swap(catalog));
-    }
-
     /// Reads `CURRENT`, and loads the generation that it names unless it is served or refused.
     async fn poll_store(
-        &mut self,
+        &self,
         mut audience: Audience,
+        progress: &mut Progress,
     ) -> Result<(PollOutcome, Option<Arc<Snapshot>>), SyncError> {
         let name = &audience.name.clone();
         let is_mixed = audience.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_mixed());
-        let served =
-            audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
-        if let Some(cache) = self.cache.as_ref().filter(|_| served == 0) {
+        let is_start = audience.snapshot.is_none() && self.cache.is_some();
+        if let Some(cache) = self.cache.as_ref().filter(|_| is_start) {
             cache.remember_current(name).await;
         }
-        let progress = self.progress.entry(name.clone()).or_default();
-        progress.live = self.store.live_since(name, progress.live.as_ref()).await?;
+        let read = self.read_current(name, progress.live.as_ref());
+        let limit = if is_start { START_TIMEOUT } else { Duration::MAX };
+        let late = SyncError::Late { what: "CURRENT", seconds: START_TIMEOUT.as_secs_f64() };
+        progress.live = tokio::time::timeout(limit, read).await.unwrap_or(Err(late))?;
         let Some(current) = progress.live.as_ref().map(|live| live.current.clone()) else {
             return Err(SyncError::NotPublished { audience: name.clone() });
         };
-        let progress = &*progress;
+        if is_start
+            && current.state != State::Deleted
+            && let Some(snapshot) = self.serve_cached(&audience, progress, &current).await
+        {
+            if snapshot.overlay().sequence() == current.sequence {
+                return Ok((PollOutcome::Loaded, Some(snapshot)));
+            }
+            audience.snapshot = Some(snapshot);
+        }
+        let served =
+            audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.manifest().generation());
         if served != 0 {
             let is_same = current.sequence == progress.sequence && current.generation == served;
             if is_same && !is_mixed {
@@ -181,8 +177,7 @@ impl Sync {
                 return Err(SyncError::Stale { found: current.generation, served });
             }
         }
-        self.restrict(&mut audience, &current).await;
-        let progress = self.progress.entry(name.clone()).or_default();
+        self.restrict(name, &current).await;
         if let Some(result) = progress.skip(&current) {
             return Ok((PollOutcome::Skipped(result), None));
         }
@@ -203,10 +198,13 @@ impl Sync {
         }
         let is_accepted =
             !is_mixed && current.generation == served && progress.has_accepted_manifest(&current);
-        let loaded = self.load_named(audience, &current, is_accepted).await;
-        let progress = self.progress.entry(name.clone()).or_default();
+        let loaded = match audience.snapshot.filter(|_| is_accepted) {
+            Some(held) => self.refresh(name, &held, &current).await.map(Some),
+            None => self.load_named(name, &current, progress.live.clone()).await,
+        };
         match loaded {
-            Ok(snapshot) => {
+            Ok(None) => Ok((PollOutcome::Superseded, None)),
+            Ok(Some((current, snapshot))) => {
                 progress.accept(&current);
                 if let Some(cache) = &self.cache {
                     cache.commit(snapshot.manifest(), &current).await;
@@ -223,12 +221,215 @@ impl Sync {
         }
     }
 
+    async fn read_current(
+        &self,
+        name: &AudienceName,
+        last: Option<&Live>,
+    ) -> Result<Option<Live>, SyncError> {
+        let read = async { Ok(self.store.live_since(name, last).await?) };
+        self.loader().within(0, "CURRENT", read).await
+    }
+
+    /// Applies the state and the end of validity of `current` before its deltas are read, which may
+    /// fail. Never makes the audience available: that takes the deltas.
+    async fn restrict(&self, name: &AudienceName, current: &Current) {
+        let Some(held) = self.served(name) else { return };
+        let overlay = held.overlay().clone().restricted_by(current);
+        let validity = |overlay: &Overlay| (overlay.state(), overlay.expires_unix_seconds());
+        if validity(&overlay) == validity(held.overlay()) {
+            return;
+        }
+        drop(held);
+        self.update(name, |held| held.with_overlay(overlay.clone()));
+        // A start without the store must not lift the restriction.
+        if let Some(cache) = &self.cache {
+            cache.restrict(name, current).await;
+        }
+    }
+
+    /// Applies the tombstones of a `current` whose other files cannot be read, or are refused.
+    async fn erase(&self, name: &AudienceName, current: &Current) {
+        let Some(held) = self.served(name).map(|held| held.overlay().clone()) else { return };
+        let entry = current.tombstones.as_ref();
+        let size_bytes = entry.map_or(0, |entry| entry.size_bytes());
+        let is_same = held.tombstones().map(|delta| delta.entry()) == entry;
+        if is_same || size_bytes > self.settings().max_snapshot_bytes {
+            return;
+        }
+        let loader = self.loader();
+        let read = loader.tombstones(name, Some(&held), current);
+        if let Ok(tombstones) = loader.within(size_bytes, "the tombstones", read).await {
+            self.update(name, |held| {
+                held.with_overlay(held.overlay().clone().with_tombstones(tombstones.clone()))
+            });
+        }
+    }
+
+    /// The held generation with the deltas of `current`.
+    async fn refresh(
+        &self,
+        name: &AudienceName,
+        held: &Snapshot,
+        current: &Current,
+    ) -> Result<(Current, Snapshot), SyncError> {
+        let loader = self.loader();
+        let read = async {
+            loader.check(held.manifest(), current)?;
+            loader.overlay(name, Some(held.overlay()), current).await
+        };
+        match read.await {
+            Ok(overlay) => Ok((current.clone(), held.with_overlay(overlay))),
+            Err(error) => {
+                self.erase(name, current).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
+    /// one names another generation.
+    async fn load_named(
+        &self,
+        name: &AudienceName,
+        current: &Current,
+        live: Option<Live>,
+    ) -> Result<Option<(Current, Snapshot)>, SyncError> {
+        let held = self.served(name);
+        let overlay = held.as_ref().map(|held| held.overlay());
+        let (manifest, file, overlay) = match self.small_files(name, overlay, current).await {
+            Ok(read) => read,
+            Err(error) => {
+                drop(held);
+                self.erase(name, current).await;
+                return Err(error);
+            }
+        };
+        // Changes apply to the old generation too, even if loading the new one fails.
+        self.layer(name, &overlay);
+        let loading = Mutex::new(Loading { current: current.clone(), overlay });
+        let load = async {
+            match held {
+                Some(held) if self.rolls() => self.roll(name, held, manifest, file).await,
+                held => self.loader().load(held.as_deref(), manifest, file).await,
+            }
+        };
+        let snapshot = tokio::select! {
+            loaded = load => loaded?,
+            () = self.follow(name, &loading, live) => return Ok(None),
+        };
+        let loaded = loading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Some((loaded.current, snapshot.with_overlay(loaded.overlay))))
+    }
+
+    /// The manifest and the deltas of a new generation. Deltas of a refused one are not read.
+    async fn small_files(
+        &self,
+        name: &AudienceName,
+        held: Option<&Overlay>,
+        current: &Current,
+    ) -> Result<(Manifest, Signed, Overlay), SyncError> {
+        let loader = self.loader();
+        let read = async { Ok(self.store.manifest_named(name, current).await?) };
+        let (manifest, file) =
+            loader.within(current.manifest_size_bytes, "the manifest", read).await?;
+        loader.check(&manifest, current)?;
+        let overlay = loader.overlay(name, held, current).await?;
+        Ok((manifest, file, overlay))
+    }
+
+    /// Serves the deltas of a new generation over those of the served one.
+    fn layer(&self, name: &AudienceName, overlay: &Overlay) {
+        self.update(name, |held| held.with_overlay(overlay.clone().layered_over(held.overlay())));
+    }
+
+    /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
+    async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
+        let lock = || loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock().current.clone();
+        loop {
+            tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;
+            match self.read_current(name, live.as_ref()).await {
+                Ok(read) => live = read,
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(
+                        audience = name.as_str(),
+                        error,
+                        "CURRENT not read during a load"
+                    );
+                    continue;
+                }
+            }
+            let newer = live.as_ref().map(|live| &live.current);
+            let Some(current) = newer.filter(|newer| newer.sequence > known.sequence) else {
+                continue;
+            };
+            self.restrict(name, current).await;
+            if current.state == State::Deleted || current.manifest_sha256 != known.manifest_sha256 {
+                return;
+            }
+            let held = {
+                let mut loading = lock();
+                loading.current = loading.current.clone().restricted_by(current);
+                loading.overlay = loading.overlay.clone().restricted_by(current);
+                loading.overlay.clone()
+            };
+            match self.loader().overlay(name, Some(&held), current).await {
+                Ok(overlay) => {
+                    self.layer(name, &overlay);
+                    *lock() = Loading { current: current.clone(), overlay };
+                    known = current.clone();
+                }
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(
+                        audience = name.as_str(),
+                        error,
+                        "deltas not read during a load"
+                    );
+                    self.erase(name, current).await;
+                }
+            }
+        }
+    }
+
+    /// Serves the cached generation if `current` is the same or a later one: a start need not wait
+    /// for a slow store. Returns what is served.
+    async fn serve_cached(
+        &self,
+        audience: &Audience,
+        progress: &mut Progress,
+        current: &Current,
+    ) -> Option<Arc<Snapshot>> {
+        let loader = self.loader();
+        let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
+        let (cached, snapshot) = loaded.ok().flatten()?;
+        if cached.state == State::Deleted {
+            return None;
+        }
+        let mut accepted = Progress::default();
+        accepted.accept(&cached);
+        let is_same = cached == *current;
+        if !is_same && !accepted.is_superseded_by(current, cached.generation) {
+            return None;
+        }
+        progress.accept(&cached);
+        let overlay = snapshot.overlay().clone().restricted_by(current);
+        let snapshot = Arc::new(snapshot.with_overlay(overlay));
+        self.serve(&audience.name, &snapshot);
+        progress.report_first();
+        Some(snapshot)
+    }
+
     /// The cached generation, for a pod that serves none while the store is unavailable.
-    async fn load_from_cache(&mut self, audience: &Audience) -> Option<Arc<Snapshot>> {
+    async fn load_from_cache(
+        &self,
+        audience: &Audience,
+        progress: &mut Progress,
+    ) -> Option<Arc<Snapshot>> {
         let loader = self.loader();
         let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
         let (current, mut snapshot) = loaded.ok().flatten()?;
-        let progress = self.progress.entry(audience.name.clone()).or_default();
         progress.accept(&current);
         // Read from the store, but its files cannot be.
         let later = progress.live.as_ref().map(|live| &live.current);

@@ -1,5 +1,8 @@
 //! Sync progress of an audience between polls: the accepted `CURRENT`, and the refused one.
 
+use tokio::sync::oneshot;
+
+use super::pace::Pace;
 use rtad_core::snapshot::{Current, Digest};
 use rtad_store::Live;
 
@@ -19,6 +22,9 @@ pub(super) struct Progress {
     /// read.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
+    pub(super) pace: Pace,
+    /// Told when the audience is served, or was polled for the first time.
+    pub(super) first: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,13 @@ impl Progress {
         let refused = self.refused.as_mut().filter(|refused| refused.current == *current)?;
         refused.polls_to_skip = refused.polls_to_skip.checked_sub(1)?;
         Some(refused.result)
+    }
+
+    /// Reports that the audience is served, or was polled once.
+    pub(super) fn report_first(&mut self) {
+        if let Some(first) = self.first.take() {
+            let _ = first.send(());
+        }
     }
 
     /// Makes the next poll read a refused snapshot again.

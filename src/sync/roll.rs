@@ -20,14 +20,12 @@ use futures_util::{StreamExt as _, stream};
 
 use super::cache::Cache;
 use super::error::SyncError;
-use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, delta_bytes, held};
+use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, held};
 use super::state::Sync;
-use crate::catalog::Audience;
 use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
-use rtad_core::snapshot::{
-    AudienceName, Chunk, ChunkEntry, ChunkVerifier, Current, Manifest, Overlay, Snapshot,
-};
+use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, ChunkVerifier, Manifest, Snapshot};
+use rtad_store::Signed;
 
 /// Most time to wait until replaced chunks are freed. Requests take far less. After it, the next
 /// chunk is read anyway if memory allows.
@@ -100,10 +98,9 @@ fn peak_bytes(steps: &[Step], served: &Snapshot, held: &Chunks) -> u64 {
 }
 
 impl Sync {
-    /// Whether a new generation of the audience is swapped chunk by chunk. A first load needs no
-    /// roll.
-    pub(super) fn rolls(&self, audience: &Audience) -> bool {
-        self.swap_mode == SwapMode::Rolling && self.cache.is_some() && audience.snapshot.is_some()
+    /// Whether a new generation of the audience is swapped chunk by chunk.
+    pub(super) fn rolls(&self) -> bool {
+        self.settings().swap == SwapMode::Rolling && self.cache.is_some()
     }
 
     /// Whether the audience is served from two generations.
@@ -113,25 +110,21 @@ impl Sync {
         snapshot.is_some_and(|snapshot| snapshot.is_mixed())
     }
 
-    /// Replaces the served generation with the one that `current` names, and returns it when all
-    /// its chunks are served. Takes the audience by value, as it holds the snapshot whose chunks
-    /// must be freed.
+    /// Replaces the served generation with the one of a manifest, and returns it, without deltas,
+    /// when all its chunks are served. Takes the served snapshot by value, as its chunks must be
+    /// freed. Its deltas and those of the new generation are served already.
     pub(super) async fn roll(
         &self,
-        audience: Audience,
-        current: &Current,
+        name: &AudienceName,
+        served: Arc<Snapshot>,
+        manifest: Manifest,
+        file: Signed,
     ) -> Result<Snapshot, SyncError> {
-        let (loader, name) = (self.loader(), audience.name.clone());
-        let (manifest, file) = self.store.manifest_named(&name, current).await?;
-        loader.check(&manifest, current)?;
-        let (Some(cache), Some(served)) = (&self.cache, &audience.snapshot) else {
-            return Err(SyncError::Internal);
-        };
-        let plan = RollPlan::new(served, &manifest);
-        loader.check_memory(plan.peak_bytes.saturating_add(delta_bytes(&audience, current)))?;
-        let overlay = loader.overlay(&audience, current).await?;
-        let both = overlay.clone().layered_over(served.overlay());
-        drop(audience);
+        let loader = self.loader();
+        let Some(cache) = &self.cache else { return Err(SyncError::Internal) };
+        let plan = RollPlan::new(&served, &manifest);
+        drop(served);
+        let _reserved = self.memory.reserve(plan.peak_bytes).await?;
         cache.begin(&manifest, file).await;
         loader.fetch(cache, &manifest, &plan.steps).await?;
         if !plan.steps.is_empty() {
@@ -146,30 +139,19 @@ impl Sync {
         let mut chunks = plan.held;
         for Step { missing, shards, held: mut replacing } in plan.steps {
             // Memory may have been allocated elsewhere, or replaced chunks may not be freed yet.
-            loader.check_memory(missing.filter_bytes())?;
+            self.memory.check(missing.filter_bytes())?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
             chunks.insert(missing.digest, Arc::clone(&chunk));
             replacing.push(chunk);
-            self.replace(&name, shards, &replacing, &both).await;
+            let retired =
+                self.update(name, |served| served.with_chunks(shards.clone(), &replacing));
+            drop(replacing);
+            // The replaced chunks are freed, or stay in use for longer than requests take.
+            if let Some(retired) = retired {
+                let _ = tokio::time::timeout(FREE_TIMEOUT, retired).await;
+            }
         }
-        Ok(assemble(manifest, &chunks).with_overlay(overlay))
-    }
-
-    /// Serves these chunks for their shards. The replaced chunks are freed on return, or after a
-    /// time-out.
-    async fn replace(
-        &self,
-        name: &AudienceName,
-        shards: Range<usize>,
-        chunks: &[Arc<Chunk>],
-        overlay: &Overlay,
-    ) {
-        let catalog = self.serving.load().with_audiences(|old| {
-            let snapshot = old.snapshot.as_ref().filter(|_| old.name == *name)?;
-            let mixed = snapshot.with_chunks(shards.clone(), chunks).with_overlay(overlay.clone());
-            Some(Audience { snapshot: Some(Arc::new(mixed)), ..old.clone() })
-        });
-        let _ = tokio::time::timeout(FREE_TIMEOUT, self.swap(catalog)).await;
+        Ok(assemble(manifest, &chunks))
     }
 }
 

@@ -1,16 +1,27 @@
-//! The sync loop: periodic polls, commands, and reloads of the config.
+//! The sync loop: one task per audience, commands, and reloads of the config.
+//!
+//! Audiences are polled independently: a slow load of one delays no other. Ages and expiries are
+//! checked every second, whatever the store does.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet, LocalSet};
 
 use super::error::SyncError;
-use super::progress::Progress;
-use super::state::{CatalogPlan, Sync};
-use crate::catalog::{Audience, Catalog};
+use super::state::{CatalogPlan, Settings, Sync};
+use crate::catalog::Catalog;
 use rtad_core::snapshot::AudienceName;
+
+/// Time between two checks of ages and expiries.
+const STALE_CHECK: Duration = Duration::from_secs(1);
+/// Most time that the start waits for optional audiences.
+const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command to the sync task.
 #[derive(Debug)]
@@ -23,99 +34,194 @@ pub enum Command {
 
 impl Sync {
     /// Polls the store every poll interval with a jitter of a tenth, less often while it fails, and
-    /// executes commands in between. Ends when all command senders are dropped.
-    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+    /// executes commands in between. Sends `loaded` when every required audience is served or was
+    /// polled once; optional ones are waited for briefly. Ends when all command senders are
+    /// dropped, or when a task panics. Runs on a runtime of one thread.
+    pub async fn run(
+        self: Arc<Self>,
+        commands: mpsc::Receiver<Command>,
+        loaded: oneshot::Sender<()>,
+    ) {
+        LocalSet::new().run_until(self.run_tasks(commands, loaded)).await;
+    }
+
+    async fn run_tasks(
+        self: Arc<Self>,
+        mut commands: mpsc::Receiver<Command>,
+        loaded: oneshot::Sender<()>,
+    ) {
+        let mut tasks = JoinSet::new();
+        let first = self.first_polls();
+        let sync = Arc::clone(&self);
+        tasks.spawn_local(async move {
+            first.await;
+            // Without required audiences, nothing was waited for.
+            if sync.serving.load().is_complete() {
+                sync.shared.readiness.complete();
+            }
+            let _ = loaded.send(());
+        });
+        let sync = Arc::clone(&self);
+        tasks.spawn_local(async move {
+            loop {
+                tokio::time::sleep(STALE_CHECK).await;
+                sync.mark_stale();
+            }
+        });
+        let mut polled = HashMap::new();
+        self.start_polling(&mut tasks, &mut polled);
         loop {
             tokio::select! {
-                () = tokio::time::sleep(self.pace.delay(self.poll_interval)) => {
-                    self.poll_all().await;
+                Some(ended) = tasks.join_next() => {
+                    if ended.is_err_and(|error| error.is_panic()) {
+                        tracing::error!("a sync task panicked: the store is polled no more");
+                        return;
+                    }
                 }
                 command = commands.recv() => match command {
                     None => return,
                     Some(Command::Poll(done)) => {
-                        self.repoll_all().await;
-                        let _ = done.send(());
+                        let sync = Arc::clone(&self);
+                        tasks.spawn_local(async move {
+                            sync.repoll_all().await;
+                            let _ = done.send(());
+                        });
                     }
                     Some(Command::Reload(plan, done)) => {
                         // As in `poll`: a panic fails this reload, not the task.
                         let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
-                        self.repoll_all().await;
-                        let _ = done.send(reloaded);
+                        self.start_polling(&mut tasks, &mut polled);
+                        let sync = Arc::clone(&self);
+                        tasks.spawn_local(async move {
+                            sync.repoll_all().await;
+                            let _ = done.send(reloaded);
+                        });
                     }
                 },
             }
         }
     }
 
-    /// Polls every audience, including those whose refused snapshot is still backed off.
-    async fn repoll_all(&mut self) {
-        self.progress.values_mut().for_each(Progress::clear_refusal);
-        self.poll_all().await;
+    /// Waits until required audiences are served or were polled once, and briefly for others.
+    fn first_polls(&self) -> impl Future<Output = ()> + use<> {
+        let (mut required, mut optional) = (Vec::new(), Vec::new());
+        for audience in self.serving.load().audiences() {
+            let (sender, first) = oneshot::channel();
+            if let Ok(mut progress) = self.progress_of(&audience.name).try_lock() {
+                progress.first = Some(sender);
+            }
+            if audience.required { required.push(first) } else { optional.push(first) }
+        }
+        async move {
+            let optional = tokio::time::timeout(OPTIONAL_TIMEOUT, join_all(optional));
+            let _ = tokio::join!(join_all(required), optional);
+        }
     }
 
-    /// Polls every audience, one after the other: at most one is loaded beside the served ones.
-    pub async fn poll_all(&mut self) {
+    /// Starts the tasks of new audiences, and ends those of removed ones.
+    fn start_polling(
+        self: &Arc<Self>,
+        tasks: &mut JoinSet<()>,
+        polled: &mut HashMap<AudienceName, AbortHandle>,
+    ) {
+        let names = self.names();
+        let removed = polled.extract_if(|name, _| !names.contains(name));
+        removed.for_each(|(_, task)| task.abort());
+        for name in names {
+            let (sync, audience) = (Arc::clone(self), name.clone());
+            polled.entry(name).or_insert_with(|| {
+                tasks.spawn_local(async move {
+                    loop {
+                        sync.poll_audience(&audience).await;
+                        sync.wait_for_next_poll(&audience).await;
+                    }
+                })
+            });
+        }
+    }
+
+    /// Waits for the audience's pace, which a command's poll changes.
+    async fn wait_for_next_poll(&self, name: &AudienceName) {
+        loop {
+            let repolled = self.repolled.notified();
+            let interval = self.settings().poll_interval;
+            let delay = self.progress_of(name).lock().await.pace.delay(interval);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => return,
+                () = repolled => {}
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<AudienceName> {
+        self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect()
+    }
+
+    /// Polls every audience, including those whose refused snapshot is still backed off.
+    async fn repoll_all(&self) {
+        for progress in self.progress().values() {
+            // A poll that runs is not backed off.
+            if let Ok(mut progress) = progress.try_lock() {
+                progress.clear_refusal();
+            }
+        }
+        self.poll_all().await;
+        self.repolled.notify_waiters();
+    }
+
+    /// Polls every audience, concurrently.
+    pub async fn poll_all(&self) {
         self.poll_matching(|_| true).await;
     }
 
     /// Polls the audiences that match.
-    pub async fn poll_matching(&mut self, is_wanted: impl Fn(&AudienceName) -> bool) {
-        let names: Vec<AudienceName> =
-            self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect();
-        self.pace.begin();
-        for name in names.into_iter().filter(is_wanted) {
-            // Before each poll, because one may take minutes.
-            self.mark_stale();
-            self.poll_audience(&name).await;
-        }
-        self.pace.end();
+    pub async fn poll_matching(&self, is_wanted: impl Fn(&AudienceName) -> bool) {
+        self.mark_stale();
+        let names: Vec<AudienceName> = self.names().into_iter().filter(is_wanted).collect();
+        join_all(names.iter().map(|name| self.poll_audience(name))).await;
         self.mark_stale();
         if self.serving.load().is_complete() {
             self.shared.readiness.complete();
         }
     }
 
-    /// Polls one audience and serves its new snapshot. A failure is counted, logged and recorded
-    /// for the status page; the last good generation stays.
-    async fn poll_audience(&mut self, name: &AudienceName) {
-        let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
-        // By value: the retired catalog must hold the old snapshot last, not this task.
-        let polled = self.poll(audience).await;
-        if let Ok(Some(snapshot)) = polled {
-            self.swap(self.serving.load().with_audiences(|old| {
-                (old.name == *name)
-                    .then(|| Audience { snapshot: Some(Arc::clone(&snapshot)), ..old.clone() })
-            }));
-        }
-    }
-
     /// Serves another plan, all of it or nothing. New required audiences are loaded before the
     /// swap; if one fails, the old catalog stays.
-    async fn reload(&mut self, plan: CatalogPlan) -> Result<(), SyncError> {
-        let served = self.serving.load_full();
-        let old_limit = std::mem::replace(&mut self.max_snapshot_bytes, plan.max_snapshot_bytes);
+    async fn reload(&self, plan: CatalogPlan) -> Result<(), SyncError> {
+        let settings = Settings::from(&plan);
+        let old_settings = self.settings();
+        self.set(Settings { max_snapshot_bytes: plan.max_snapshot_bytes, ..old_settings });
         let mut audiences = plan.audiences;
+        let served = self.names();
+        let new = audiences.iter_mut().filter(|audience| !served.contains(&audience.name));
+        let loads = new.map(async |audience| {
+            let progress = self.progress_of(&audience.name);
+            let polled = self.poll(audience.clone(), &mut *progress.lock().await).await;
+            match polled {
+                Ok(snapshot) => audience.snapshot = snapshot,
+                Err(error) if audience.required => return Err(error),
+                Err(_) => {}
+            }
+            Ok(())
+        });
+        if let Some(error) = join_all(loads).await.into_iter().find_map(Result::err) {
+            self.set(old_settings);
+            return Err(error);
+        }
+        self.set(settings);
+        let is_kept = |name: &AudienceName| audiences.iter().any(|audience| audience.name == *name);
+        self.progress().retain(|name, _| is_kept(name));
+        // Read last: polls of the served audiences went on.
+        let catalog = self.serving.load_full();
         for audience in &mut audiences {
-            match served.audience(audience.name.as_str()) {
-                Some(old) => audience.snapshot.clone_from(&old.snapshot),
-                None => match self.poll(audience.clone()).await {
-                    Ok(snapshot) => audience.snapshot = snapshot,
-                    Err(error) if audience.required => {
-                        self.max_snapshot_bytes = old_limit;
-                        return Err(error);
-                    }
-                    Err(_) => {}
-                },
+            if let Some(old) = catalog.audience(audience.name.as_str()) {
+                audience.snapshot.clone_from(&old.snapshot);
             }
         }
-        self.poll_interval = plan.poll_interval;
-        self.swap_mode = plan.swap;
-        self.progress.retain(|name, _| audiences.iter().any(|audience| audience.name == *name));
-        drop(served);
+        drop(catalog);
         let telemetry = &self.shared.telemetry;
-        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry);
-        self.swap(catalog.with_api(plan.api));
+        self.swap(Catalog::new(audiences, plan.strategies, plan.platforms, telemetry));
         Ok(())
     }
 }

@@ -15,12 +15,19 @@ pub struct Readiness {
     complete: AtomicBool,
     open: AtomicBool,
     draining: AtomicBool,
+    sync_ended: AtomicBool,
 }
 
 impl Readiness {
     /// Whether the pod is complete, open and not draining. A failed refresh changes nothing.
     pub fn is_ready(&self) -> bool {
-        self.complete.load(Ordering::Acquire) && self.is_open() && !self.is_draining()
+        let is_complete = self.complete.load(Ordering::Acquire);
+        is_complete && self.is_open() && !self.is_draining() && self.is_sync_alive()
+    }
+
+    /// Whether the sync thread runs: without it, no later change is served.
+    pub fn is_sync_alive(&self) -> bool {
+        !self.sync_ended.load(Ordering::Acquire)
     }
 
     /// Whether the decision port is open.
@@ -42,6 +49,11 @@ impl Readiness {
     /// Records that the decision port answers.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
+    }
+
+    /// Records that the sync thread has ended.
+    fn end_sync(&self) {
+        self.sync_ended.store(true, Ordering::Release);
     }
 
     /// Begins the drain.
@@ -143,6 +155,28 @@ pub struct Shared {
     pub history: Arc<SyncHistory>,
 }
 
+/// Guard of the sync thread: dropped when it ends, also by a panic.
+#[derive(Debug)]
+pub struct SyncAlive(Shared);
+
+impl SyncAlive {
+    /// The guard of the thread that runs `sync`.
+    pub fn new(sync: &super::Sync) -> Self {
+        sync.shared.telemetry.sync_alive(true);
+        Self(sync.shared.clone())
+    }
+}
+
+impl Drop for SyncAlive {
+    fn drop(&mut self) {
+        self.0.readiness.end_sync();
+        self.0.telemetry.sync_alive(false);
+        if !self.0.readiness.is_draining() {
+            tracing::error!("the sync thread ended: restart the process");
+        }
+    }
+}
+
 /// Seconds since 1970.
 pub fn now_unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -151,6 +185,22 @@ pub fn now_unix_seconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readiness_and_a_metric_show_a_dead_sync_thread() {
+        let shared = Shared::default();
+        shared.readiness.complete();
+        shared.readiness.open();
+        let alive = SyncAlive(shared.clone());
+        assert!(shared.readiness.is_ready());
+        let thread = std::thread::spawn(move || {
+            let _alive = alive;
+            panic!("sync fails");
+        });
+        thread.join().unwrap_err();
+        assert!(!shared.readiness.is_ready());
+        assert!(shared.telemetry.render().contains("rtad_sync_alive 0"));
+    }
 
     #[test]
     fn equal_polls_form_one_run_and_the_oldest_runs_are_dropped() {

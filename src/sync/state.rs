@@ -2,22 +2,23 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::cache::Cache;
-use super::headroom::Headroom;
+use super::headroom::{Headroom, Memory};
 use super::load::Loader;
-use super::pace::{self, Pace};
+use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, now_unix_seconds};
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
 use crate::config::SwapMode;
 use crate::platform::Platform;
 use crate::strategy::Strategy;
-use rtad_core::snapshot::AudienceName;
+use rtad_core::snapshot::{AudienceName, Snapshot};
 use rtad_store::Store;
 
 /// The configured content of a catalog, and the limits for loading it.
@@ -39,38 +40,54 @@ pub struct CatalogPlan {
     pub swap: SwapMode,
 }
 
-/// The task that keeps the catalog current.
+/// Settings of a plan that a reload changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) poll_interval: Duration,
+    pub(super) max_snapshot_bytes: u64,
+    pub(super) swap: SwapMode,
+}
+
+impl From<&CatalogPlan> for Settings {
+    fn from(plan: &CatalogPlan) -> Self {
+        let &CatalogPlan { poll_interval, max_snapshot_bytes, swap, .. } = plan;
+        Self { poll_interval, max_snapshot_bytes, swap }
+    }
+}
+
+/// Progress of an audience, locked for the duration of a poll.
+pub(super) type SharedProgress = Arc<tokio::sync::Mutex<Progress>>;
+
+/// The state of sync. Its audiences are polled concurrently, on one thread: a read and a swap of
+/// the catalog without an `await` in between are atomic.
 #[derive(Debug)]
 pub struct Sync {
     pub(super) store: Store,
     pub(super) serving: Arc<Serving>,
     pub(super) shared: Shared,
-    pub(super) poll_interval: Duration,
-    pub(super) max_snapshot_bytes: u64,
-    pub(super) swap_mode: SwapMode,
     pub(super) cache: Option<Cache>,
-    headroom: Headroom,
-    pub(super) pace: Pace,
-    pub(super) progress: HashMap<AudienceName, Progress>,
+    pub(super) memory: Memory,
+    settings: Mutex<Settings>,
+    progress: Mutex<HashMap<AudienceName, SharedProgress>>,
+    /// A command polled all audiences: their next polls are due by their new pace.
+    pub(super) repolled: Notify,
 }
 
 impl Sync {
     /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
+        let settings = Settings::from(&plan);
         let catalog =
-            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
-                .with_api(plan.api);
+            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
             shared,
-            poll_interval: plan.poll_interval,
-            max_snapshot_bytes: plan.max_snapshot_bytes,
-            swap_mode: plan.swap,
             cache: None,
-            headroom: Headroom::default(),
-            pace: Pace::default(),
-            progress: HashMap::new(),
+            memory: Memory::default(),
+            settings: Mutex::new(settings),
+            progress: Mutex::default(),
+            repolled: Notify::new(),
         }
     }
 
@@ -86,7 +103,7 @@ impl Sync {
     /// The same, with another source of the memory limit, for tests.
     #[must_use]
     pub fn with_headroom(self, headroom: Headroom) -> Self {
-        Self { headroom, ..self }
+        Self { memory: Memory::new(headroom), ..self }
     }
 
     /// The pointer that requests load.
@@ -94,15 +111,63 @@ impl Sync {
         Arc::clone(&self.serving)
     }
 
+    pub(super) fn settings(&self) -> Settings {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, settings: Settings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Progress by audience.
+    pub(super) fn progress(&self) -> MutexGuard<'_, HashMap<AudienceName, SharedProgress>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn progress_of(&self, audience: &AudienceName) -> SharedProgress {
+        Arc::clone(self.progress().entry(audience.clone()).or_default())
+    }
+
     pub(super) fn loader(&self) -> Loader<'_> {
+        let Settings { poll_interval, max_snapshot_bytes, .. } = self.settings();
         Loader {
             store: &self.store,
             cache: self.cache.as_ref(),
-            headroom: &self.headroom,
+            memory: &self.memory,
             telemetry: &self.shared.telemetry,
-            max_snapshot_bytes: self.max_snapshot_bytes,
-            spread: pace::spread(self.poll_interval),
+            max_snapshot_bytes,
+            spread: pace::spread(poll_interval),
         }
+    }
+
+    /// Serves a snapshot of the audience, if the catalog has the audience.
+    pub(super) fn serve(&self, name: &AudienceName, snapshot: &Arc<Snapshot>) {
+        if self.serving.load().audience(name.as_str()).is_none() {
+            return;
+        }
+        self.swap(self.serving.load().with_audiences(|old| {
+            (old.name == *name)
+                .then(|| Audience { snapshot: Some(Arc::clone(snapshot)), ..old.clone() })
+        }));
+    }
+
+    /// Changes the served snapshot of the audience, if there is one. The returned task ends when
+    /// the old one is freed.
+    pub(super) fn update(
+        &self,
+        name: &AudienceName,
+        change: impl Fn(&Snapshot) -> Snapshot,
+    ) -> Option<JoinHandle<()>> {
+        self.served(name)?;
+        Some(self.swap(self.serving.load().with_audiences(|old| {
+            let snapshot = old.snapshot.as_ref().filter(|_| old.name == *name)?;
+            Some(Audience { snapshot: Some(Arc::new(change(snapshot))), ..old.clone() })
+        })))
+    }
+
+    /// The snapshot that the catalog has of the audience.
+    pub(super) fn served(&self, name: &AudienceName) -> Option<Arc<Snapshot>> {
+        self.serving.load().audience(name.as_str())?.snapshot.clone()
     }
 
     /// Takes audiences out of service that exceed their `max_age` or have expired.

@@ -60,6 +60,7 @@ pub(super) fn describe() {
         "rtad_snapshot_fill_ratio",
         "Fraction of the filters' bits that are set"
     );
+    metrics::describe_gauge!("rtad_sync_alive", "1 while the sync thread runs");
     metrics::describe_counter!("rtad_sync_total", "Polls of the store, by audience and result");
     metrics::describe_histogram!(
         "rtad_sync_duration_seconds",

@@ -185,6 +185,11 @@ impl Telemetry {
         self.connections.unused_for()
     }
 
+    /// Whether the sync thread runs.
+    pub fn sync_alive(&self, alive: bool) {
+        self.gauge("rtad_sync_alive", &[]).set(f64::from(u8::from(alive)));
+    }
+
     /// Counts a poll of the store.
     pub fn sync(&self, audience: &str, result: &str, duration: Duration) {
         self.counter("rtad_sync_total", &[("audience", audience), ("result", result)]).increment(1);

@@ -16,6 +16,7 @@ mod python_reader;
 mod remote_stores;
 #[cfg(target_os = "linux")]
 mod rolling;
+mod sync_control;
 mod sync_deletion;
 mod sync_deltas;
 mod sync_faults;

@@ -91,6 +91,10 @@ impl Server {
         self.running.decision_address
     }
 
+    pub(crate) const fn admin_address(&self) -> SocketAddr {
+        self.running.admin_address
+    }
+
     pub(crate) fn metrics(&self) -> String {
         self.connect_admin().get("/metrics").text()
     }

@@ -24,7 +24,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     site.unruly.behave();
     let requests = site.unruly.requests("chunks/");
     let mut pod = site.pod("");
-    assert_eq!(pod.generation(), 2);
+    wait_until("the live generation", || pod.generation() == 2);
     site.assert_answers(&mut pod.client, 2);
     assert_eq!(site.unruly.requests("chunks/"), requests + 1);
 }
@@ -52,6 +52,6 @@ fn pod_killed_at_any_moment_starts_with_a_complete_generation() {
     }
     site.unruly.behave();
     let mut pod = site.pod("");
-    assert_eq!(pod.generation(), site.snapshots.len() as u64);
+    wait_until("the last", || pod.generation() == site.snapshots.len() as u64);
     site.assert_answers(&mut pod.client, site.snapshots.len() as u64);
 }

@@ -125,7 +125,7 @@ fn unreadable_new_generation_at_start_keeps_the_cached_one() {
     site.unruly.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 1);
-    assert!(server.sync_count(AUDIENCE, "not_found") >= 1);
+    wait_until("it is polled", || server.sync_count(AUDIENCE, "not_found") >= 1);
     site.unruly.behave();
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     assert_serves(&mut server, 2, 2);
@@ -276,8 +276,7 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let shared = Shared::default();
     let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
     let store = Store::open(site.depot.url()).unwrap();
-    let mut sync =
-        Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+    let sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
     let serving = sync.serving();
     let generation = || {
         let catalog = serving.load();
@@ -285,7 +284,7 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
         snapshot.map_or(0, |snapshot| snapshot.manifest().generation())
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut poll = || {
+    let poll = || {
         runtime.block_on(sync.poll_all());
         shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
     };

@@ -70,7 +70,7 @@ impl Snapshot {
             manifest: self.manifest.clone(),
             chunks: kept,
             shard_index: ShardIndex::new(&chunk_of_shard),
-            overlay: self.overlay.clone(),
+            overlay: self.overlay.clone().joined(),
             is_mixed: true,
         }
     }

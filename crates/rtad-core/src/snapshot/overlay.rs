@@ -19,6 +19,8 @@ pub struct Overlay {
     /// Number of layers that `CURRENT` names; the rest belong to the generation before
     /// ([`Overlay::layered_over`]).
     current_layers: usize,
+    /// Whether `CURRENT` names a generation of which no filters are loaded yet.
+    is_ahead: bool,
     /// Identifies the publish of the generation.
     published_sequence: u64,
     sequence: u64,
@@ -75,23 +77,52 @@ impl Overlay {
         Self { state, expires_unix_seconds, ..self }
     }
 
-    /// Adds the deltas of another generation below this one's, while its shards are replaced. The
-    /// old shards need both; for the new ones the older deltas are merged already and change
-    /// nothing. Deltas that `old` has from another `CURRENT` of the same publish are dropped:
-    /// otherwise the layers would grow with every poll. Over a deletion the result stays deleted:
-    /// the old shards must not answer again.
+    /// Adds the deltas of the loaded generation below this one's, while its shards are replaced.
+    /// The old shards need both; for the new ones the older deltas are merged already and change
+    /// nothing. Deltas of another `CURRENT` are dropped if no loaded shard needs them: otherwise
+    /// the layers would grow with every append, and with every generation that is refused. Over a
+    /// deletion the result stays deleted: the old shards must not answer again.
     #[must_use]
     pub fn layered_over(mut self, old: &Self) -> Self {
         let is_new = |delta: &&Arc<Delta>| self.find(delta.entry()).is_none();
         let is_same_publish = self.published_sequence == old.published_sequence;
-        let first =
-            if is_same_publish { old.current_layers } else { usize::from(old.has_tombstones) };
+        let first = if is_same_publish || old.is_ahead {
+            old.current_layers
+        } else {
+            usize::from(old.has_tombstones)
+        };
         let older: Vec<_> = old.layers[first..].iter().filter(is_new).cloned().collect();
         self.layers.extend(older);
+        self.is_ahead = !is_same_publish || old.is_ahead;
         if old.state == State::Deleted {
             self.state = State::Deleted;
         }
         self
+    }
+
+    /// The same layers, once the first shards of the generation that `CURRENT` names are loaded.
+    #[must_use]
+    pub fn joined(self) -> Self {
+        Self { is_ahead: false, ..self }
+    }
+
+    /// The same deltas with other tombstones: erasures apply to a loaded generation although the
+    /// next one is refused.
+    #[must_use]
+    pub fn with_tombstones(mut self, tombstones: Option<Arc<Delta>>) -> Self {
+        if self.has_tombstones {
+            self.layers.remove(0);
+            self.current_layers -= 1;
+        }
+        self.has_tombstones = tombstones.is_some();
+        self.current_layers += usize::from(self.has_tombstones);
+        self.layers.splice(0..0, tombstones);
+        self
+    }
+
+    /// Number of deltas, tombstones included.
+    pub const fn layers(&self) -> usize {
+        self.layers.len()
     }
 
     /// Reason why the audience may not be served at `now`, in seconds since 1970 UTC.

@@ -79,6 +79,11 @@ impl Store {
         Self { trust: Trust::new(keys), ..self }
     }
 
+    /// The limit on the time that a read makes no progress.
+    pub const fn stall_timeout(&self) -> Duration {
+        self.stall_timeout
+    }
+
     /// The accepted public keys.
     pub const fn trust(&self) -> &Trust {
         &self.trust

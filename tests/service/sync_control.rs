@@ -1,0 +1,191 @@
+//! Control and downloads are apart: kill switches, expiry, other audiences and starts beside a slow
+//! store.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::State;
+use rtad_store::write::Change;
+use testkit::server::{Fault, FileServer};
+use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::wait_until;
+
+use crate::server::{NEVER, Server, config};
+
+const AUDIENCE: &str = "old_users";
+const OTHER: &str = "vip";
+const CONFIG: &str = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n\
+                      required = false\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// A store behind HTTP, with a generation of each audience, and a cache directory.
+struct Site {
+    depot: Depot,
+    web: FileServer,
+    folder: tempfile::TempDir,
+}
+
+fn members(seed: u64) -> Vec<DeviceKey> {
+    keys(seed, 2000, |shard| shard)
+}
+
+fn change(say: impl Fn(&mut Change, DeviceKey), keys: &[DeviceKey]) -> Change {
+    let mut change = Change::default();
+    keys.iter().for_each(|key| say(&mut change, *key));
+    change
+}
+
+/// The answer for a device; `None` if the audience is unavailable.
+fn answer(server: &Server, audience: &str, key: &DeviceKey) -> Option<bool> {
+    let answer = server.connect().get(&format!("/v1/check/{audience}/{}", hex(key)));
+    (answer.status == 200).then(|| answer.ok()["member"] == true)
+}
+
+impl Site {
+    fn new() -> Self {
+        let depot = Depot::new();
+        depot.publish(AUDIENCE, &members(1), &Spec::small());
+        depot.publish(OTHER, &members(2), &Spec::small());
+        let web = FileServer::serve(&depot.root);
+        Self { depot, web, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn start(&self, cache: Option<&Path>) -> Server {
+        let mut config = config(&self.web.url(), CONFIG, OFTEN);
+        config.store.stall_timeout = Duration::from_secs(2);
+        config.store.cache_dir = cache.map(Into::into);
+        Server::start(config)
+    }
+}
+
+#[test]
+fn slow_download_delays_no_kill_switch_no_erasure_and_no_other_audience() {
+    let site = Site::new();
+    let server = site.start(None);
+    let (old, new) = (members(1), members(3));
+    assert_eq!(answer(&server, AUDIENCE, &old[0]), Some(true));
+
+    site.web.misbehave(Fault::Drip, "chunks/");
+    site.depot.publish(AUDIENCE, &new, &Spec::small());
+    let before = site.web.requests("old_users/chunks/");
+    wait_until("the download", || site.web.requests("old_users/chunks/") > before);
+
+    site.depot.append(OTHER, change(Change::add, &new[..1]));
+    wait_until("another audience", || answer(&server, OTHER, &new[0]) == Some(true));
+    site.depot.append(AUDIENCE, change(Change::entomb, &old[..1]));
+    wait_until("the erasure", || answer(&server, AUDIENCE, &old[0]) == Some(false));
+    for _ in 0..2 {
+        site.depot.set(AUDIENCE, State::Disabled, None);
+        wait_until("it is disabled", || answer(&server, AUDIENCE, &old[1]).is_none());
+        site.depot.set(AUDIENCE, State::Live, None);
+        wait_until("it is enabled", || answer(&server, AUDIENCE, &old[1]) == Some(true));
+    }
+    assert_eq!(server.generation(AUDIENCE), 1);
+
+    site.web.behave();
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    site.depot.set(AUDIENCE, State::Disabled, None);
+    wait_until("it is disabled", || answer(&server, AUDIENCE, &new[1]).is_none());
+}
+
+#[test]
+fn generation_expires_between_polls() {
+    let depot = Depot::new();
+    let spec = Spec { expires_unix_seconds: Some(now_unix_seconds() + 4), ..Spec::small() };
+    depot.publish(AUDIENCE, &members(1), &spec);
+    depot.publish(OTHER, &members(2), &Spec::small());
+    let server = Server::start(config(depot.url(), CONFIG, NEVER));
+    assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true));
+    wait_until("it expires", || answer(&server, AUDIENCE, &members(1)[0]).is_none());
+    assert_eq!(answer(&server, OTHER, &members(2)[0]), Some(true));
+}
+
+#[test]
+fn warm_cache_is_served_within_seconds_while_the_store_is_slow() {
+    let site = Site::new();
+    let cache = site.folder.path().join("cache");
+    drop(site.start(Some(&cache)));
+    site.depot.publish(AUDIENCE, &members(3), &Spec::small());
+    site.depot.publish(OTHER, &members(3), &Spec::small());
+    for (fault, word) in [(Fault::Drip, "chunks/"), (Fault::Mute, "")] {
+        site.web.misbehave(fault, word);
+        let begun = Instant::now();
+        let mut server = site.start(Some(&cache));
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert!(server.is_ready());
+        assert_eq!(server.generation(AUDIENCE), 1, "{fault:?}");
+        assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true));
+    }
+    site.web.behave();
+    let server = site.start(Some(&cache));
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+}
+
+/// Deltas of generations that are not loaded do not pile up over the served one.
+#[test]
+fn refused_generations_leave_no_layers() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    depot.append(AUDIENCE, change(Change::add, &members(9)[..3]));
+    let mut limited = config(depot.url(), CONFIG, NEVER);
+    limited.store.max_snapshot_size = depot.manifest(AUDIENCE).size_bytes() + 10_000;
+    let servers = [Server::start(config(depot.url(), CONFIG, NEVER)), Server::start(limited)];
+    for round in 0..6 {
+        depot.publish(AUDIENCE, &keys(20 + round, 4000, |shard| shard), &Spec::small());
+        for from in 0..3 {
+            depot.append(AUDIENCE, change(Change::add, &members(9)[10 * from..10 * from + 5]));
+        }
+        depot.append(AUDIENCE, change(Change::entomb, &members(1)[..=round as usize]));
+        let chunk = depot.manifest(AUDIENCE).chunks()[0].digest;
+        depot.put(AUDIENCE, &format!("chunks/{chunk}.chunk"), None);
+        for server in &servers {
+            server.poll();
+            let snapshot = server.snapshot(AUDIENCE).unwrap();
+            assert_eq!(snapshot.manifest().generation(), 1);
+            let layers = snapshot.overlay().layers();
+            assert!(layers <= 6, "{layers} in round {round}");
+            // Erasures apply although the generation is refused.
+            assert_eq!(answer(server, AUDIENCE, &members(1)[round as usize]), Some(false));
+        }
+    }
+}
+
+#[test]
+fn failed_cache_copy_keeps_the_last_whole_generation() {
+    let site = Site::new();
+    let cache = site.folder.path().join("cache");
+    let server = site.start(Some(&cache));
+    site.web.misbehave(Fault::Gate, "CURRENT");
+    site.depot.publish(AUDIENCE, &members(3), &Spec::small());
+    // A directory where the copy belongs.
+    let chunk = site.depot.manifest(AUDIENCE).chunks()[0].digest;
+    std::fs::create_dir(cache.join(AUDIENCE).join(format!("{chunk}.chunk"))).unwrap();
+    site.web.behave();
+    wait_until("the next", || server.generation(AUDIENCE) == 2);
+    drop(server);
+    site.web.misbehave(Fault::Dead, "");
+    let server = site.start(Some(&cache));
+    assert_eq!(server.generation(AUDIENCE), 1);
+    assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true));
+}
+
+#[test]
+fn reload_is_recorded_although_its_caller_hangs_up() {
+    let site = Site::new();
+    let mut server = site.start(None);
+    server.reload(Err::<rtad::config::Config, _>("nonsense".to_owned())).unwrap_err();
+    assert_eq!(server.metric("rtad_config_last_reload_successful"), 0);
+    site.web.misbehave(Fault::Gate, "CURRENT");
+    let text = format!("{CONFIG}[[strategy]]\nname = \"t\"\nexclude = [\"vip\"]\n");
+    server.write_config(Ok(config(&site.web.url(), &text, OFTEN)));
+    {
+        use std::io::Write as _;
+        let mut caller = std::net::TcpStream::connect(server.admin_address()).unwrap();
+        caller.write_all(b"POST /v1/reload HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    site.web.behave();
+    let recorded = "rtad_config_last_reload_successful";
+    wait_until("it is recorded", || server.metric(recorded) == 1);
+}
