@@ -287,8 +287,8 @@ impl World {
     }
 
     /// The pod answers from the model's present state after a whole poll. After a failed one, each
-    /// chunk may still answer from a state since the last whole one, but not from before a deletion,
-    /// and not at all while the audience is disabled.
+    /// chunk may still answer from a state since the last whole one, but not from before a
+    /// deletion, and not at all while the audience is disabled.
     async fn poll(&mut self, chunk_reads: Option<usize>) {
         let (members, published) = (self.model.members(), self.model.published());
         if published.is_none() {
