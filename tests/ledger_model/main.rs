@@ -81,24 +81,36 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Some(LostAnswer::Repeated)),
         1 => Just(Some(LostAnswer::Broken)),
     ];
+    let ladder = || {
+        (0..WRITERS, 0..KEYS, prop_oneof![Just(Kind::Add), Just(Kind::Remove)])
+            .prop_map(|(writer, key, kind)| Step::Ladder { writer, key, kind })
+    };
+    let build = || any::<Keys>().prop_map(|input| Step::Build { input });
+    let visit = || {
+        (1..4_usize, 0..WRITERS, 0..KEYS).prop_map(|(by, writer, key)| Step::VisitOlder {
+            by,
+            writer,
+            key,
+        })
+    };
     let step = prop_oneof![
         6 => (0..WRITERS, vec((0..KEYS, kind()), 1..4), lost)
             .prop_map(|(writer, changes, lost)| Step::Append { writer, changes, lost }),
-        3 => (0..WRITERS, 0..KEYS, prop_oneof![Just(Kind::Add), Just(Kind::Remove)])
-            .prop_map(|(writer, key, kind)| Step::Ladder { writer, key, kind }),
+        3 => ladder(),
         1 => any::<Keys>().prop_map(|input| Step::StartBuild { input }),
         1 => Just(Step::FinishBuild),
-        4 => any::<Keys>().prop_map(|input| Step::Build { input }),
+        4 => build(),
         1 => (1..4_usize).prop_map(|by| Step::RollBack { by }),
-        2 => (1..4_usize, 0..WRITERS, 0..KEYS)
-            .prop_map(|(by, writer, key)| Step::VisitOlder { by, writer, key }),
+        2 => visit(),
         1 => any::<bool>().prop_map(Step::Disable),
         1 => Just(Step::Delete),
         1 => (1..4_usize).prop_map(|keep| Step::Collect { keep }),
         4 => prop_oneof![2 => Just(None), 1 => (0..4_usize).prop_map(Some)]
             .prop_map(|chunk_reads| Step::Poll { chunk_reads }),
     ];
-    vec(step, 1..MAX_STEPS)
+    // Rollbacks over full lists of deltas are rare among all steps.
+    let rollbacks = prop_oneof![3 => ladder(), 3 => build(), 2 => visit()];
+    prop_oneof![3 => vec(step, 1..MAX_STEPS), 1 => vec(rollbacks, 1..MAX_STEPS)]
 }
 
 #[test]

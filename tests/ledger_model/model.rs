@@ -111,13 +111,12 @@ impl Model {
         }
     }
 
-    /// The last change that the live generation's build saw of each key, if any.
+    /// The last change that the live generation's build saw of a key, if any. None for keys that
+    /// changed later: their change may be merged with it.
     pub(crate) fn carried(&self, key: u8) -> Option<bool> {
         let Generation { from, through, .. } = self.generations[&self.live?];
-        let seen = |append: &&Appended| {
-            append.key == key && append.sequence > from && append.sequence <= through
-        };
-        self.appends.iter().rev().find(seen).map(|append| append.is_added)
+        let last = self.appends.iter().rev().find(|append| append.key == key)?;
+        (last.sequence > from && last.sequence <= through).then_some(last.is_added)
     }
 
     pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
