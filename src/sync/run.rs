@@ -221,7 +221,8 @@ impl Sync {
         }
         drop(catalog);
         let telemetry = &self.shared.telemetry;
-        self.swap(Catalog::new(audiences, plan.strategies, plan.platforms, telemetry));
+        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry);
+        self.swap(catalog.with_api(plan.api));
         Ok(())
     }
 }

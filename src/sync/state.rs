@@ -78,7 +78,8 @@ impl Sync {
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
         let catalog =
-            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry);
+            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
+                .with_api(plan.api);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),

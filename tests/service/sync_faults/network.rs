@@ -95,7 +95,8 @@ fn pod_survives_nonsense_answers() {
             Fault::Mute,
             "CURRENT",
             "store",
-            "old_users/CURRENT: read stalled: less than 16384 bytes in 1 s",
+            // The stall and the deadline of a poll are equal here: either ends it.
+            "in 1 s",
         ),
         (forbidden, "", "store", "403 Forbidden"),
         (forbidden, "chunks/", "store", "403 Forbidden"),

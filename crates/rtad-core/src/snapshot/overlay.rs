@@ -84,16 +84,17 @@ impl Overlay {
     /// deletion the result stays deleted: the old shards must not answer again.
     #[must_use]
     pub fn layered_over(mut self, old: &Self) -> Self {
-        let is_new = |delta: &&Arc<Delta>| self.find(delta.entry()).is_none();
         let is_same_publish = self.published_sequence == old.published_sequence;
         let first = if is_same_publish || old.is_ahead {
             old.current_layers
         } else {
             usize::from(old.has_tombstones)
         };
-        let older: Vec<_> = old.layers[first..].iter().filter(is_new).cloned().collect();
-        self.layers.extend(older);
         self.is_ahead = !is_same_publish || old.is_ahead;
+        // The next CURRENT may drop this one's deltas, but not those of the loaded generation.
+        let is_kept = |delta: &&Arc<Delta>| self.is_ahead || self.find(delta.entry()).is_none();
+        let older: Vec<_> = old.layers[first..].iter().filter(is_kept).cloned().collect();
+        self.layers.extend(older);
         if old.state == State::Deleted {
             self.state = State::Deleted;
         }

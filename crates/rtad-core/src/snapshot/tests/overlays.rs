@@ -60,9 +60,27 @@ fn repeated_layering_does_not_grow() {
             (Some(true), Some(true))
         );
     }
-    // Another generation: the deltas of the one before are kept.
+    // Another generation: the deltas of the one before are kept if shards of it are loaded.
     let current = Current::new(500, 3, b"", None);
-    assert_eq!(Overlay::new(&current, Vec::new(), None).layered_over(&served).deltas().count(), 2);
+    let next = || Overlay::new(&current, Vec::new(), None);
+    assert_eq!(next().layered_over(&served.clone().joined()).deltas().count(), 2);
+    assert_eq!(next().layered_over(&served).deltas().count(), 1);
+}
+
+/// The loaded generation and a refused one share a delta. Another generation without it drops the
+/// refused one's deltas only.
+#[test]
+fn shared_delta_of_a_refused_generation_stays() {
+    let shared = delta(2, &Changes::from([(1, true)])).expect("it has a key");
+    let with = |sequence, generation, deltas: &[Arc<Delta>]| {
+        let mut current = Current::new(sequence, generation, b"", None);
+        current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
+        Overlay::new(&current, deltas.to_vec(), None)
+    };
+    let loaded = with(1, 1, &[Arc::clone(&shared)]);
+    let refused = with(3, 2, &[shared]).layered_over(&loaded);
+    let next = with(4, 3, &[]).layered_over(&refused);
+    assert_eq!(next.membership(&device(1)), Some(true));
 }
 
 proptest! {
