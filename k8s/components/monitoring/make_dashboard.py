@@ -148,6 +148,14 @@ def up_and_fast(board):
         "A connection beyond the limit gets 503 and is closed.",
     )
     board.graph(
+        "Sync thread",
+        COUNT,
+        [(of("rtad_sync_alive"), "{{pod}} {{instance}}")],
+        "0 means that the thread has died: the pod is not ready and must be restarted.",
+        max=1,
+        min=0,
+    )
+    board.graph(
         "Pods by version",
         COUNT,
         [(f"count by (version) ({of('rtad_build_info')})", "{{version}}")],
