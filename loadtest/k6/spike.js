@@ -1,5 +1,5 @@
 // Spike of new connections, as platforms cause when answers slow down: beside RATE requests per
-// second on kept connections, AT_ONCE VUs connect at once, and NEW requests per second use a new
+// second on keep-alive connections, AT_ONCE VUs connect at once, and NEW requests per second use a new
 // connection each.
 //
 //   k6 run -e URL=http://127.0.0.1:8080 -e RATE=200 -e NEW=1000 -e AT_ONCE=100 -e SECONDS=10 loadtest/k6/spike.js

@@ -225,9 +225,9 @@ def main() -> None:
     found = {lane.row: lane.figures for server in measured for lane in server.lanes}
     found |= {row: figures for row, _, figures in by_benchmark}
     about = (
-        f"{machine()}; {devices:,} devices in rtad, {ids:,} in Redis; {CONNECTIONS} kept connections; "
+        f"{machine()}; {devices:,} devices in rtad, {ids:,} in Redis; {CONNECTIONS} keep-alive connections; "
         f"medians of {rounds} alternating rounds of {seconds} s, and of their ratios; "
-        f"other work kept {statistics.median(others):.0%} of all cores busy."
+        f"other processes used {statistics.median(others):.0%} of all cores."
     )
     text = report.table(found, about)
     print(text)

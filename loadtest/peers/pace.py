@@ -124,9 +124,9 @@ def main() -> None:
             for title, kind, crowd, step in OVERLOADS
         ]
     about = (
-        f"{int(devices):,} devices; rtad on one core; {RATE:,} requests a second over {CONNECTIONS} kept connections, from "
+        f"{int(devices):,} devices; rtad on one core; {RATE:,} requests a second over {CONNECTIONS} keep-alive connections, from "
         f"another core, for {ROUND_SECONDS} s in turn with the others: medians of {max(1, seconds // ROUND_SECONDS)} rounds, in brackets the "
-        f"extremes; milliseconds from the moment when a request was due; other work kept {others:.0%} of all cores busy."
+        f"extremes; milliseconds from the due time of a request; other processes used {others:.0%} of all cores."
     )
     text = "\n\n".join(
         [

@@ -76,7 +76,7 @@ pub trait Decider {
         let _ = (id, strategy);
     }
 
-    /// Records a fault of a request that is answered nevertheless.
+    /// Records a fault of a request that is answered all the same.
     fn report_failure(&mut self, failure: Failure) {
         let _ = failure;
     }

@@ -23,7 +23,7 @@ pub(super) struct Progress {
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
     pub(super) pace: Pace,
-    /// Told when the audience is served, or was polled for the first time.
+    /// Receives a value when the audience is served, or was polled for the first time.
     pub(super) first: Option<oneshot::Sender<()>>,
 }
 

@@ -154,7 +154,7 @@ fn arguments(list: Vec<&Arg>) -> String {
     table
 }
 
-/// An argument as a command line has it: `--store URL`.
+/// An argument in the form of a command line: `--store URL`.
 fn spelling(arg: &Arg) -> String {
     let names: Vec<&str> =
         arg.get_value_names().unwrap_or_default().iter().map(|name| &**name).collect();

@@ -75,7 +75,7 @@ enum Command {
         /// File of requests
         #[arg(long)]
         requests: PathBuf,
-        /// Number of kept connections, with one request in flight on each
+        /// Number of keep-alive connections, with one request in flight on each
         #[arg(long)]
         connections: usize,
         /// Deadline of an answer in milliseconds
@@ -96,7 +96,7 @@ enum Command {
         /// File of requests, each with its answers before and after a change
         #[arg(long)]
         requests: PathBuf,
-        /// Number of kept connections, with one request in flight on each
+        /// Number of keep-alive connections, with one request in flight on each
         #[arg(long)]
         connections: usize,
         /// Deadline of an answer in milliseconds
