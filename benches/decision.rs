@@ -75,7 +75,9 @@ fn main() {
         println!("| {name} | {hit:.0} | {miss:.0} |");
     };
     println!("| floor: one random read, independent | {independent_read:.0} | |");
-    println!("| floor: one random read, each address taken from the one before | {dependent_read:.0} | |");
+    println!(
+        "| floor: one random read, each address taken from the one before | {dependent_read:.0} | |"
+    );
     row("lookup, independent", &|hit, salt| {
         loop_over(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
     });
