@@ -1,5 +1,6 @@
 //! Backend of a store: a directory or an object store's client, and its capabilities.
 
+use std::fs::Metadata;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +78,14 @@ impl Backend {
             Self::Directory(root) => {
                 if !root.exists() {
                     return Err(StoreError::NoDirectory { root: root.clone() });
+                }
+                // Opening a pipe waits for its writer, on a thread that would never be returned.
+                let is_special = |file: Metadata| !file.is_file() && !file.is_dir();
+                if root.join(path.as_ref()).metadata().is_ok_and(is_special) {
+                    let source = "found a pipe, a socket or a device, expected a regular file";
+                    let source = source.into();
+                    let source = object_store::Error::Generic { store: "directory", source };
+                    return Err(StoreError::backend("read", path, source));
                 }
                 let files = LocalFileSystem::new_with_prefix(root)
                     .map_err(|source| StoreError::backend("open", path, source))?
