@@ -173,7 +173,7 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
             }
             command.args(["--cache", cache]);
         }
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("command runs");
         let text = String::from_utf8(output.stdout).expect("numbers");
         let numbers: Vec<f64> =
             text.split_whitespace().map(|number| number.parse().expect("a number")).collect();
@@ -226,7 +226,7 @@ fn swaps() {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let never = Box::new(|| Err("no reload".to_owned()));
-        let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("it starts");
+        let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("rtad starts");
         if swap == SwapMode::Whole {
             let stop = Arc::new(AtomicBool::new(false));
             let client = send_requests(running.decision_address, &stop);
@@ -254,14 +254,20 @@ fn swaps() {
 async fn go_to(url: &str, generation: u64) {
     let writer = StoreWriter::open(url).expect("a store");
     let base = writer.base(&name()).await.expect("a store");
-    writer.publish(base).await.expect("a lock").roll_back(generation).await.expect("it is whole");
+    writer
+        .publish(base)
+        .await
+        .expect("a lock")
+        .roll_back(generation)
+        .await
+        .expect("complete generation");
 }
 
 /// Sends requests until stopped; returns the latency of each, in nanoseconds.
 fn send_requests(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<u32>> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
-        let mut stream = TcpStream::connect(address).expect("it listens");
+        let mut stream = TcpStream::connect(address).expect("rtad listens");
         stream.set_nodelay(true).expect("TCP");
         let mut took = Vec::new();
         let mut answer = [0; 4096];
@@ -277,8 +283,8 @@ fn send_requests(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::Jo
                 body.len()
             );
             let begun = Instant::now();
-            stream.write_all(request.as_bytes()).expect("it reads");
-            let read = stream.read(&mut answer).expect("it answers");
+            stream.write_all(request.as_bytes()).expect("rtad reads the request");
+            let read = stream.read(&mut answer).expect("rtad answers");
             took.push(begun.elapsed().as_nanos().min(u32::MAX.into()) as u32);
             assert!(
                 answer[..read].starts_with(b"HTTP/1.1 200"),

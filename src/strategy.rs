@@ -102,7 +102,7 @@ pub struct Strategy {
 impl Strategy {
     /// Decides about a device with at least one usable id.
     ///
-    /// Calls `membership` once per audience, excluding ones first, until the answer is certain. An
+    /// Calls `membership` once per audience, excluding ones first, until the decision is final. An
     /// unavailable audience matters only if the others leave the answer open.
     #[inline]
     pub fn decide(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {

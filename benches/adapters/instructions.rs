@@ -74,9 +74,9 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
     let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
     let hex: Vec<String> = devices.iter().map(|key| const_hex::encode(key.as_bytes())).collect();
     let mut hex = hex.iter().cycle();
-    let mut next = || key(hex.next().expect("it has no end"));
+    let mut next = || key(hex.next().expect("endless iterator"));
     let catalog = serving.load();
-    let snapshot = catalog.audiences()[0].available().expect("it is loaded");
+    let snapshot = catalog.audiences()[0].available().expect("loaded snapshot");
     let mut members = vec![false; BATCH];
     let lane = lanes::all(keys).into_iter().find(|lane| lane.path == operation);
     let bodies: Vec<Bytes> = lane.iter().flat_map(|lane| lane.bodies.iter().cloned()).collect();

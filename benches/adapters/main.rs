@@ -191,8 +191,8 @@ impl Server {
             .spawn();
         let mut child = child.expect("this program runs");
         let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it prints its address");
+        let stdout = child.stdout.take().expect("piped stdout");
+        BufReader::new(stdout).read_line(&mut line).expect("server prints its address");
         let address = line.trim().parse().expect("an address");
         Self { child, address }
     }
@@ -200,8 +200,8 @@ impl Server {
     /// User and system CPU time of all threads: fields 14 and 15 of `/proc/PID/stat`, in hundredths
     /// of a second.
     fn cpu_seconds(&self) -> [f64; 2] {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .expect("server is running");
         let fields: Vec<&str> =
             stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         [11, 12].map(|field| fields[field].parse::<f64>().expect("a number") / 100.0)

@@ -5,10 +5,11 @@
         --store s3://ads/rtad --audience old_users --format parquet \
         --column idfa=idfa --column oaid=oaid s3a://dumps/2026-11-21
 
-rtad-loader parses ids, deduplicates keys and builds filters in the executors. Spark only shuffles
-frames of hundreds of keys by two bytes of each. Tasks may fail, be retried or run twice: only the
-last step, in the driver, changes the live generation. Requirements and failures:
-docs/guides/distributed-build.md. Exit codes are those of rtad-loader.
+In the executors, rtad-loader parses ids, deduplicates keys and builds filters. Spark only shuffles
+frames: batches of several hundred keys that share a bucket, a prefix of the key. Tasks may fail, be
+retried or run twice: only the last step, in the driver, changes the live generation.
+
+Requirements and failures: docs/guides/distributed-build.md. Exit codes: as in rtad-loader.
 """
 
 import argparse
@@ -31,17 +32,17 @@ from pyspark.sql import functions as F
 HEADER = "<HHI"  # bucket, content, count
 HEADER_BYTES = 8
 KEY_BYTES = 16
-BUCKETS = 4096  # of 16 shards each; a chunk is a run of whole buckets
-REPORT = -1  # instead of a bucket: the report of a step
-PART_KEYS = 4 << 20  # per `distinct` step, about 130 MB
-LINES_AT_ONCE = 4096
-FAILED = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
-FOR_PUBLISH = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_key", "expires")
+BUCKETS = 4096  # 16 shards each; a chunk consists of consecutive whole buckets
+REPORT = -1  # in place of a bucket number: marks the report of a step
+PART_KEYS = 4 << 20  # keys per `distinct` step: about 130 MB
+LINES_PER_WRITE = 4096
+STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
+PUBLISH_FLAGS = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_key", "expires")
 
 
 class Loader:
-    """A running step of rtad-loader. A thread writes `feed`, so that reading and writing cannot
-    block each other."""
+    """A running step of rtad-loader. A separate thread writes `feed` to its stdin: one thread for
+    reading and writing could deadlock on full pipes."""
 
     def __init__(self, command, feed):
         self.step = command[1]
@@ -64,20 +65,20 @@ class Loader:
                 self.process.stdin.write(block)
             self.process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended; see its exit code
+            pass  # the step has exited; `finish` checks its exit code
         except BaseException as error:  # noqa: B902
-            # Kill it: the input is incomplete, and its end must not look like the end of the ids.
+            # Kill the step: on a normal end of stdin it would accept the incomplete input.
             self.feed_error = error
             self.process.kill()
 
     def _read_stderr(self):
         for line in self.process.stderr:
-            # A report, or an error; only usage errors have several lines.
+            # Keep the last line, a report, or the first line of an error.
             if not self.message.startswith(b"error:"):
                 self.message = line
 
     def finish(self):
-        """Waits for its end; returns its report."""
+        """Waits for the step to exit; returns its report."""
         code = self.process.wait()
         for thread in self.threads:
             thread.join()
@@ -99,8 +100,8 @@ class Loader:
             self.process.wait()
 
 
-def resolved(loader):
-    """Resolves a bare name to a file shipped with the job, otherwise leaves it to PATH."""
+def find_loader(loader):
+    """Path of a file shipped with the job; without such a file, the name is looked up on PATH."""
     if os.sep in loader:
         return loader
     shipped = SparkFiles.get(loader)
@@ -108,7 +109,7 @@ def resolved(loader):
 
 
 def frames(stream):
-    """The frames of a stream, each with its bucket."""
+    """Frames of a stream, each with its bucket."""
     while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
         bucket, _, count = struct.unpack(HEADER, header)
         yield bucket, header + stream.read(count * KEY_BYTES)
@@ -118,7 +119,7 @@ def as_lines(rows):
     batch = []
     for row in rows:
         batch.append(row)
-        if len(batch) == LINES_AT_ONCE:
+        if len(batch) == LINES_PER_WRITE:
             yield b"\n".join(batch) + b"\n"
             batch.clear()
     if batch:
@@ -131,7 +132,7 @@ def as_csv(rows, columns):
     writer.writerow(columns)
     for number, row in enumerate(rows, 1):
         writer.writerow(row)
-        if number % LINES_AT_ONCE == 0:
+        if number % LINES_PER_WRITE == 0:
             yield text.getvalue().encode("utf-8", "replace")
             text.seek(0)
             text.truncate()
@@ -141,7 +142,7 @@ def as_csv(rows, columns):
 def make_keys(rows, loader, flags, columns):
     """Keys of a partition as frames, and its report."""
     feed = as_csv(rows, columns) if columns else as_lines(rows)
-    with Loader([resolved(loader), "keys", "--frames", *flags, "-"], feed) as step:
+    with Loader([find_loader(loader), "keys", "--frames", *flags, "-"], feed) as step:
         yield from frames(step.stdout)
         yield REPORT, step.finish()
 
@@ -149,7 +150,8 @@ def make_keys(rows, loader, flags, columns):
 def make_distinct(part, records, loader, parts):
     """Distinct keys of a run of buckets as frames, and their report."""
     with Loader(
-        [resolved(loader), "distinct", "--part", f"{part}/{parts}"], (frame for _, frame in records)
+        [find_loader(loader), "distinct", "--part", f"{part}/{parts}"],
+        (frame for _, frame in records),
     ) as step:
         yield from frames(step.stdout)
         yield REPORT, step.finish()
@@ -159,14 +161,14 @@ def make_chunk(records, loader, flags):
     """Writes one chunk to the store; yields its manifest line."""
     first = next(iter(records), None)
     if first is None:
-        return  # no keys, no chunk
+        return  # without keys there is no chunk
 
     def keys():
         yield first[1][HEADER_BYTES:]
         for _, frame in records:
             yield frame[HEADER_BYTES:]
 
-    with Loader([resolved(loader), "chunk", *flags], keys()) as step:
+    with Loader([find_loader(loader), "chunk", *flags], keys()) as step:
         line = step.stdout.read().decode()
         step.finish()
         yield line
@@ -212,37 +214,37 @@ def read(spark, args):
     return table.select(*columns).rdd, ["--format", "csv", *flags], names
 
 
-def in_driver(command, text=None):
-    """Runs a step in the driver, with its stderr."""
+def run_in_driver(command, text=None):
+    """Runs a step in the driver; its stderr is the driver's."""
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout
 
 
-def power_of_two(least):
-    return 1 << max(0, least - 1).bit_length()
+def next_power_of_two(number):
+    return 1 << max(0, number - 1).bit_length()
 
 
 def build(spark, args, changes):
     context, loader = spark.sparkContext, args.loader
-    here = resolved(loader)
+    local_loader = find_loader(loader)
     trust = [word for key in args.public_key for word in ("--public-key", key)]
     target = ["--store", args.store, "--audience", args.audience, *trust]
     sizing = ["--fpr", str(args.fpr), "--filter", args.filter]
-    job = in_driver([here, "begin", *target, *sizing, "--changes", changes]).strip()
+    job = run_in_driver([local_loader, "begin", *target, *sizing, "--changes", changes]).strip()
 
     rows, flags, names = read(spark, args)
     keys = rows.mapPartitions(
         functools.partial(make_keys, loader=loader, flags=flags, columns=names)
     )
     keys.persist(StorageLevel.DISK_ONLY)
-    lines = reports(keys)
-    found = sum(json.loads(line)["keys"] for line in lines)
+    key_reports = reports(keys)
+    key_count = sum(json.loads(line)["keys"] for line in key_reports)
 
     with open(changes, "rb") as file:
         changed = context.parallelize(list(frames(file)))
-    parts = power_of_two(max(-(-found // PART_KEYS), context.defaultParallelism))
+    parts = next_power_of_two(max(-(-key_count // PART_KEYS), context.defaultParallelism))
     parts = min(args.parts or parts, BUCKETS)
     shuffled = (
         frames_of(keys).union(changed).partitionBy(parts, lambda bucket: bucket * parts // BUCKETS)
@@ -251,21 +253,23 @@ def build(spark, args, changes):
         functools.partial(make_distinct, loader=loader, parts=parts)
     )
     distinct.persist(StorageLevel.DISK_ONLY)
-    counted = reports(distinct)
+    distinct_reports = reports(distinct)
     keys.unpersist()
-    total = sum(json.loads(line)["keys"] for line in counted)
+    total = sum(json.loads(line)["keys"] for line in distinct_reports)
 
-    cut = json.loads(in_driver([here, "chunk", "--job", job, "--keys", str(total), "--cut"]))
-    buckets = cut["shards_per_chunk"] * BUCKETS // 65536
+    layout = json.loads(
+        run_in_driver([local_loader, "chunk", "--job", job, "--keys", str(total), "--cut"])
+    )
+    buckets = layout["shards_per_chunk"] * BUCKETS // 65536
     flags = ["--store", args.store, "--job", job, "--keys", str(total)]
-    shuffled = frames_of(distinct).partitionBy(cut["chunks"], lambda bucket: bucket // buckets)
+    shuffled = frames_of(distinct).partitionBy(layout["chunks"], lambda bucket: bucket // buckets)
     chunks = shuffled.mapPartitions(
         functools.partial(make_chunk, loader=loader, flags=flags)
     ).collect()
     distinct.unpersist()
 
-    publish = [here, "publish", "--store", args.store, "--job", job, *trust]
-    for name in FOR_PUBLISH:
+    publish = [local_loader, "publish", "--store", args.store, "--job", job, *trust]
+    for name in PUBLISH_FLAGS:
         if (value := getattr(args, name)) is not None:
             publish += ["--" + name.replace("_", "-"), value]
     publish += [
@@ -273,7 +277,7 @@ def build(spark, args, changes):
         for flag, given in (("--allow-empty", args.allow_empty), ("--json", args.json))
         if given
     ]
-    print(in_driver([*publish, "-"], "\n".join([*lines, *counted, *chunks])), end="")
+    print(run_in_driver([*publish, "-"], "\n".join([*key_reports, *distinct_reports, *chunks])), end="")
 
 
 def parse():
@@ -286,7 +290,7 @@ def parse():
         "--loader",
         default="rtad-loader",
         metavar="PATH",
-        help="path on every machine; a bare name is shipped with --files, or on PATH",
+        help="path on every machine, or the bare name of a file in --files or on PATH",
     )
     parser.add_argument(
         "--format", default="lines", choices=["lines", "csv", "json", "parquet", "table"]
@@ -319,7 +323,7 @@ def parse():
         metavar="N",
         help="parts for deduplication, a power of two [default: one per 4 million keys, at least one per core]",
     )
-    for name in FOR_PUBLISH:
+    for name in PUBLISH_FLAGS:
         parser.add_argument("--" + name.replace("_", "-"), help="as in rtad-loader build")
     parser.add_argument(
         "--public-key",
@@ -347,15 +351,15 @@ def parse():
 def main():
     args = parse()
     spark = SparkSession.builder.appName(f"rtad {args.audience}").getOrCreate()
-    # The keys of deltas: private, removed at the end.
+    # Private folder for the keys of deltas, removed at the end.
     try:
         with tempfile.TemporaryDirectory() as folder:
             build(spark, args, os.path.join(folder, "changes"))
     except Exception as error:
-        failed = FAILED.search(str(error))
-        if not failed:
+        match = STEP_ERROR.search(str(error))
+        if not match:
             raise
-        step, code, message = failed.groups()
+        step, code, message = match.groups()
         print(f"{message} (rtad-loader {step}, in an executor)", file=sys.stderr)
         sys.exit(int(code) if 0 < int(code) < 7 else 1)
     finally:

@@ -43,7 +43,7 @@ class Lane:
 
 @dataclasses.dataclass
 class Server:
-    """How to start it, and its rows."""
+    """A server under test: its start function, and its rows of the table."""
 
     start: Callable[[], contextlib.AbstractContextManager[Running]]
     lanes: list[Lane]

@@ -1,4 +1,4 @@
-//! The catalog itself: audiences, strategies, platforms, and their counters.
+//! Catalog: the audiences, strategies and platforms that a pod serves, and their counters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::strategy::{Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
-/// The pointer that requests load and `sync` stores.
+/// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
 
 /// Everything a pod serves.
@@ -20,16 +20,16 @@ pub type Serving = ArcSwap<Catalog>;
 pub struct Catalog {
     audiences: Vec<Audience>,
     strategies: Vec<Strategy>,
-    /// Counters of `/v1/decide`, one per strategy: created here, so that no request looks one up.
+    /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
     platforms: Arc<[ServedPlatform]>,
     api: ApiAccess,
 }
 
-/// Access to rtad's own routes.
+/// Access control of the `/v1` routes on the decision port.
 #[derive(Debug, Clone, Default)]
 pub struct ApiAccess {
-    /// Open on the decision port even with platforms configured.
+    /// The routes are served even if platforms are configured.
     pub is_public: bool,
     /// The tokens that admit a request.
     pub tokens: Access,
@@ -66,34 +66,34 @@ impl ServedPlatform {
         }
     }
 
-    /// Counts a request that is not answered by its ids.
+    /// Counts a request whose answer is not based on its ids.
     pub fn count_failure(&self, failure: Failure) {
         self.failures[failure as usize].increment(1);
     }
 }
 
 impl Catalog {
-    /// A catalog. Strategies name audiences by index, platforms name strategies by index.
+    /// A catalog. Strategies refer to audiences by index, platforms to strategies.
     ///
     /// # Panics
     ///
-    /// If an index is out of range; the config's checks exclude that.
+    /// If an index is out of range. Config validation rejects such a config first.
     pub fn new(
         audiences: Vec<Audience>,
         strategies: Vec<Strategy>,
         platforms: Vec<Arc<Platform>>,
         telemetry: &Telemetry,
     ) -> Self {
-        let named =
+        let indexes =
             strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
         assert!(
-            named.max().is_none_or(|index| *index < audiences.len()),
-            "strategies name existing audiences"
+            indexes.max().is_none_or(|index| *index < audiences.len()),
+            "a strategy refers to a missing audience"
         );
-        let named = platforms.iter().flat_map(|platform| platform.strategies());
+        let indexes = platforms.iter().flat_map(|platform| platform.strategies());
         assert!(
-            named.max().is_none_or(|index| index < strategies.len()),
-            "platforms name existing strategies"
+            indexes.max().is_none_or(|index| index < strategies.len()),
+            "a platform refers to a missing strategy"
         );
         let counters = |strategy: &Strategy| telemetry.decisions("api", &strategy.name);
         let decisions = strategies.iter().map(counters).collect();
@@ -102,19 +102,19 @@ impl Catalog {
         Self { audiences, strategies, decisions, platforms, api: ApiAccess::default() }
     }
 
-    /// The same, with this access to rtad's own routes.
+    /// Sets the access control of the `/v1` routes.
     #[must_use]
     pub fn with_api(self, api: ApiAccess) -> Self {
         Self { api, ..self }
     }
 
-    /// Whether the decision port has rtad's own routes: if they are public or need a token, or
-    /// without platforms.
+    /// Returns true if the decision port serves the `/v1` routes: they are public, need a token, or
+    /// no platform is configured.
     pub fn has_api(&self) -> bool {
         self.api.is_public || !self.api.tokens.is_open() || self.platforms.is_empty()
     }
 
-    /// Whether rtad's own routes admit a request with these headers.
+    /// Returns true if these headers give access to the `/v1` routes.
     #[inline]
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         self.api.tokens.admits(headers)
@@ -130,13 +130,13 @@ impl Catalog {
         &self.strategies
     }
 
-    /// An audience by name. Linear: for a handful, faster than hashing.
+    /// Finds an audience by name. A linear search: with few audiences, faster than hashing.
     #[inline]
     pub fn audience(&self, name: &str) -> Option<&Audience> {
         self.audiences.iter().find(|audience| audience.name.as_str() == name)
     }
 
-    /// A strategy's index, by name.
+    /// Finds the index of a strategy by name.
     #[inline]
     pub fn strategy_index(&self, name: &str) -> Option<usize> {
         self.strategies.iter().position(|strategy| strategy.name == name)
@@ -147,19 +147,19 @@ impl Catalog {
         &self.platforms
     }
 
-    /// A platform by name.
+    /// Finds a platform by name.
     pub fn platform_named(&self, name: &str) -> Option<&ServedPlatform> {
         self.platforms.iter().find(|served| served.platform.name == name)
     }
 
-    /// A platform by the path of its route. Linear: a pod has a handful.
+    /// Finds a platform by the path of its route. A linear search: a pod has few platforms.
     #[inline]
     pub fn platform_at(&self, path: &str) -> Option<&ServedPlatform> {
         self.platforms.iter().find(|served| served.platform.path == path)
     }
 
-    /// The decision of the strategy at `index` about a device with these keys, counted. The device
-    /// is a member if any key is. One lookup per key and audience, no allocation.
+    /// Decides about a device with these keys by the strategy at `index`, and counts the decision.
+    /// The device is a member if any key is. One lookup per key and audience, no allocation.
     ///
     /// # Panics
     ///
@@ -171,7 +171,7 @@ impl Catalog {
         decision
     }
 
-    /// The same, not counted.
+    /// [`Self::decide`] without counting.
     ///
     /// # Panics
     ///
@@ -186,8 +186,8 @@ impl Catalog {
         }
     }
 
-    /// The decision about a device that has further, unread ids, not counted. These might be
-    /// members, so audiences without any of the keys count as unavailable.
+    /// Decides about a device with further ids that were not read, without counting. An unread id
+    /// may be a member, so an audience with none of the keys is treated as unavailable.
     ///
     /// # Panics
     ///
@@ -200,7 +200,7 @@ impl Catalog {
         })
     }
 
-    /// The same catalog with some audiences replaced.
+    /// A copy of the catalog with some audiences replaced.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
         let audiences = self
             .audiences

@@ -42,7 +42,7 @@ impl Serialize for Named {
 pub struct Mistake {
     /// Location of the key.
     pub location: Location,
-    /// What was found; continues a sentence that begins with the key.
+    /// The finding, such as `is "big"`: continues a sentence that begins with the key.
     pub found: String,
     /// Accepted values.
     pub accepted: String,

@@ -2,7 +2,7 @@
 //! that it fills in, and the doc comments of the config's fields.
 
 use documented::DocumentedFieldsOpt;
-use testkit::reference::{assert_current, wrapped};
+use testkit::reference::{assert_current, wrap};
 
 use super::reader::keys::{self, Key};
 use super::*;
@@ -122,7 +122,7 @@ fn description(table: &str, key: &str) -> String {
     };
     let docs = docs.unwrap_or_else(|| panic!("{table}.{key}: a field with a doc comment"));
     // Links of rustdoc are code here.
-    wrapped(&docs.replace("[`", "`").replace("`]", "`"))
+    wrap(&docs.replace("[`", "`").replace("`]", "`"))
 }
 
 /// Text with tables in braces as code: Markdown would read them as attributes.
@@ -183,7 +183,7 @@ fn entry(key: &Key, defaults: &toml::Value, needs_restart: &[&str]) -> String {
     facts.push(format!("**Applied by:** {applied}"));
     let facts: String = facts
         .into_iter()
-        .map(|fact| format!("- {}\n", wrapped(&fact).replace('\n', "\n  ")))
+        .map(|fact| format!("- {}\n", wrap(&fact).replace('\n', "\n  ")))
         .collect();
     format!("### `{name}`\n\n{}\n\n{facts}\n", description(table, name))
 }

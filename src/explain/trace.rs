@@ -155,7 +155,7 @@ impl Decider for Trace<'_> {
         }
     }
 
-    fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
+    fn requested_strategy(&mut self, id: &dyn Display, strategy: Option<usize>) {
         if self.asked.len() == MAX_LISTED {
             self.unlisted += 1;
             return;

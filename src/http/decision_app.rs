@@ -84,7 +84,7 @@ impl App {
         self.read_body_if(body, max_bytes, || self.permit(arrival)).await
     }
 
-    /// The same; an incomplete body is awaited with a permit from `wait`.
+    /// Reads a body. Waits for an incomplete one only with a permit from `wait`.
     pub(super) async fn read_body_if<B, P>(
         &self,
         body: B,

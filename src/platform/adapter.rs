@@ -187,8 +187,8 @@ impl<'d> Verdicts<'d> {
     }
 
     /// Records a requested strategy id.
-    pub(super) fn asked(&mut self, id: &dyn fmt::Display, strategy: Option<usize>) {
-        self.decider.asked(id, strategy);
+    pub(super) fn requested_strategy(&mut self, id: &dyn fmt::Display, strategy: Option<usize>) {
+        self.decider.requested_strategy(id, strategy);
     }
 
     /// Whether the strategy bids.

@@ -197,7 +197,7 @@ impl Custom {
         // `known`: index of a configured id, and its strategy.
         let mut give = |asked: Option<&[u8]>, known: Option<(usize, usize)>, value: Value<'a>| {
             if let Some(id) = asked {
-                verdicts.asked(&Lossy(id), known.map(|(_, strategy)| strategy));
+                verdicts.requested_strategy(&Lossy(id), known.map(|(_, strategy)| strategy));
             }
             let bids = known.is_some_and(|(_, strategy)| verdicts.bids(strategy));
             if let Some((index, _)) = known {

@@ -1,10 +1,11 @@
-//! The trait between adapters and their callers: ids in, decisions out; and the causes of failures.
+//! Decision interface of the platform adapters: they pass ids and get decisions. Also the causes
+//! of platform failures.
 
 use std::fmt::{self, Display};
 
 use crate::strategy::Decision;
 
-/// Label of the note with the decoder's message about an unreadable body.
+/// Label of the note that holds the decoder's error for an unreadable body.
 pub const UNREADABLE: &str = "unreadable";
 
 /// An id as a request carries it.
@@ -18,14 +19,14 @@ pub struct Id<'a> {
     pub value: &'a [u8],
 }
 
-/// Hides the value.
+/// Omits the value: ids must not reach a log.
 impl fmt::Debug for Id<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Id").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// Bytes as text; converted only if a note is read.
+/// Displays bytes as text. The conversion runs only when the note is displayed.
 pub(super) struct Lossy<'a>(pub(super) &'a [u8]);
 
 impl Display for Lossy<'_> {
@@ -34,7 +35,7 @@ impl Display for Lossy<'_> {
     }
 }
 
-/// `Debug` for generated messages that hold ids: prints the name only.
+/// Implements `Debug` for generated messages that hold ids: prints the type's name only.
 macro_rules! hide {
     ($($message:path),+) => {$(
         impl std::fmt::Debug for $message {
@@ -46,15 +47,15 @@ macro_rules! hide {
 }
 pub(super) use hide;
 
-/// Receives a request's ids and decides about the device.
+/// Collects a request's ids and decides about its device.
 pub trait Decider {
     /// Takes an id, usable or not. Adapters skip absent fields.
     fn id(&mut self, id: Id<'_>);
 
-    /// Records an id that the platform marks as unreliable; it is not used.
+    /// Records an id that the platform marks as doubtful. It does not affect the decision.
     fn doubtful(&mut self, id: Id<'_>);
 
-    /// Whether adapters call [`Decider::skipped`].
+    /// Returns true if adapters must report skipped ids with [`Decider::skipped`].
     fn wants_skipped(&self) -> bool {
         false
     }
@@ -65,38 +66,38 @@ pub trait Decider {
         let _ = (path, why);
     }
 
-    /// Records another field of the request, for an explanation.
+    /// Records another field of the request, for `rtad explain`.
     fn note(&mut self, what: &'static str, value: &dyn Display) {
         let _ = (what, value);
     }
 
     /// Records a requested strategy id and the strategy's index; `None` if the id is not
     /// configured.
-    fn asked(&mut self, id: &dyn Display, strategy: Option<usize>) {
+    fn requested_strategy(&mut self, id: &dyn Display, strategy: Option<usize>) {
         let _ = (id, strategy);
     }
 
-    /// Records a fault of a request that is answered all the same.
+    /// Records a failure in a request that still gets a regular answer.
     fn report_failure(&mut self, failure: Failure) {
         let _ = failure;
     }
 
-    /// The decision of the catalog's strategy at this index about the ids taken so far.
+    /// Decides with the catalog's strategy at this index about the ids collected so far.
     fn decide(&mut self, strategy: usize) -> Decision;
 
-    /// Makes every further decision the strategy's `unavailable` answer, as the request is
-    /// unreadable.
+    /// Marks the request as unreadable: each further decision is the strategy's `unavailable`
+    /// answer.
     fn give_up(&mut self);
 }
 
-/// The cause of an answer that does not depend on the request's ids.
+/// Cause of an answer that is not based on the request's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The body does not parse.
     BadBody,
     /// The body is over `server.max_body`.
     TooLarge,
-    /// The body was incomplete or too late.
+    /// The body was incomplete or arrived too late.
     BodyLost,
     /// No header carries a configured value.
     Unauthorized,
@@ -142,7 +143,7 @@ impl Failure {
         }
     }
 
-    /// Whether the caller is unauthorized; its answer reveals nothing of the config.
+    /// Returns true for authentication failures. Their answer must not reveal the config.
     pub const fn is_auth_failure(self) -> bool {
         matches!(self, Self::Unauthorized | Self::BadSignature | Self::BadTimestamp)
     }

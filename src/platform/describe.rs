@@ -14,7 +14,7 @@ impl Lines {
         self.0.extend(values.into_iter().map(|value| format!("{name}: {value}")));
     }
 
-    /// The same for strings, quoted because their contents are not trusted.
+    /// Adds a line per string, quoted because its contents are not trusted.
     pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
         self.each(
             name,

@@ -81,7 +81,7 @@ impl Ocean {
         let mut user_infos = Vec::with_capacity(asked.len());
         for rta_id in asked {
             let strategy = self.strategies.strategy(rta_id);
-            verdicts.asked(rta_id, strategy);
+            verdicts.requested_strategy(rta_id, strategy);
             let is_interested = strategy.is_some_and(|strategy| verdicts.bids(strategy));
             bids |= is_interested;
             user_infos.push(UserInfo { is_interested, rta_id: *rta_id });

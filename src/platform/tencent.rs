@@ -82,7 +82,10 @@ impl Tencent {
         let mut keeps_any = false;
         let mut result = |ad: &AdInfo| {
             let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
-            verdicts.asked(&Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")), strategy);
+            verdicts.requested_strategy(
+                &Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")),
+                strategy,
+            );
             let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
             keeps_any |= is_kept;
             AdResult {

@@ -73,7 +73,7 @@ impl Decider for Script {
         self.notes.push(format!("{what}: {value}"));
     }
 
-    fn asked(&mut self, id: &dyn std::fmt::Display, _: Option<usize>) {
+    fn requested_strategy(&mut self, id: &dyn std::fmt::Display, _: Option<usize>) {
         self.notes.push(format!("strategy: {id}"));
     }
 

@@ -1,4 +1,4 @@
-//! Sync progress of an audience between polls: the accepted `CURRENT`, and the refused one.
+//! Sync state of an audience between polls: the last accepted `CURRENT` and the last refused one.
 
 use tokio::sync::oneshot;
 
@@ -6,30 +6,29 @@ use super::pace::Pace;
 use rtad_core::snapshot::{Current, Digest};
 use rtad_store::Live;
 
-/// Most polls that skip a refused snapshot before it is read again.
+/// Upper limit of the backoff: the number of polls that skip a refused `CURRENT`.
 const MAX_BACKOFF_POLLS: u32 = 32;
 
-/// Sync progress of one audience.
+/// Sync state of one audience.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Sequence of the newest accepted `CURRENT`.
     pub(super) sequence: u64,
-    /// The highest generation that any accepted `CURRENT` named.
+    /// Highest generation in any accepted `CURRENT`.
     pub(super) highest: u64,
     /// Digest of the accepted `CURRENT`'s manifest.
     manifest: Option<Digest>,
-    /// The `CURRENT` that was read last, accepted or not: the condition of the next conditional
-    /// read.
+    /// The `CURRENT` of the last read, accepted or not. The next read is conditional on it.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
     pub(super) pace: Pace,
-    /// Receives a value when the audience is served, or was polled for the first time.
+    /// Signaled once the audience is served or was polled once.
     pub(super) first: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
 struct Refused {
-    /// Compared as a whole: a `CURRENT` restored by hand may repeat a sequence.
+    /// Whole `CURRENT`, as the sequence is not unique: a restored backup may repeat it.
     current: Current,
     polls_to_skip: u32,
     next_skip: u32,
@@ -45,7 +44,7 @@ impl Progress {
         self.refused = None;
     }
 
-    /// Whether `current` names the accepted manifest: then only its deltas or its state changed.
+    /// Returns true if `current` refers to the accepted manifest: only its deltas or state changed.
     pub(super) fn has_accepted_manifest(&self, current: &Current) -> bool {
         self.manifest == Some(current.manifest_sha256)
     }
@@ -58,14 +57,14 @@ impl Progress {
         self.refused = Some(Refused { current, polls_to_skip, next_skip, result });
     }
 
-    /// The result that `current` was refused with, if this poll is to skip it.
+    /// The result of the refusal of `current`, if this poll must skip it.
     pub(super) fn skip(&mut self, current: &Current) -> Option<&'static str> {
         let refused = self.refused.as_mut().filter(|refused| refused.current == *current)?;
         refused.polls_to_skip = refused.polls_to_skip.checked_sub(1)?;
         Some(refused.result)
     }
 
-    /// Reports that the audience is served, or was polled once.
+    /// Signals that the audience is served or was polled once.
     pub(super) fn report_first(&mut self) {
         if let Some(first) = self.first.take() {
             let _ = first.send(());
@@ -77,11 +76,11 @@ impl Progress {
         self.refused = None;
     }
 
-    /// Whether `current` may replace the served generation.
+    /// Returns true if `current` may replace the served generation:
     ///
-    /// A later sequence may, if its generation is not lower or a rollback is recorded. A generation
-    /// above the highest known one always may, as no stale copy names it: the next publish repairs
-    /// a lost `CURRENT`.
+    /// * with a later sequence, if its generation is not lower or a rollback is recorded;
+    /// * with a generation above all known ones, whatever its sequence. A stale copy cannot have
+    ///   such a generation. So the next publish repairs a lost `CURRENT`.
     pub(super) const fn is_superseded_by(&self, current: &Current, served: u64) -> bool {
         if current.generation > self.highest {
             return true;
@@ -89,11 +88,11 @@ impl Progress {
         if current.sequence <= self.sequence {
             return false;
         }
-        let went_back = match current.rolled_back_from {
+        let is_rollback = match current.rolled_back_from {
             Some(from) => from >= served,
             None => false,
         };
-        current.generation >= served || went_back
+        current.generation >= served || is_rollback
     }
 }
 
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_later_current_replaces_what_is_served() {
+    fn only_a_later_current_replaces_the_served_one() {
         for (current, (sequence, highest), served, expected) in [
             (current(6, 6, None), (5, 5), 5, true),
             (current(5, 5, None), (5, 5), 5, false),
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_current_is_skipped_with_exponential_backoff() {
+    fn refused_current_is_skipped_with_exponential_backoff() {
         let (refused, other) = (current(2, 2, None), current(3, 3, None));
         let mut progress = Progress::default();
         for expected in [0, 1, 3, 7, 15, 31, 32, 32] {

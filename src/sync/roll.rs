@@ -45,9 +45,9 @@ struct Step {
 #[derive(Debug)]
 struct RollPlan {
     steps: Vec<Step>,
-    /// Of the new generation.
+    /// Chunks of the new generation.
     held: Chunks,
-    /// Largest memory use above that at the beginning.
+    /// Peak memory use above that before the roll.
     peak_bytes: u64,
 }
 

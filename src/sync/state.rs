@@ -92,7 +92,7 @@ impl Sync {
         }
     }
 
-    /// The same, with a folder that keeps verified chunks for the next start.
+    /// Sets the cache folder, which keeps verified chunks for the next start.
     #[must_use]
     pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
         let cache = folder.map(|folder| {
@@ -101,7 +101,7 @@ impl Sync {
         Self { cache, ..self }
     }
 
-    /// The same, with another source of the memory limit, for tests.
+    /// Sets the source of the memory limit, for tests.
     #[must_use]
     pub fn with_headroom(self, headroom: Headroom) -> Self {
         Self { memory: Memory::new(headroom), ..self }

@@ -1,5 +1,5 @@
-//! Sharded counters: each worker writes a slot of its own, so counting needs no locked instruction
-//! and shares no cache line.
+//! Sharded counters: one slot per worker, so that an increment needs neither an atomic
+//! read-modify-write nor a cache line of another worker.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 thread_local! {
-    /// Index of this thread's own slot; slot 0 is shared.
+    /// Index of this thread's slot. Slot 0 is shared by all threads without a slot.
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Gives this thread a slot of its own. `number` must be unique; other threads share slot 0.
+/// Assigns slot `number + 1` to this thread. `number` must be unique among workers.
 pub fn count_as_worker(number: usize) {
     SLOT.set(number + 1);
 }
@@ -27,7 +27,7 @@ pub(super) struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
 impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
-        // Workers beyond the CPUs share slot 0.
+        // One slot per CPU; workers with higher numbers use slot 0.
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self(
             (0..=threads)
@@ -38,14 +38,14 @@ impl<const N: usize> Default for ShardedCounter<N> {
 }
 
 impl<const N: usize> ShardedCounter<N> {
-    /// Adds to the counter at `index`. Wraps, so that the same thread can subtract.
+    /// Adds to the counter at `index`. Wraps on overflow, so that adding `u64::MAX` subtracts one.
     #[inline]
     pub(super) fn add(&self, index: usize, count: u64) {
         match self.0.get(SLOT.get()) {
-            Some(own) if SLOT.get() > 0 => {
-                let own = &own.0[index];
-                // Only this thread writes it.
-                own.store(own.load(Relaxed).wrapping_add(count), Relaxed);
+            Some(slot) if SLOT.get() > 0 => {
+                let counter = &slot.0[index];
+                // A load and a store suffice: only this thread writes the slot.
+                counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
             }
             _ => {
                 self.0[0].0[index].fetch_add(count, Relaxed);
@@ -55,7 +55,7 @@ impl<const N: usize> ShardedCounter<N> {
 
     /// Sum of all slots of the counter at `index`.
     pub(super) fn sum(&self, index: usize) -> u64 {
-        self.0.iter().fold(0, |sum, own| sum.wrapping_add(own.0[index].load(Relaxed)))
+        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.0[index].load(Relaxed)))
     }
 }
 
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sum_covers_own_and_shared_slots() {
+    fn sum_includes_worker_and_shared_slots() {
         let counter = ShardedCounter::<3>::default();
         std::thread::scope(|scope| {
-            // Two numbered threads, two unnumbered ones, and one numbered beyond the CPUs.
+            // Two workers, two threads without a slot, and a worker number above the CPU count.
             for number in [Some(0), Some(1), None, None, Some(1_000_000)] {
                 let counter = &counter;
                 scope.spawn(move || {

@@ -24,8 +24,8 @@ impl Pod {
         Self::start_with(store, folder, &format!("{lines}\n{RULES}"), before).unwrap()
     }
 
-    /// The same without rules, or with rules at the end of `lines`. Returns the log if the process
-    /// ends before it serves.
+    /// Starts a pod without rules, or with rules at the end of `lines`. Returns the log if the
+    /// process ends before it serves.
     pub(crate) fn start_with(
         store: &str,
         folder: &Path,

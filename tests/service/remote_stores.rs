@@ -83,7 +83,7 @@ fn pod_follows_a_store_over_http() {
 }
 
 #[test]
-fn a_pod_follows_a_store_on_s3() {
+fn pod_follows_a_store_on_s3() {
     let Some(url) = s3("pod-named") else { return };
     follows(&Depot::over(&url), &url, CONFIG);
 }

@@ -82,7 +82,7 @@ fn append_fetches_only_the_delta_and_shares_filters() {
     assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 2);
 }
 
-/// The same at full size, with a polling pod.
+/// Full-size version of the previous test, with a polling pod.
 #[test]
 #[ignore = "100 million keys: 5 GB of memory and a minute in release; the full_size suite runs it"]
 fn pod_with_100_million_keys_fetches_changes_within_two_polls() {

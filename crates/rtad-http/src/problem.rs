@@ -18,7 +18,7 @@ pub struct Problem {
     pub code: &'static str,
     /// The kind of error, for people.
     pub title: &'static str,
-    /// What was found and what is accepted. Never a device id.
+    /// The found value and the accepted ones. Never a device id.
     pub detail: Cow<'static, str>,
 }
 

@@ -45,7 +45,7 @@ impl Object {
     /// # Errors
     ///
     /// [`StoreError::Url`] if the URL names no object, [`StoreError::Open`] if the environment does
-    /// not fit it, or the store's own.
+    /// not fit it, or a store error.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source: object_store::Error| StoreError::Open {
             url: url.to_owned(),
@@ -82,7 +82,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The store's own, if resuming did not help.
+    /// A store error, after the last resume.
     pub async fn next(&mut self) -> Result<Bytes, StoreError> {
         self.reader.reset_resumes();
         Ok(self.reader.next_block().await?.unwrap_or_default())
@@ -92,7 +92,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The store's own, also if the server does not support ranges.
+    /// A store error, also if the server does not support ranges.
     pub async fn range(&mut self, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
         self.reader.seek(range);
         let mut bytes = Vec::new();

@@ -1,18 +1,20 @@
-//! Reference pages: generated from the code, compared with the committed ones.
+//! Reference documentation: generates pages from the code and compares them with the committed
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
-/// Longest line of prose.
+/// Line width of generated prose.
 const WIDTH: usize = 100;
 
 /// Compares `docs/reference/{name}` with `text`, or rewrites it if `UPDATE_DOCS` is set.
 ///
 /// # Panics
 ///
-/// If they differ, with the command that rewrites the page. `package` has the test.
+/// If they differ, with the command that rewrites the page. `package` is the package of the calling
+/// test.
 pub fn assert_current(package: &str, name: &str, text: &str) {
     let path = page_path(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -31,7 +33,7 @@ pub fn assert_current(package: &str, name: &str, text: &str) {
 }
 
 /// Compares the first `N` columns of the table under a heading of `docs/reference/{page}` with the
-/// code's rows, such as a status and an error code. Backquotes do not count.
+/// code's rows, such as a status and an error code. Ignores backquotes.
 ///
 /// # Panics
 ///
@@ -48,26 +50,26 @@ pub fn assert_listed<const N: usize>(
         let mut cells = line.split('|').skip(1).map(|cell| cell.trim().replace('`', ""));
         std::array::from_fn(|_| cells.next().unwrap())
     };
-    // After the header and the rule.
+    // Skip the header and the delimiter row.
     let listed: BTreeSet<_> =
         section.filter(|line| line.starts_with('|')).skip(2).map(row).collect();
     let expected = rows.into_iter().collect();
-    assert_eq!(listed, expected, "docs/reference/{page}, {heading}: left the page, right the code");
+    assert_eq!(listed, expected, "docs/reference/{page}, {heading}: left: page, right: code");
 }
 
-/// Whether values that are compared with a page cover every variant of their enum.
+/// Asserts that `values`, which a test compares with a page, cover every variant of their enum.
 ///
 /// # Panics
 ///
-/// If none of `values` is of a variant.
+/// If a variant has no value.
 pub fn assert_every_variant<T: std::fmt::Debug>(variants: &[&str], values: &[T]) {
-    let of_value = |value: &T| {
+    let variant_of = |value: &T| {
         let text = format!("{value:?}");
         text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap().to_owned()
     };
-    let covered: BTreeSet<String> = values.iter().map(of_value).collect();
+    let covered: BTreeSet<String> = values.iter().map(variant_of).collect();
     let expected: BTreeSet<String> = variants.iter().map(|&variant| variant.to_owned()).collect();
-    assert_eq!(covered, expected, "a value of each variant");
+    assert_eq!(covered, expected, "left: variants with a value, right: variants of the enum");
 }
 
 /// The text of a committed page.
@@ -75,15 +77,15 @@ pub fn page(name: &str) -> String {
     std::fs::read_to_string(page_path(name)).unwrap()
 }
 
-/// The path of a page in the repository of the test that runs. Cargo names its package at run time;
-/// a path from compile time may be that of another checkout with the same target directory.
+/// Path of a page in the running test's repository. Reads `CARGO_MANIFEST_DIR` at run time: the
+/// compile-time value is wrong if two checkouts share a target directory.
 fn page_path(name: &str) -> PathBuf {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap());
     let folders = package.ancestors().map(|folder| folder.join("docs/reference"));
     folders.into_iter().find(|folder| folder.is_dir()).unwrap().join(name)
 }
 
-/// The page of a program: `template` with every command in place of `<!-- commands -->`.
+/// CLI reference page: `template` with `<!-- commands -->` replaced by a section per command.
 ///
 /// Examples follow a line `<!-- examples -->` at the end of the template, each below a line
 /// `<!-- PROGRAM COMMAND -->`.
@@ -131,7 +133,7 @@ fn section(command: &Command) -> String {
     format!("{}```text\n{usage}\n```\n\n{}{after}", paragraphs(&about), arguments(own))
 }
 
-/// A table of arguments; nothing if there are none.
+/// Table of arguments, empty without arguments.
 fn arguments(list: Vec<&Arg>) -> String {
     if list.is_empty() {
         return String::new();
@@ -148,14 +150,14 @@ fn arguments(list: Vec<&Arg>) -> String {
         };
         let variable = if has_variables { format!("{}| ", code(variable)) } else { String::new() };
         let default = if arg.is_required_set() { "required ".to_owned() } else { code(default) };
-        table.push_str(&format!("| {} | {default}| {variable}{text} |\n", spelling(arg)));
+        table.push_str(&format!("| {} | {default}| {variable}{text} |\n", syntax(arg)));
     }
     table.push('\n');
     table
 }
 
-/// An argument in the form of a command line: `--store URL`.
-fn spelling(arg: &Arg) -> String {
+/// Command-line syntax of an argument: `--store URL`.
+fn syntax(arg: &Arg) -> String {
     let names: Vec<&str> =
         arg.get_value_names().unwrap_or_default().iter().map(|name| &**name).collect();
     let takes_value = arg.get_action().takes_values();
@@ -170,7 +172,7 @@ fn spelling(arg: &Arg) -> String {
     format!("`{}`", format!("{flag}{value}{many}").trim()).replace('|', "\\|")
 }
 
-/// The help text of an argument, and the parts of it that have columns of their own.
+/// Help text of an argument, split into table columns.
 struct Description {
     default: Option<String>,
     variable: Option<String>,
@@ -181,12 +183,12 @@ impl Description {
     fn of(arg: &Arg) -> Self {
         let help =
             arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-        let (help, default) = cut(&help, "default");
-        let (help, variable) = cut(&help, "env");
+        let (help, default) = extract(&help, "default");
+        let (help, variable) = extract(&help, "env");
         let defaults: Vec<_> =
             arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         let is_value = arg.get_action().takes_values() && !defaults.is_empty();
-        let of_clap = arg.get_env().map(|name| name.to_string_lossy().into_owned());
+        let env_name = arg.get_env().map(|name| name.to_string_lossy().into_owned());
         let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let words: Vec<String> = arg
             .get_possible_values()
@@ -199,14 +201,14 @@ impl Description {
         }
         Self {
             default: default.or(is_value.then(|| defaults.join(" "))),
-            variable: variable.or(of_clap),
-            text: escaped(&text),
+            variable: variable.or(env_name),
+            text: escape_markdown(&text),
         }
     }
 }
 
-/// Cuts `[name: value]` out of a help text.
-fn cut(help: &str, name: &str) -> (String, Option<String>) {
+/// Removes `[name: value]` from a help text; returns the rest and the value.
+fn extract(help: &str, name: &str) -> (String, Option<String>) {
     let open = format!("[{name}: ");
     match help.split_once(&open).and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
         Some((before, (value, after))) => (format!("{before}{after}"), Some(value.to_owned())),
@@ -214,8 +216,8 @@ fn cut(help: &str, name: &str) -> (String, Option<String>) {
     }
 }
 
-/// Text with the characters escaped that Markdown would read.
-fn escaped(text: &str) -> String {
+/// Escapes the special characters of Markdown, except in code spans.
+fn escape_markdown(text: &str) -> String {
     let mut in_code = false;
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -230,14 +232,13 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Wrapped paragraphs, a blank line after each.
+/// Wraps and escapes paragraphs; a blank line follows each.
 fn paragraphs(text: &str) -> String {
-    text.split("\n\n").map(|paragraph| wrapped(&escaped(paragraph)) + "\n\n").collect()
+    text.split("\n\n").map(|paragraph| wrap(&escape_markdown(paragraph)) + "\n\n").collect()
 }
 
-/// Prose, wrapped at the width of the documentation. Links and code spans with spaces may be
-/// broken between words.
-pub fn wrapped(text: &str) -> String {
+/// Wraps prose at the documentation's line width. Links and code spans may break at spaces.
+pub fn wrap(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -44,11 +44,11 @@ pub enum Fault {
     Drip,
     /// Answers range requests with 200 and the whole body.
     RangeIgnored,
-    /// The same; requests without a range get `Short` every other time.
+    /// [`Fault::RangeIgnored`], and every other request without a range gets [`Fault::Short`].
     RangeIgnoredShortOnce,
     /// The file changes after its first range was read.
     Replaced,
-    /// The same, on a server without `If-Match`.
+    /// [`Fault::Replaced`] on a server that ignores `If-Match`.
     ReplacedUnnoticed,
     /// Redirects to another server.
     Elsewhere(SocketAddr),

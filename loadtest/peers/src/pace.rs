@@ -1,5 +1,5 @@
-//! Open-loop load: requests at fixed rates, independent of the answers. A latency counts from the
-//! time the request was due, which avoids coordinated omission. Spins on its core.
+//! Open-loop load: requests at fixed rates, independent of the responses. Latency is measured from
+//! the time a request was due, which avoids coordinated omission. The loop busy-polls one core.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::connection::{Connections, read_records};
 use crate::latency::{QUANTILES, quantile, within};
 
-/// A rate in requests per second, and its duration.
+/// Part of a run with a constant rate, in requests per second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Phase {
     rate: u32,
@@ -33,7 +33,7 @@ impl std::str::FromStr for Phase {
     }
 }
 
-/// Results of the requests due in one second or one phase. Latencies are in microseconds.
+/// Results of the requests due in one second or phase, with latencies in microseconds.
 #[derive(Debug, Default, Clone)]
 struct Stats {
     due: u64,
@@ -55,7 +55,7 @@ impl Stats {
         self.unsent += other.unsent;
     }
 
-    /// One line: its name, then names and figures.
+    /// Report line: `name`, then pairs of a metric and its value.
     fn line(&mut self, name: &str, in_time: Duration) -> String {
         self.ok.sort_unstable();
         self.shed.sort_unstable();
@@ -74,29 +74,29 @@ impl Stats {
     }
 }
 
-/// A request and the second it counts for.
+/// Due time of a request, and the second whose statistics it belongs to.
 #[derive(Debug, Clone, Copy)]
 struct Due {
     at: Instant,
     second: usize,
 }
 
-/// Time after the last request was due within which all must be answered.
+/// Time limit for the last responses, from the end of the schedule.
 const MAX_DRAIN: Duration = Duration::from_secs(30);
 
-/// Sends the requests of a file in order, repeatedly. Prints a line for each second, then one for
-/// each phase. A request without an idle connection within `max_wait` is dropped.
+/// Sends the requests of a file in order, repeatedly. Drops a request if no connection becomes idle
+/// within `max_wait`. Prints a line per second, then a line per phase.
 pub(crate) fn run(
     address: SocketAddr,
-    requests: &Path,
+    requests_file: &Path,
     connections: usize,
     in_time: Duration,
     max_wait: Duration,
     phases: &[Phase],
 ) -> Outcome {
-    let requests = read_records(requests)?;
+    let requests = read_records(requests_file)?;
     if requests.is_empty() {
-        return Err("the file has no requests".into());
+        return Err(format!("{}: no requests", requests_file.display()).into());
     }
     let mut run = Run::start(Connections::open(address, connections)?, &requests, phases);
     while run.is_unfinished() {
@@ -109,12 +109,12 @@ pub(crate) fn run(
     print(run.seconds, phases, in_time)
 }
 
-/// Open-loop run in progress.
+/// State of a run.
 struct Run<'a> {
     connections: Connections<Due>,
     requests: Cycle<slice::Iter<'a, Vec<u8>>>,
     schedule: Peekable<Box<dyn Iterator<Item = Due>>>,
-    /// Requests due and not sent yet.
+    /// Requests that are due but not sent yet.
     queue: VecDeque<Due>,
     seconds: Vec<Stats>,
     deadline: Instant,
@@ -126,14 +126,14 @@ impl<'a> Run<'a> {
             .iter()
             .flat_map(|phase| std::iter::repeat_n(phase.rate, phase.seconds))
             .collect();
-        let begun = Instant::now();
+        let start_time = Instant::now();
         Self {
             connections,
             requests: requests.iter().cycle(),
             queue: VecDeque::new(),
             seconds: vec![Stats::default(); rates.len()],
-            deadline: begun + Duration::from_secs(rates.len() as u64) + MAX_DRAIN,
-            schedule: schedule(rates, begun).peekable(),
+            deadline: start_time + Duration::from_secs(rates.len() as u64) + MAX_DRAIN,
+            schedule: schedule(rates, start_time).peekable(),
         }
     }
 
@@ -143,9 +143,11 @@ impl<'a> Run<'a> {
 
     fn check_deadline(&self, now: Instant) -> Outcome {
         match now > self.deadline {
-            true => {
-                Err(format!("{} requests are not answered", self.connections.in_flight()).into())
-            }
+            true => Err(format!(
+                "{} requests unanswered {MAX_DRAIN:?} after the end of the schedule",
+                self.connections.in_flight()
+            )
+            .into()),
             false => Ok(()),
         }
     }
@@ -162,7 +164,7 @@ impl<'a> Run<'a> {
             if now.saturating_duration_since(due.at) > max_wait {
                 self.seconds[due.second].unsent += 1;
             } else if self.connections.has_idle() {
-                let request = self.requests.next().expect("there are requests");
+                let request = self.requests.next().expect("`requests` is not empty");
                 self.connections.send(due, request);
             } else {
                 return;
@@ -187,9 +189,9 @@ impl<'a> Run<'a> {
 }
 
 /// Due times of all requests, evenly spaced within each second.
-fn schedule(rates: Vec<u32>, begun: Instant) -> Box<dyn Iterator<Item = Due>> {
+fn schedule(rates: Vec<u32>, start_time: Instant) -> Box<dyn Iterator<Item = Due>> {
     Box::new(rates.into_iter().enumerate().flat_map(move |(second, rate)| {
-        let start = begun + Duration::from_secs(second as u64);
+        let start = start_time + Duration::from_secs(second as u64);
         let gap = Duration::from_secs(1) / rate;
         (0..rate).map(move |number| Due { at: start + gap * number, second })
     }))
@@ -202,11 +204,11 @@ fn print(mut seconds: Vec<Stats>, phases: &[Phase], in_time: Duration) -> Outcom
     }
     let mut rest = seconds.as_slice();
     for (number, phase) in phases.iter().enumerate() {
-        let (of_phase, after) = rest.split_at(phase.seconds);
+        let (phase_seconds, later) = rest.split_at(phase.seconds);
         let mut sum = Stats::default();
-        of_phase.iter().for_each(|second| sum.add(second));
+        phase_seconds.iter().for_each(|second| sum.add(second));
         writeln!(stdout, "{}", sum.line(&format!("phase {number}"), in_time))?;
-        rest = after;
+        rest = later;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub struct CustomConfig {
     /// Schema of the bodies. Required for `protobuf`, unknown for `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proto: Option<Named>,
-    /// The same path, relative to the config's folder.
+    /// Path of [`Self::proto`], resolved against the config's folder.
     #[serde(skip)]
     pub proto_path: PathBuf,
     /// Full name of the request message. Required for `protobuf`, unknown for `json`.

@@ -72,8 +72,8 @@ pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
-/// The same without plus or leading zeros. Strategy ids are compared as text, so another spelling
-/// would be another id.
+/// A decimal number without plus or leading zeros. Strategy ids are compared as text, so another
+/// spelling would be another id.
 pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_canonical =

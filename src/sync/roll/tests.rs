@@ -63,7 +63,7 @@ fn different_chunk_boundaries_need_memory_for_two_more_chunks() {
 }
 
 #[test]
-fn a_larger_generation_needs_its_growth_and_one_chunk() {
+fn larger_generation_needs_its_growth_and_one_chunk() {
     let (old, chunks) = generation(1, 1, 0..64, 16);
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);

@@ -1,4 +1,4 @@
-//! `rtad check-config`.
+//! Tests of `rtad check-config`: the printed config, and its error messages.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn check(file: &Path, variables: &[(&str, &str)]) -> Outcome {
     run(&[Path::new("check-config"), file], variables)
 }
 
-fn written(store: &TestStore, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+fn write_file(store: &TestStore, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     let file = store.path().join(name);
     std::fs::write(&file, text).unwrap();
     file
@@ -47,20 +47,20 @@ fn effective_config_is_printed_and_is_a_valid_config() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
-    let second = check(&written(&store, "printed.toml", &text), &[]);
+    let second = check(&write_file(&store, "printed.toml", &text), &[]);
     assert_eq!((second.status, second.stdout), (Some(0), text));
 }
 
 #[test]
-fn each_mistake_is_one_line_with_exit_code_two() {
+fn each_invalid_value_is_one_error_line() {
     let store = TestStore::empty();
-    let mistaken = "max_body = \"big\"\nworkers = -1\ncolor = \"red\"";
+    let invalid = "max_body = \"big\"\nworkers = -1\ncolor = \"red\"";
     let file = store.config_file("", "").with_file_name("bad.toml");
     let text = store.config(
         "",
         "[[audience]]\nname = \"Old Users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"x\"]",
     );
-    std::fs::write(&file, text.replace("workers = 1\n", &format!("{mistaken}\n"))).unwrap();
+    std::fs::write(&file, text.replace("workers = 1\n", &format!("{invalid}\n"))).unwrap();
     let errors = errors(&check(&file, &[]));
     assert_eq!(errors.len(), 5, "{errors:#?}");
     let path = file.display().to_string();
@@ -88,10 +88,10 @@ fn unreadable_file_is_one_error() {
     let missing = errors(&check(&store.path().join("none.toml"), &[]));
     assert_eq!(missing.len(), 1);
     assert!(missing[0].contains("none.toml: No such file"), "{missing:?}");
-    let broken = errors(&check(&written(&store, "broken.toml", "[server]\nlisten = \n"), &[]));
-    assert_eq!(broken.len(), 1, "a syntax error stands alone: {broken:?}");
+    let broken = errors(&check(&write_file(&store, "broken.toml", "[server]\nlisten = \n"), &[]));
+    assert_eq!(broken.len(), 1, "only the syntax error is reported: {broken:?}");
     assert!(broken[0].contains("broken.toml:2: syntax"), "{broken:?}");
-    assert_eq!(errors(&check(&written(&store, "latin.toml", b"# \xe9"), &[])).len(), 1);
+    assert_eq!(errors(&check(&write_file(&store, "latin.toml", b"# \xe9"), &[])).len(), 1);
 }
 
 #[test]

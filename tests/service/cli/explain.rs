@@ -109,7 +109,7 @@ fn hex_base64_and_the_bytes_themselves_are_explained_alike() {
 }
 
 #[test]
-fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
+fn text_lists_ids_memberships_and_decisions() {
     let (_store, config) = served();
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     for line in [
@@ -145,13 +145,13 @@ fn a_person_reads_which_id_is_known_to_which_audience_and_what_follows() {
 }
 
 #[test]
-fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
+fn doubtful_id_is_listed_but_not_used() {
     let (_store, config) = served();
     // doubtful_ids_list: IMEI_MD5.
-    let doubting = TENCENT_REQUEST
+    let request = TENCENT_REQUEST
         .replace("2a4808021a20", "2a4a08021a20")
         .replace("50034a0408808002", "480150034a0408808002");
-    let explained = json(&config, "tencent", &[], doubting.as_bytes());
+    let explained = json(&config, "tencent", &[], request.as_bytes());
     let imei = &explained["ids"][0];
     assert_eq!(
         (&imei["result"], &imei["value"], imei.get("audiences")),
@@ -161,13 +161,13 @@ fn an_id_that_the_platform_doubts_is_shown_as_such_and_decides_nothing() {
         (&explained["strategies"][0]["bid"], &explained["audiences"][0]["answer"]),
         (&json!(true), &json!("not_member"))
     );
-    let text = text(&config, "tencent", &[], doubting.as_bytes());
+    let text = text(&config, "tencent", &[], request.as_bytes());
     assert!(text.contains("Ids: 2 found, 1 usable\n"), "{text}");
     assert!(text.contains("    ignored: the platform marks it as doubtful\n"), "{text}");
 }
 
 #[test]
-fn a_body_that_cannot_be_read_is_explained_too() {
+fn unreadable_body_is_explained() {
     let (_store, config) = served();
     let bad = json(&config, "tencent", &[], br#"{"device":"868049039501257"}"#);
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_body_that_cannot_be_read_is_explained_too() {
         reason.contains("not a valid message of this protocol: ") && !reason.contains("868049"),
         "{reason}"
     );
-    // T1002 bids when it cannot say.
+    // The `unavailable` answer of T1002 is bid.
     assert_eq!(bad["answer"]["text"], "code: 0 (accept)\nout_target_id: \"T1002\"");
     let text = text(&config, "ocean", &[], "00".repeat(1025).as_bytes());
     assert!(
@@ -198,7 +198,7 @@ fn a_body_that_cannot_be_read_is_explained_too() {
 }
 
 #[test]
-fn the_headers_that_were_sent_are_checked_and_never_shown() {
+fn headers_are_checked_and_never_printed() {
     let (_store, config) = served();
     for (header, access, answered) in [
         ("X-Rta-Token: hush-hush", "admitted", "10013880a305"),
@@ -217,9 +217,9 @@ fn the_headers_that_were_sent_are_checked_and_never_shown() {
 }
 
 #[test]
-fn only_what_the_platform_asks_is_loaded() {
+fn only_audiences_of_the_platform_are_loaded() {
     let (store, config) = served();
-    // Nobody asks it, so that it is broken is not even seen.
+    // The platform's strategies do not use vip, so its broken `CURRENT` is not read.
     std::fs::create_dir(store.path().join("vip")).unwrap();
     std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", &[], OCEAN_REQUEST.as_bytes());

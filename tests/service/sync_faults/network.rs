@@ -234,7 +234,7 @@ fn redirect_to_another_server_is_not_followed() {
 }
 
 #[test]
-fn a_look_that_finds_nothing_new_is_answered_with_304() {
+fn poll_without_changes_gets_304() {
     let network = Network::small();
     wait_until("a conditional poll", || network.unruly.answers("CURRENT", "304") >= 1);
     let read = network.unruly.answers("CURRENT", "200");

@@ -1,4 +1,4 @@
-"""Browser fixtures, a proxy in front of the pod, and another site."""
+"""Browser fixture, reverse proxy and cross-origin site for the console tests."""
 
 import contextlib
 import http.client
@@ -18,7 +18,7 @@ WAIT_MILLISECONDS = 20_000
 
 
 def chromium():
-    """Launch options: Chromium of Debian, or of the CHROMIUM variable."""
+    """Launch options: the browser at $CHROMIUM, by default `chromium` on PATH."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     return {"executable_path": path, "args": ["--no-sandbox"]}
 
@@ -27,15 +27,15 @@ class Console:
     """Opens the page for each test; browser warnings and errors fail the test."""
 
     @pytest.fixture(autouse=True)
-    def opened(self, pod, traffic, browser):
+    def open_console(self, pod, traffic, browser):
         self.pod, self.traffic, self.browser = pod, traffic, browser
         self.url = f"http://{pod.admin}/"
-        self.complaints = []
-        self.sent = []
+        self.page_errors = []
+        self.requests = []
         with contextlib.ExitStack() as self.closing:
             self.page = self.open()
             yield
-            assert self.complaints == []
+            assert self.page_errors == []
 
     def open(self, url=None, **options):
         context = self.browser.new_context(
@@ -47,40 +47,41 @@ class Console:
         page.on(
             "console",
             lambda message: (
-                message.type in ("error", "warning") and self.complaints.append(message.text)
+                message.type in ("error", "warning") and self.page_errors.append(message.text)
             ),
         )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.sent.append(request))
+        page.on("pageerror", lambda error: self.page_errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request))
         page.goto(url or self.url)
         expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
-        # Figures appear after the second answer.
+        # The page computes rates, which need two polls of the metrics.
         expect(page.locator("#tables tbody tr").first).to_be_visible()
         return page
 
-    def ask(self, text, what=None, page=None):
+    def look_up(self, text, kind=None, page=None):
+        """Submits the lookup form; `kind` is an option of its select box."""
         page = page or self.page
         page.fill("#pasted", text)
-        if what:
-            page.select_option("#what", what)
+        if kind:
+            page.select_option("#what", kind)
         page.click("form .main")
         expect(page.locator("#answer article").first).to_be_visible()
         return page.locator("#answer")
 
-    def until(self, holds):
-        """Waits for a condition. Playwright's own waiting evaluates text, which the CSP forbids."""
+    def wait_for(self, condition):
+        """Waits for a condition. Playwright's `wait_for_function` needs eval, which the CSP blocks."""
 
         def probe():
             self.page.wait_for_timeout(50)
-            return holds()
+            return condition()
 
-        return wait_until("the page", probe, WAIT_MILLISECONDS / 1000)
+        return wait_until("condition on the page", probe, WAIT_MILLISECONDS / 1000)
 
-    def is_sound(self, page, where):
-        found = Axe().run(page).response["violations"]
+    def check_accessibility(self, page, where):
+        rules = Axe().run(page).response["violations"]
         violations = [
-            f"{one['id']}: {one['help']}: {[node['html'][:150] for node in one['nodes'][:3]]}"
-            for one in found
+            f"{rule['id']}: {rule['help']}: {[node['html'][:150] for node in rule['nodes'][:3]]}"
+            for rule in rules
         ]
         assert violations == [], where
 
@@ -92,16 +93,18 @@ class Console:
         return site
 
 
-def proxy_of(address):
-    """Proxy handler: serves the admin port under a path, with its own Host header."""
+def proxy_handler(address):
+    """Reverse proxy handler: serves the admin port under `/pods/7` and replaces the Host header."""
 
     class Proxy(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             admin = http.client.HTTPConnection(address, timeout=20)
             with contextlib.closing(admin):
-                kept = {name: it for name, it in self.headers.items() if name.lower() != "host"}
-                admin.request(self.command, self.path.removeprefix("/pods/7"), body, kept)
+                headers = {
+                    name: value for name, value in self.headers.items() if name.lower() != "host"
+                }
+                admin.request(self.command, self.path.removeprefix("/pods/7"), body, headers)
                 answer = admin.getresponse()
                 content = answer.read()
             self.send_response(answer.status)
@@ -118,14 +121,14 @@ def proxy_of(address):
     return Proxy
 
 
-class Elsewhere(http.server.BaseHTTPRequestHandler):
+class OtherSite(http.server.BaseHTTPRequestHandler):
     """Another site open in the same browser."""
 
     def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
-        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+        self.wfile.write(b"<!doctype html><title>other site</title>")
 
     def log_message(self, *_):
         pass

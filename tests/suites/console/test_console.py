@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
-from suites.console.browsing import Console, Elsewhere, proxy_of
+from suites.console.browsing import Console, OtherSite, proxy_handler
 from suites.console.pod import MEMBERS, NON_MEMBERS, md5, tencent
 
 
@@ -33,7 +33,7 @@ class TestShows(Console):
         expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
-        self.until(lambda: page.evaluate(drawn) > points)
+        self.wait_for(lambda: page.evaluate(drawn) > points)
         assert self.traffic.sent > before
 
     def test_audience_details_and_map_are_shown(self):
@@ -57,7 +57,7 @@ class TestShows(Console):
         canvas.hover(position={"x": canvas.bounding_box()["width"] - 0.5, "y": 0.5})
         expect(card.locator(".readout")).to_contain_text("Shard 00ff")
         # Fetched once per generation, and never while the map is closed.
-        requests = [request.url for request in self.sent if request.url.endswith("/shards")]
+        requests = [request.url for request in self.requests if request.url.endswith("/shards")]
         assert requests == [f"{self.url}v1/audiences/old_users/shards"]
         vip = self.page.locator("#audience-vip")
         vip.locator("summary").click()
@@ -65,19 +65,19 @@ class TestShows(Console):
         block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
         assert vip.locator("canvas").evaluate(block) != canvas.evaluate(block)
         # A warning about reading pixels, which only the test does.
-        self.complaints = [text for text in self.complaints if "Canvas2D" not in text]
+        self.page_errors = [text for text in self.page_errors if "Canvas2D" not in text]
 
     def test_pause_stops_polling(self):
         self.page.click("#pause")
         expect(self.page.locator("#updated")).to_contain_text("paused")
         self.page.wait_for_load_state("networkidle")
-        before = len(self.sent)
+        before = len(self.requests)
         self.page.wait_for_timeout(5000)
-        assert len(self.sent) == before
+        assert len(self.requests) == before
         # Opening a map still fetches it.
         self.page.locator("#audience-vip summary").click()
         expect(self.page.locator("#audience-vip .beside")).to_contain_text("empty shards")
-        assert len(self.sent) == before + 1
+        assert len(self.requests) == before + 1
         with self.page.expect_request("**/metrics"):
             self.page.click("#pause")
 
@@ -110,7 +110,7 @@ class TestShows(Console):
         page.route("**/v1/status", an_hour_later)
         page.route("**/metrics", a_billion_more)
         before = page.evaluate("window.figures.length")
-        self.until(lambda: page.evaluate("window.figures.length") > before + 2)
+        self.wait_for(lambda: page.evaluate("window.figures.length") > before + 2)
         figures = [float(figure.replace(",", "")) for figure in page.evaluate("window.figures")]
         assert max(figures) < 1e6
 
@@ -118,7 +118,7 @@ class TestShows(Console):
 class TestLookups(Console):
     def test_member_non_member_and_blank_id(self):
         device = MEMBERS[7]
-        answer = self.ask(f"  {device}\n")
+        answer = self.look_up(f"  {device}\n")
         reading = answer.locator("article", has_text="Read as imei")
         for text in (
             md5(device),
@@ -128,20 +128,20 @@ class TestLookups(Console):
             "generation",
         ):
             expect(reading).to_contain_text(text)
-        answer = self.ask(md5(device).upper(), "md5")
+        answer = self.look_up(md5(device).upper(), "md5")
         expect(answer.locator("article")).to_have_count(1)
         expect(answer).to_contain_text("it is in old_users")
-        answer = self.ask(NON_MEMBERS[0], "imei")
+        answer = self.look_up(NON_MEMBERS[0], "imei")
         expect(answer.locator("tr", has_text="new-users")).to_contain_text(
             "it is in none of old_users"
         )
         expect(answer.locator("tr", has_text="new-vip")).to_contain_text(
             "bids only for members of vip"
         )
-        answer = self.ask("__IMEI__", "imei")
+        answer = self.look_up("__IMEI__", "imei")
         expect(answer).to_contain_text("It is a placeholder for “no id”")
         expect(answer.locator("tr", has_text="new-users")).to_contain_text("there is no usable id")
-        answer = self.ask("12 34", "imei")
+        answer = self.look_up("12 34", "imei")
         expect(answer).to_contain_text("It is not valid for this kind.")
         self.page.fill("#pasted", " ")
         self.page.click("form .main")
@@ -150,7 +150,7 @@ class TestLookups(Console):
     def test_captured_request(self):
         body = tencent(MEMBERS[3])
         for text in (body.hex(), base64.b64encode(body).decode()):
-            answer = self.ask(text, "platform tencent")
+            answer = self.look_up(text, "platform tencent")
             for part in (
                 "T1001 = new-users",
                 "it is in old_users",
@@ -163,13 +163,13 @@ class TestLookups(Console):
             status, explained = self.pod.post("/v1/explain/tencent", body)
             assert status == 200
             expect(answer.locator("pre")).to_contain_text(explained["answer"]["hex"])
-        answer = self.ask("ff", "platform tencent")
+        answer = self.look_up("ff", "platform tencent")
         expect(answer.locator(".notice.bad")).to_contain_text(
             "not a valid message of this protocol"
         )
         expect(answer).to_contain_text("no audience was checked")
         # This platform requires a header, which the pasted body lacks.
-        self.ask("ff", "platform ocean")
+        self.look_up("ff", "platform ocean")
         expect(answer).to_contain_text("not checked: none were given")
 
     def test_pasted_request_is_recognized(self):
@@ -190,12 +190,12 @@ class TestLookups(Console):
                 assert self.page.input_value("#what") == choice
 
     def test_pasted_request_is_tried_on_every_platform(self):
-        answer = self.ask(tencent(MEMBERS[3]).hex(), "platform")
+        answer = self.look_up(tencent(MEMBERS[3]).hex(), "platform")
         expect(answer.locator("article")).to_have_count(1)
         expect(answer).to_contain_text("Request of tencent")
         expect(answer).to_contain_text("it is in old_users")
         # Readable by none: every platform's reason is shown.
-        answer = self.ask("ff", "platform")
+        answer = self.look_up("ff", "platform")
         expect(answer.locator(".notice.bad").first).to_contain_text(
             "not a valid message of this protocol"
         )
@@ -207,8 +207,8 @@ class TestLookups(Console):
         )
         self.page.fill("#pasted", MEMBERS[1])
         self.page.click("form .main")
-        self.until(lambda: delayed)
-        answer = self.ask(MEMBERS[2], "imei")
+        self.wait_for(lambda: delayed)
+        answer = self.look_up(MEMBERS[2], "imei")
         expect(answer).to_contain_text(md5(MEMBERS[2]))
         with self.page.expect_response("**/v1/explain"):
             delayed[0].continue_()
@@ -221,8 +221,8 @@ class TestLookups(Console):
         page.evaluate("""window.announced = []; new MutationObserver(() => window.announced.push(document.getElementById('announce').textContent))
             .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true })""")
         for times in (1, 2):
-            self.ask(MEMBERS[9], "imei")
-            self.until(
+            self.look_up(MEMBERS[9], "imei")
+            self.wait_for(
                 lambda: (
                     len(
                         [
@@ -237,9 +237,9 @@ class TestLookups(Console):
 
     def test_pasted_ids_are_not_in_urls_or_storage(self):
         device = MEMBERS[11]
-        self.ask(device)
-        self.ask(tencent(device).hex(), "platform tencent")
-        for request in self.sent:
+        self.look_up(device)
+        self.look_up(tencent(device).hex(), "platform tencent")
+        for request in self.requests:
             assert device not in request.url
             assert md5(device) not in request.url
         assert device not in self.page.evaluate(
@@ -258,7 +258,7 @@ class TestLookups(Console):
         self.page.fill("#pasted", "x")
         self.page.click("form .main")
         expect(self.page.locator("#answer")).to_contain_text("Too large: the body is over 9 bytes")
-        self.complaints = [text for text in self.complaints if "413" not in text]
+        self.page_errors = [text for text in self.page_errors if "413" not in text]
 
 
 class TestFailing(Console):
@@ -282,7 +282,7 @@ class TestFailing(Console):
                 expect(card.locator(".notice code").last).to_contain_text("old_users")
                 expect(card.locator("tbody tr").first).to_contain_text(means)
                 expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
-                self.is_sound(page, "a failing store")
+                self.check_accessibility(page, "a failing store")
             expect(problems).to_contain_text("Nothing needs attention")
             expect(card.locator(".notice")).to_be_hidden()
 
@@ -321,7 +321,7 @@ class TestFailing(Console):
         expect(page.locator("#stale")).to_contain_text("No response from this pod since")
         assert page.locator("#audience-old_users").is_visible()
         with self.pod.broken_store():
-            self.until(
+            self.wait_for(
                 lambda: (
                     self.pod.status()["audiences"][0]["last_sync"]["result"]
                     not in ("ok", "unchanged")
@@ -333,22 +333,22 @@ class TestFailing(Console):
             expect(page.locator("#announce")).to_contain_text("old_users is not being updated")
             expect(page.locator("#announce")).to_contain_text("The pod responds again")
         expect(page.locator("#problems")).to_contain_text("Nothing needs attention")
-        self.complaints = [text for text in self.complaints if "ERR_FAILED" not in text]
+        self.page_errors = [text for text in self.page_errors if "ERR_FAILED" not in text]
 
     def test_invalid_answers_do_not_stop_the_page(self):
         page = self.page
         page.route("**/v1/status", lambda route: route.fulfill(json={"ready": True}))
         expect(page.locator("#stale")).to_contain_text("(Cannot read properties")
         notice = page.locator("#stale").inner_text()
-        self.until(lambda: len(self.complaints) > 2)
+        self.wait_for(lambda: len(self.page_errors) > 2)
         assert page.locator("#stale").inner_text() == notice, "shown once"
         page.unroute("**/v1/status")
         expect(page.locator("#stale")).to_be_hidden()
-        assert all("undefined" in text for text in self.complaints), self.complaints
-        self.complaints = []
+        assert all("undefined" in text for text in self.page_errors), self.page_errors
+        self.page_errors = []
 
     def test_cross_site_requests_are_refused(self):
-        site = self.serve(Elsewhere)
+        site = self.serve(OtherSite)
         page = self.browser.new_context().new_page()
         self.closing.callback(page.context.close)
         page.goto(f"http://localhost:{site.server_port}/")
@@ -363,10 +363,10 @@ class TestFailing(Console):
         assert page.evaluate(kept_out, f"{self.url}v1/status") == "TypeError"
 
     def test_page_works_behind_a_proxy_with_a_path(self):
-        site = self.serve(proxy_of(self.pod.admin))
+        site = self.serve(proxy_handler(self.pod.admin))
         page = self.open(f"http://localhost:{site.server_port}/pods/7/")
         expect(page.locator("#audience-old_users .beside")).to_contain_text("keys per shard")
-        self.ask(MEMBERS[0], "imei", page)
+        self.look_up(MEMBERS[0], "imei", page)
         expect(page.locator("#answer")).to_contain_text("it is in old_users")
 
 
@@ -374,7 +374,7 @@ class TestLanguages(Console):
     def test_language_of_the_browser_and_manual_choice(self):
         page = self.page
         assert page.evaluate("document.documentElement.lang") == "en"
-        self.ask(MEMBERS[0], "imei")
+        self.look_up(MEMBERS[0], "imei")
         page.click("#language")
         assert (
             page.evaluate("[document.documentElement.lang, document.title].join()")
@@ -401,19 +401,19 @@ class TestEverybody(Console):
     def test_phone_needs_no_horizontal_scrolling(self):
         for locale in ("en-GB", "zh-CN"):
             page = self.open(locale=locale, viewport={"width": 360, "height": 740}, has_touch=True)
-            self.ask(tencent(MEMBERS[1]).hex(), "platform tencent", page)
+            self.look_up(tencent(MEMBERS[1]).hex(), "platform tencent", page)
             for width in (360, 320):
                 page.set_viewport_size({"width": width, "height": 740})
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, locale
-            self.is_sound(page, f"a phone, {locale}")
+            self.check_accessibility(page, f"a phone, {locale}")
 
     def test_light_and_dark_mode_have_no_violations(self):
         grounds = set()
         for scheme in ("light", "dark"):
             page = self.open(color_scheme=scheme)
-            self.ask(MEMBERS[2], page=page)
+            self.look_up(MEMBERS[2], page=page)
             expect(page.locator("#audience-old_users .beside")).to_contain_text("keys per shard")
-            self.is_sound(page, scheme)
+            self.check_accessibility(page, scheme)
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert len(grounds) == 2
 
@@ -462,6 +462,6 @@ class TestEverybody(Console):
         )
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
-        self.until(lambda: page.evaluate(drawn) > points + 2)
+        self.wait_for(lambda: page.evaluate(drawn) > points + 2)
         assert page.evaluate("window.kept.filter((one) => !one.isConnected).length") == 0
         assert page.evaluate("window.announced") == 0, "unchanged content is not announced"

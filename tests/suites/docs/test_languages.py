@@ -1,4 +1,4 @@
-"""Pages in two languages, X.md and X.zh-CN.md: both versions are in step.
+"""Pages in two languages, X.md and X.zh-CN.md: both versions have the same structure.
 
 Both must have the same parts in the same order: headings of the same level, paragraphs, list items,
 table rows of as many cells, code blocks equal to the byte. What stands in a part and does not
@@ -98,8 +98,8 @@ def anchors(page: Path) -> List[str]:
 
 
 def link(target: str, page: Path) -> str:
-    """What both versions must agree on: the page, in Chinese where there is one, and which of its
-    headings."""
+    """Link target in a form that is equal in both versions: the page, in Chinese if it exists, and
+    the number of the heading."""
     if "://" in target:
         return f"link {target}"
     path, _, anchor = target.partition("#")
@@ -114,7 +114,7 @@ def link(target: str, page: Path) -> str:
 
 
 def marks(part: Part, page: Path) -> List[Tuple[str, int]]:
-    """What must be in both versions of a part that is no code block, each with its line."""
+    """Untranslated contents of a part other than a code block, each with its line."""
     found: List[Tuple[str, int]] = []
 
     def take(pattern: re.Pattern[str], text: str, name: Callable[[re.Match[str]], str]) -> str:

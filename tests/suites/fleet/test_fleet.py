@@ -93,7 +93,7 @@ def fleet(request, s3_server, tmp_path_factory):
         running = Fleet(pods, balancer, load, store, others)
         yield running
         for pod in pods:
-            print(f"== {pod.name} ==", pod.rtad.complaints(), sep="\n")
+            print(f"== {pod.name} ==", pod.rtad.last_warnings(), sep="\n")
         print("== HAProxy ==", balancer.process.text()[-2000:], sep="\n")
 
 

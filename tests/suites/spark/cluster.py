@@ -106,7 +106,7 @@ class Cluster:
         with open(self.work / "submit.log", "a") as log:
             subprocess.run(command, env=self.environment, stdout=log, stderr=log, check=True)
 
-    def complaints(self):
+    def last_warnings(self):
         return (self.work / "submit.log").read_text()[-6000:]
 
 

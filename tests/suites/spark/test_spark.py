@@ -26,7 +26,7 @@ def spark(tmp_path_factory):
     cluster = Cluster(tmp_path_factory.mktemp("spark"))
     yield cluster
     cluster.stop()
-    print(cluster.complaints())
+    print(cluster.last_warnings())
 
 
 @pytest.fixture(scope="module")

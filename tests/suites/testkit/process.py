@@ -33,16 +33,16 @@ class Process:
         died = self.process.poll()
         self.stop()
         if error is None:
-            assert died is None, f"{self.name} exited early with {died}: {self.complaints()}"
+            assert died is None, f"{self.name} exited early with {died}: {self.last_warnings()}"
             self.check_log()
 
     def check_log(self):
-        assert "panic" not in self.text().lower(), self.complaints()
+        assert "panic" not in self.text().lower(), self.last_warnings()
 
     def text(self):
         return self.log.read_text()
 
-    def complaints(self):
+    def last_warnings(self):
         """The last log lines above level info."""
         lines = [line for line in self.text().splitlines() if '"level":"INFO"' not in line]
         return "\n".join(lines[-40:])

@@ -113,10 +113,9 @@ const MAC_GROUPS: &[usize] = &[2, 2, 2, 2, 2, 2];
 #[derive(Clone)]
 pub struct BlankIds {
     keys: HashSet<DeviceKey>,
-    /// One bit per value of a key's first two bytes, set if a blank key has it: answers nine of ten
-    /// lookups.
+    /// Bitmap of the blank keys' first two bytes: answers nine of ten lookups.
     shards: Box<[u64; SHARDS / 64]>,
-    /// The same of the next two bytes: answers nearly all others.
+    /// Bitmap of the next two bytes: answers nearly all other lookups.
     next: Box<[u64; SHARDS / 64]>,
 }
 

@@ -204,7 +204,7 @@ impl Current {
         }
     }
 
-    /// The same, with the stricter state and end of validity of both.
+    /// Restricts this `CURRENT` to the stricter state and the earlier expiry of both.
     #[must_use]
     pub fn restricted_by(self, later: &Self) -> Self {
         let (state, expires_unix_seconds) = stricter(

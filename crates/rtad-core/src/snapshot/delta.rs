@@ -108,9 +108,9 @@ impl DeltaError {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeltaEntry {
-    /// Sequence of the `CURRENT` that first named its oldest change.
+    /// Sequence of the first `CURRENT` with its oldest change.
     pub first: u64,
-    /// The same of its newest change; part of the file's name.
+    /// Sequence of the first `CURRENT` with its newest change; part of the file's name.
     pub last: u64,
     /// Keys added.
     pub added: u64,

@@ -1,11 +1,11 @@
-//! Resumable reads: the bytes of an object, or of a range of it, in order and in blocks.
+//! Resumable reads of an object, or of a range of it, in order and in blocks.
 //!
-//! Two layers resume an aborted body. object_store requests the rest itself:
+//! Two layers resume an aborted body. object_store requests the missing bytes:
 //!
-//! * after an error of the connection, not after a stall;
+//! * after a connection error, not after a stall;
 //! * if both answers have the same entity tag;
 //! * if the server supports ranges;
-//! * with the retries left to its request (`remote.rs`): two, within 10 s of the request.
+//! * at most twice per request, within 10 s of its start (`remote.rs`).
 //!
 //! [`RangeReader`] resumes in all other cases, from the first missing byte. Only the number of
 //! bytes is checked here; the caller verifies their content.
@@ -30,9 +30,9 @@ use rtad_core::snapshot::ChunkError;
 /// enough for a cheap retry and little allocator overhead.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Resumes of one reader.
+/// Maximum number of resumes per reader.
 const MAX_RESUMES: u32 = 4;
-/// Delay before the first resume; doubled for each further one.
+/// Backoff before the first resume; doubled for each further one.
 const RESUME_DELAY: Duration = Duration::from_millis(100);
 
 /// A failed request or body.
@@ -43,7 +43,7 @@ struct Failure {
 }
 
 impl Failure {
-    const fn lasting(error: StoreError) -> Self {
+    const fn permanent(error: StoreError) -> Self {
         Self { error, is_transient: false }
     }
 
@@ -52,16 +52,16 @@ impl Failure {
     }
 }
 
-/// The rest of an answer.
+/// Unread part of a response body.
 struct Body {
     stream: BoxStream<'static, object_store::Result<Bytes>>,
-    /// Offset in the object of the next byte.
+    /// Offset of the next byte in the object.
     offset: u64,
-    /// Offset of the answer's end.
+    /// Offset of the response's end in the object.
     end: u64,
 }
 
-/// A reader of one object that resumes after failures. All its bytes are of one version.
+/// Reader of one version of an object. Resumes after failures.
 pub(crate) struct RangeReader {
     objects: Arc<dyn ObjectStore>,
     path: Path,
@@ -70,7 +70,7 @@ pub(crate) struct RangeReader {
     /// Next byte to be read.
     offset: u64,
     end: u64,
-    /// Of the first answer.
+    /// Entity tag of the first response.
     e_tag: Option<String>,
     supports_ranges: bool,
     body: Option<Body>,
@@ -101,7 +101,7 @@ impl RangeReader {
         }
     }
 
-    /// The same reader with requests of this size.
+    /// Sets the size of a request.
     pub(crate) fn with_request_bytes(self, request_bytes: u64) -> Self {
         Self { request_bytes, ..self }
     }
@@ -111,7 +111,7 @@ impl RangeReader {
         (self.offset, self.end, self.body) = (range.start, range.end, None);
     }
 
-    /// Forgets the resumes so far, for an object too large for a bound on all of it.
+    /// Resets the number of resumes: a large object has a limit per block, not for the whole read.
     pub(crate) const fn reset_resumes(&mut self) {
         self.resumes = 0;
     }
@@ -124,7 +124,7 @@ impl RangeReader {
     ///
     /// # Errors
     ///
-    /// The store's own, if resuming does not help; [`StoreError::Replaced`]; a wrong length.
+    /// A store error after the last resume, [`StoreError::Replaced`], or a wrong length.
     pub(crate) async fn next_block(&mut self) -> Result<Option<Bytes>, StoreError> {
         if self.offset >= self.end {
             return Ok(None);
@@ -135,7 +135,7 @@ impl RangeReader {
             if let Err(failure) = self.read_into(&mut block).await {
                 self.body = None;
                 if let Err(error) = self.back_off(failure).await {
-                    // No byte of this block was returned.
+                    // Nothing of this block was returned, so the next call reads it again.
                     self.offset = start;
                     return Err(error);
                 }
@@ -144,7 +144,7 @@ impl RangeReader {
         Ok(Some(block.into()))
     }
 
-    /// Waits before a resume, or returns the error if there is none left.
+    /// Waits before the next resume. Returns the error if it is permanent or no resume is left.
     async fn back_off(&mut self, failure: Failure) -> Result<(), StoreError> {
         if failure.is_transient && self.resumes < MAX_RESUMES {
             tokio::time::sleep(RESUME_DELAY * 2_u32.pow(self.resumes)).await;
@@ -152,19 +152,19 @@ impl RangeReader {
             return Ok(());
         }
         match failure.error {
-            // Stores report a range beyond the object's end in different ways; the size is certain.
+            // Stores report a range past the object's end in different ways: compare the size.
             error @ StoreError::Backend { .. } => Err(self.wrong_size().await.unwrap_or(error)),
             error => Err(error),
         }
     }
 
-    /// The error of an object with another size, if its size differs.
+    /// The length error, if the object's size in the store differs.
     async fn wrong_size(&mut self) -> Option<StoreError> {
         let found = self.stall.wait(&self.path, self.objects.head(&self.path)).await.ok()?.ok()?;
         (found.size != self.size).then(|| self.wrong_length(found.size, self.size))
     }
 
-    /// Appends the next bytes of the current answer to `block`, or requests the next answer.
+    /// Appends the next bytes of the current response to `block`, or sends the next request.
     async fn read_into(&mut self, block: &mut Vec<u8>) -> Result<(), Failure> {
         let Some(body) = &mut self.body else { return self.request(block).await };
         let next =
@@ -174,17 +174,17 @@ impl RangeReader {
             return Err(Failure::transient(self.wrong_length(found, expected)));
         };
         let bytes = next.map_err(|error| Failure {
-            // `Retry-After` is the caller's to honor.
+            // The caller handles `Retry-After`.
             is_transient: client::find::<Busy>(&error).is_none(),
             error: StoreError::backend("read", &self.path, error),
         })?;
         self.stall.progress(bytes.len());
-        // Without ranges a body begins with bytes that were read before.
+        // Without ranges, the body starts at byte 0: skip the bytes already read.
         let skipped = (bytes.len() as u64).min(self.offset - body.offset);
         body.offset += bytes.len() as u64;
         if body.offset > body.end {
             let (found, expected) = (body.offset, body.end);
-            return Err(Failure::lasting(self.wrong_length(found, expected)));
+            return Err(Failure::permanent(self.wrong_length(found, expected)));
         }
         if body.offset == body.end {
             self.body = None;
@@ -198,14 +198,15 @@ impl RangeReader {
         Ok(())
     }
 
-    /// Requests the next bytes. A local file's come at once, other answers become the body.
+    /// Requests the next bytes. Those of a local file are appended to `block`; any other response
+    /// becomes `self.body`.
     async fn request(&mut self, block: &mut Vec<u8>) -> Result<(), Failure> {
         let (start, end) = match self.supports_ranges {
             true => (self.offset, self.end.min(self.offset + self.request_bytes)),
             false => (0, self.size),
         };
         let range = self.supports_ranges.then_some(GetRange::Bounded(start..end));
-        // A weak tag matches nothing; it is compared below.
+        // `If-Match` never matches a weak tag; weak tags are compared below.
         let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions { range, if_match, ..GetOptions::default() };
         let answer = self.stall.wait(&self.path, self.objects.get_opts(&self.path, options)).await;
@@ -214,7 +215,7 @@ impl RangeReader {
             Err(error)
                 if self.supports_ranges && client::find::<RangeIgnored>(&error).is_some() =>
             {
-                return self.without_ranges().map_err(Failure::lasting);
+                return self.disable_ranges().map_err(Failure::permanent);
             }
             Err(object_store::Error::Precondition { .. }) => return Err(self.replaced()),
             Err(error) => {
@@ -226,7 +227,7 @@ impl RangeReader {
             }
         };
         if answer.meta.size != self.size {
-            return Err(Failure::lasting(self.wrong_length(answer.meta.size, self.size)));
+            return Err(Failure::permanent(self.wrong_length(answer.meta.size, self.size)));
         }
         if self.e_tag.is_some() && self.e_tag != answer.meta.e_tag {
             return Err(self.replaced());
@@ -239,13 +240,13 @@ impl RangeReader {
         let bytes =
             self.stall.wait(&self.path, answer.bytes()).await.map_err(Failure::transient)?;
         let bytes = bytes
-            .map_err(|error| Failure::lasting(StoreError::backend("read", &self.path, error)))?;
+            .map_err(|error| Failure::permanent(StoreError::backend("read", &self.path, error)))?;
         if bytes.is_empty() {
-            return Err(Failure::lasting(self.wrong_length(self.offset, self.size)));
+            return Err(Failure::permanent(self.wrong_length(self.offset, self.size)));
         }
         self.stall.progress(bytes.len());
         self.offset += bytes.len() as u64;
-        // Not copied: a local block is one answer.
+        // Usually a local block is a single response: take it without a copy.
         match block.is_empty() {
             true => *block = bytes.into(),
             false => block.extend_from_slice(&bytes),
@@ -253,9 +254,9 @@ impl RangeReader {
         Ok(())
     }
 
-    /// Switches to requests for the whole object. An error for a part: each part would cost the
-    /// whole.
-    fn without_ranges(&mut self) -> Result<(), StoreError> {
+    /// Switches to requests for the whole object. Fails for a part of an object, as each part would
+    /// download the whole object.
+    fn disable_ranges(&mut self) -> Result<(), StoreError> {
         if self.end < self.size {
             let (path, source) = (self.path.to_string(), Box::new(RangeIgnored));
             return Err(StoreError::Backend { action: "read a part of", path, source });
@@ -272,11 +273,11 @@ impl RangeReader {
     }
 
     fn replaced(&self) -> Failure {
-        Failure::lasting(StoreError::Replaced { path: self.path.to_string() })
+        Failure::permanent(StoreError::Replaced { path: self.path.to_string() })
     }
 }
 
-/// Whether a request failed before the server answered, so that a retry may succeed.
+/// Returns true if the request failed before the server answered: a retry may succeed.
 fn is_transient(error: &object_store::Error) -> bool {
     use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
     client::find(error).is_some_and(|error: &HttpError| {

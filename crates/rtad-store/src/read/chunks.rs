@@ -35,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a chunk that is refused.
+    /// A store error, or a refused chunk.
     pub async fn chunk(
         &self,
         audience: &AudienceName,
@@ -50,7 +50,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As of [`Store::chunk`].
+    /// Those of [`Store::chunk`].
     pub async fn chunk_file(
         &self,
         manifest: &Manifest,
@@ -60,12 +60,12 @@ impl Store {
         Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
     }
 
-    /// The same with any reader. Copies the bytes to `sink`, which is returned once they are
-    /// verified.
+    /// Reads one chunk with any [`ChunkReader`]. Copies the bytes to `sink`, which is returned once
+    /// they are verified.
     ///
     /// # Errors
     ///
-    /// The store's own, or a chunk that is refused.
+    /// A store error, or a refused chunk.
     pub async fn chunk_copied<R: ChunkReader, C: ByteSink>(
         &self,
         audience: &AudienceName,
@@ -95,7 +95,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// A store error.
     pub async fn chunk_size(
         &self,
         audience: &AudienceName,

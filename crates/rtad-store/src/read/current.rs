@@ -52,7 +52,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a `CURRENT` that is refused.
+    /// A store error, or a refused `CURRENT`.
     pub async fn live(&self, audience: &AudienceName) -> Result<Option<Live>, StoreError> {
         match self.live_since(audience, None).await {
             Err(StoreError::NoDirectory { .. }) => Ok(None),
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// The same, and an error if nothing of this audience was ever published.
+    /// Reads `CURRENT`; an error if this audience was never published.
     pub(crate) async fn require_live(
         &self,
         audience: &AudienceName,

@@ -15,7 +15,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a delta that is refused.
+    /// A store error, or a refused delta.
     pub async fn delta(
         &self,
         audience: &AudienceName,
@@ -24,11 +24,11 @@ impl Store {
         Ok(self.delta_and_file(audience, entry).await?.0)
     }
 
-    /// The same, and its file.
+    /// Reads a delta; returns the bytes of its file, too.
     ///
     /// # Errors
     ///
-    /// The store's own, or a delta that is refused.
+    /// A store error, or a refused delta.
     pub async fn delta_and_file(
         &self,
         audience: &AudienceName,
@@ -53,7 +53,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a delta that is refused.
+    /// A store error, or a refused delta.
     pub async fn overlay(
         &self,
         audience: &AudienceName,

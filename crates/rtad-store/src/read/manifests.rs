@@ -7,11 +7,11 @@ use crate::trust::Signed;
 use rtad_core::snapshot::{AudienceName, Current, MAX_MANIFEST_BYTES, Manifest};
 
 impl Store {
-    /// The manifest that a `CURRENT` names, verified against it.
+    /// Reads the manifest of a `CURRENT` and verifies its digest.
     ///
     /// # Errors
     ///
-    /// The store's own, or a manifest that is refused.
+    /// A store error, or a refused manifest.
     pub async fn manifest(
         &self,
         audience: &AudienceName,
@@ -20,11 +20,11 @@ impl Store {
         Ok(self.manifest_named(audience, current).await?.0)
     }
 
-    /// The same, and its bytes and signature.
+    /// Reads the manifest; returns its bytes and signature, too.
     ///
     /// # Errors
     ///
-    /// The store's own, or a manifest that is refused.
+    /// A store error, or a refused manifest.
     pub async fn manifest_named(
         &self,
         audience: &AudienceName,
@@ -42,7 +42,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, or a manifest that is refused.
+    /// A store error, or a refused manifest.
     pub async fn manifest_of(
         &self,
         audience: &AudienceName,

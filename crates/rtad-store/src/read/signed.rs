@@ -15,7 +15,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, [`StoreError::Manifest`] if it is too large, [`StoreError::Signature`].
+    /// A store error, [`StoreError::Manifest`] if it is too large, [`StoreError::Signature`].
     pub(crate) async fn read_signed(
         &self,
         path: &Path,
@@ -33,7 +33,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own, [`StoreError::Signature`].
+    /// A store error, [`StoreError::Signature`].
     pub(crate) async fn with_signature(
         &self,
         path: &Path,

@@ -98,7 +98,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::NoListing`] over plain HTTP; [`StoreError::NoDirectory`].
+    /// A store error; [`StoreError::NoListing`] over plain HTTP; [`StoreError::NoDirectory`].
     pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
         self.backend.check_listable()?;
         let root = Path::default();
@@ -114,7 +114,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::NoListing`] over plain HTTP.
+    /// A store error; [`StoreError::NoListing`] over plain HTTP.
     pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
         let ListedManifests { manifests, .. } = self.listed_manifests(audience).await?;
         Ok(manifests.into_iter().map(|(generation, _)| generation).collect())

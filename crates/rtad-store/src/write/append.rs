@@ -133,7 +133,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The store's own, or [`StoreError::NotFound`] if nothing of the audience was ever published.
+    /// A store error, or [`StoreError::NotFound`] if nothing of the audience was ever published.
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
         let live = self.store().require_live(audience, None).await?;
         Ok(Ledger { writer: self.clone(), audience: audience.clone(), live, held: HashMap::new() })
@@ -150,7 +150,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// As of [`StoreWriter::ledger`].
+    /// Those of [`StoreWriter::ledger`].
     pub async fn refresh(&mut self) -> Result<bool, StoreError> {
         let store = self.writer.store();
         let live = store.require_live(&self.audience, Some(&self.live)).await?;
@@ -164,7 +164,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// The store's own, or a delta that is refused.
+    /// A store error, or a refused delta.
     pub async fn delta(&mut self, entry: &DeltaEntry) -> Result<Arc<Delta>, StoreError> {
         if let Some(delta) = self.held.get(&entry.sha256).filter(|delta| delta.entry() == entry) {
             return Ok(Arc::clone(delta));

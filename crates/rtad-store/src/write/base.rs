@@ -54,7 +54,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The store's own, or a `CURRENT` that is refused.
+    /// A store error, or a refused `CURRENT`.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         let live = self.store().live(audience).await?;
         Ok(Base::new(audience.clone(), live.map(|live| live.current)))

@@ -32,7 +32,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The store's own; in a directory, [`StoreError::Conflict`] if a loader or a gc holds the lock
+    /// A store error; in a directory, [`StoreError::Conflict`] if a loader or a gc holds the lock
     /// for long.
     pub async fn put_chunk_ahead(
         &self,

@@ -41,7 +41,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::NotFound`] if nothing was ever published;
+    /// A store error; [`StoreError::NotFound`] if nothing was ever published;
     /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. After an error
     /// files may be left: delete it again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {

@@ -58,7 +58,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The store's own; [`StoreError::NotFound`] if nothing is live; [`StoreError::Manifest`] if a
+    /// A store error; [`StoreError::NotFound`] if nothing is live; [`StoreError::Manifest`] if a
     /// kept manifest is refused, as its needs are then unknown; [`StoreError::Conflict`] if a
     /// loader or another gc is at work. After an error a gc may have removed a part.
     pub async fn collect(
@@ -81,7 +81,8 @@ impl StoreWriter {
     }
 }
 
-/// The same, with the locks held. A mark older than `mark_age` belongs to a killed gc.
+/// Collects garbage; the caller holds the locks. A mark older than `mark_age` belongs to a killed
+/// gc.
 pub(super) async fn collect_locked(
     store: &Store,
     audience: &AudienceName,

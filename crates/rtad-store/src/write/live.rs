@@ -61,7 +61,7 @@ impl RetainedDeltas {
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if another loader published since `base`, or the store's own.
+/// [`StoreError::Conflict`] if another loader published since `base`, or a store error.
 pub(super) async fn go_live(
     writer: &StoreWriter,
     base: &Base,

@@ -93,7 +93,7 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// A store error.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
         put_unless_held(self.writer.backend(), self.audience(), chunk, &self.safe_chunks).await
     }
@@ -104,7 +104,7 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// A store error.
     pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
         holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
     }
@@ -114,7 +114,7 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// A store error.
     pub async fn missing<'a>(
         &self,
         entries: &'a [ChunkEntry],
@@ -126,7 +126,7 @@ impl Publication<'_> {
     ///
     /// # Errors
     ///
-    /// The store's own.
+    /// A store error.
     pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
         // The holder of this lock removes half-written files in the folder.
         let _lock = lock_current(self.writer.backend(), self.audience()).await?;

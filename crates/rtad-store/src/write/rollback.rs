@@ -30,12 +30,12 @@ impl Publication<'_> {
         self.roll_back_to(generation, true).await
     }
 
-    /// The same without the deltas folded into later generations: those changes are lost. For
-    /// unreadable manifests of later generations.
+    /// Rolls back without the deltas folded into later generations: those changes are lost. Needed
+    /// if a later generation's manifest is unreadable.
     ///
     /// # Errors
     ///
-    /// As of [`Publication::roll_back`].
+    /// Those of [`Publication::roll_back`].
     pub async fn roll_back_without_deltas(self, generation: u64) -> Result<(), StoreError> {
         self.roll_back_to(generation, false).await
     }

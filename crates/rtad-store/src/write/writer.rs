@@ -42,12 +42,12 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// As of [`Store::open`], and [`StoreError::ReadOnly`].
+    /// Those of [`Store::open`], and [`StoreError::ReadOnly`].
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Self::new(Store::open(url)?)
     }
 
-    /// The same, with another signer. Without a signer, files are not signed.
+    /// Sets the signer. Without a signer, files are not signed.
     #[must_use]
     pub fn with_signer(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self { signer, ..self }
@@ -76,7 +76,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if it exists, [`StoreError::Sign`], the store's own.
+    /// [`StoreError::Conflict`] if it exists, [`StoreError::Sign`], or a store error.
     pub(super) async fn put_signed(
         &self,
         audience: &AudienceName,

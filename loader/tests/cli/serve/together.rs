@@ -70,7 +70,7 @@ fn concurrent_processes_see_each_id_as_new_once() {
     assert_eq!(count(&stored(&sandbox), &all), all.len());
 }
 
-/// The same with filters, while generations are published.
+/// A build publishes a generation while two processes write the same ids.
 #[test]
 fn concurrent_builds_keep_each_id_new_once() {
     let sandbox = Sandbox::new();
@@ -80,9 +80,8 @@ fn concurrent_builds_keep_each_id_new_once() {
     let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
     let new = std::thread::scope(|scope| {
         let racing = scope.spawn(|| race(&[&serves[0], &serves[1]], &all));
-        // Only deltas are published meanwhile, so the build wins. One build: its merged deltas
-        // would not
-        // be in the input of a second.
+        // The writers publish only deltas, so the build gets no conflict. A second build would lose
+        // the deltas merged by the first: they are not in its input.
         sandbox.build("{}/ids");
         racing.join().unwrap()
     });

@@ -123,7 +123,7 @@ fn truncated_current_is_rejected() {
 }
 
 #[test]
-fn a_current_is_never_over_4096_bytes() {
+fn current_has_at_most_4096_bytes() {
     let mut bytes = Current::new(9, 7, b"manifest", None).to_bytes();
     bytes.resize(4096, b' ');
     Current::parse(&bytes).unwrap();
