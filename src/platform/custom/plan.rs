@@ -51,7 +51,20 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) scalar: Scalar,
+    /// The numbers of a proto2 enum. Others are skipped, as unknown fields are.
+    closed: Option<Box<[i64]>>,
     pub(super) slots: Vec<usize>,
+}
+
+impl Leaf {
+    /// Whether the field's type has this value. Scans a short list.
+    #[inline]
+    pub(super) fn knows(&self, value: &Value<'_>) -> bool {
+        match (&self.closed, value) {
+            (Some(numbers), Value::Int(number)) => numbers.contains(number),
+            _ => true,
+        }
+    }
 }
 
 /// A list of ids with their types.
@@ -116,7 +129,9 @@ impl Node {
         let index =
             self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
                 let content = match step.scalar {
-                    Some(scalar) => Content::Leaf(Leaf { scalar, slots: Vec::new() }),
+                    Some(scalar) => {
+                        Content::Leaf(Leaf { scalar, closed: step.closed(), slots: Vec::new() })
+                    }
                     None => Content::Node(Self::default()),
                 };
                 let name = step.name.as_str().into();

@@ -3,6 +3,7 @@
 //! - Strings are slices of the body; invalid UTF-8 is accepted.
 //! - A mapped field of another wire type than the schema's makes the body bad.
 //! - Packed and unpacked lists are read alike.
+//! - Unknown values of proto2 enums are skipped, so an earlier known value stays.
 //! - The recursion is as deep as the plan; groups are skipped up to prost's limit.
 
 use bytes::Buf as _;
@@ -51,12 +52,16 @@ fn walk<'p, 'a>(
                 let mut packed = delimited(&mut body)?;
                 while !packed.is_empty() {
                     let value = scalar(leaf.scalar, leaf.scalar.wire(), &mut packed)?;
-                    reading.take(leaf, true, value)?;
+                    if leaf.knows(&value) {
+                        reading.take(leaf, true, value)?;
+                    }
                 }
             }
             Content::Leaf(leaf) => {
                 let value = scalar(leaf.scalar, wire, &mut body)?;
-                reading.take(leaf, field.is_list, value)?;
+                if leaf.knows(&value) {
+                    reading.take(leaf, field.is_list, value)?;
+                }
             }
         }
     }

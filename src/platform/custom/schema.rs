@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use prost_reflect::{
-    Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
+    Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax,
 };
 
 use super::value::canonical_integer_of;
@@ -240,6 +240,13 @@ impl Step {
     /// The type of a path's value.
     pub(super) fn value(&self) -> Scalar {
         self.scalar.expect("a path to a value ends with one")
+    }
+
+    /// The numbers of a closed enum, as those of proto2 are; `None` for other types.
+    pub(super) fn closed(&self) -> Option<Box<[i64]>> {
+        let names = self.names.as_ref()?;
+        let is_closed = names.parent_file().syntax() == Syntax::Proto2;
+        is_closed.then(|| names.values().map(|value| value.number().into()).collect())
     }
 
     fn of_json(name: &str, holds_value: bool) -> Self {

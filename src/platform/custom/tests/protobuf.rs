@@ -82,6 +82,41 @@ fn packed_and_unpacked_lists_are_read() {
 }
 
 #[test]
+fn unknown_value_of_a_proto2_enum_is_skipped() {
+    let read = |syntax: &str, body: &[u8]| {
+        let proto = format!(
+            "syntax = \"{syntax}\"; enum K {{ NONE = 0; IMEI = 1; OAID = 2; }} message D {{ \
+                 {} K k = 1; {} string v = 2; }} message Q {{ repeated D d = 1; repeated K s = 2; \
+                 }} message R {{ repeated uint32 ok = 1; }}",
+            if syntax == "proto2" { "optional" } else { "" },
+            if syntax == "proto2" { "optional" } else { "" },
+        );
+        let mapping = r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = { strategies = "s", id_list = { list = "d", value = "v", type = "k", kinds = { "IMEI" = "imei" } } }
+response = { accepted = "ok" }
+"#;
+        let (answer, script) = asked(&platform(&proto, mapping), body, &[BID, BID]);
+        answer.unwrap();
+        (script.ids, script.notes)
+    };
+    // {type IMEI, then 77, value a}; strategies 1, 77 and 2, packed and not.
+    for body in [
+        &b"\x0a\x07\x08\x01\x08\x4d\x12\x01a\x10\x01\x10\x4d\x10\x02"[..],
+        b"\x0a\x07\x08\x01\x08\x4d\x12\x01a\x12\x03\x01\x4d\x02",
+    ] {
+        let (ids, notes) = read("proto2", body);
+        assert_eq!(ids, ["d.v imei a"], "{body:?}");
+        assert_eq!(notes, ["strategy: 1", "strategy: 2"], "{body:?}");
+        let (ids, _) = read("proto3", body);
+        assert!(ids.is_empty(), "an enum of proto3 is open, and its last value wins");
+    }
+}
+
+#[test]
 fn unmapped_fields_and_groups_are_skipped() {
     // group Old (8) with an imei in it; fields 100 of every wire type; a group in a group.
     let body =
@@ -152,7 +187,8 @@ fn every_number_type_is_read_and_written() {
     ];
     for (name, body, text) in types {
         let proto = format!(
-            "syntax = \"proto2\"; enum E {{ A = 0; }} message Q {{ optional {name} id = 1; }}"
+            "syntax = \"proto2\"; enum E {{ A = 0; B = 7; }} message Q {{ optional {name} id = 1; \
+             repeated string x = 2; }}"
         );
         let mapping = r#"
 body = "protobuf"
@@ -162,8 +198,6 @@ response_message = "Q"
 request = { request_id = "id", ids = { openid = "id" } }
 response = { request_id = "id", accepted = "x" }
 "#;
-        let proto = proto.replace(" }", " repeated string x = 2; }");
-        let proto = proto.replace("A = 0; repeated string x = 2; }", "A = 0; }");
         let (answer, script) = asked(&platform(&proto, mapping), body, &[NO_BID, NO_BID]);
         assert_eq!(answer.unwrap(), body, "{name}");
         assert_eq!(script.ids, [format!("id openid {text}")], "{name}");
