@@ -172,8 +172,8 @@ struct IdsSeed<'a> {
 impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
         match self.reader.key(self.field, id.as_bytes()) {
-            Some(key) if self.keys.try_push(key).is_err() => {
-                Err(E::custom(format_args!("more than {MAX_IDS} usable ids")))
+            Some(key) if !self.keys.contains(&key) && self.keys.try_push(key).is_err() => {
+                Err(E::custom(format_args!("more than {MAX_IDS} different usable ids")))
             }
             _ => Ok(()),
         }
@@ -301,7 +301,9 @@ mod tests {
         };
         assert_eq!(decode(ids(64).as_bytes(), &reader).unwrap().keys.len(), 64);
         let error = decode(ids(65).as_bytes(), &reader).unwrap_err().to_string();
-        assert!(error.contains("more than 64 usable ids"), "{error}");
+        assert!(error.contains("more than 64 different usable ids"), "{error}");
+        let repeated = ids(64).replace("]", &format!("{}]", r#","id-number-3""#.repeat(100)));
+        assert_eq!(decode(repeated.as_bytes(), &reader).unwrap().keys.len(), 64);
     }
 
     #[test]
