@@ -36,8 +36,8 @@ pub struct ServerConfig {
     #[serde(serialize_with = "as_size")]
     pub max_body: u64,
     /// Bytes of unanswered requests (heads and bodies) over all connections; the first 8 KiB of
-    /// each connection do not count. A request over the limit gets 503, or the platform's
-    /// unavailable answer.
+    /// each connection do not count. At least `max_body`; batch checks take 2 MiB. A request over
+    /// the limit gets 503, or the platform's unavailable answer.
     #[serde(serialize_with = "as_size")]
     pub max_buffered: u64,
     /// Requests that wait for the rest of their bodies, half of them of one client address at most.
@@ -143,6 +143,14 @@ pub(super) fn read(d: &mut Document<'_>) -> ServerConfig {
         ),
         api: api::read(d, &mut section, ADDRESS),
     };
+    if server.max_buffered < server.max_body {
+        d.mistake(
+            None,
+            "server.max_buffered",
+            "is less than server.max_body",
+            "at least server.max_body, as one body may have that size",
+        );
+    }
     let own = "a port of its own";
     if overlap(server.listen, server.admin_listen) {
         d.mistake(None, "server.admin_listen", "is server.listen as well", own);

@@ -198,6 +198,10 @@ fn each_kind_of_mistake_has_a_message() {
             "[server]\nlisten=\"0.0.0.0:1\"\n[server.api]\nlisten=\"127.0.0.1:1\"",
             "server.api.listen is server.listen as well",
         ),
+        (
+            "[server]\nmax_body=\"1MiB\"\nmax_buffered=\"1000000\"",
+            "server.max_buffered is less than server.max_body; accepted: at least server.max_body",
+        ),
         ("[server]\nmax_body=\"0\"", "server.max_body is \"0\"; accepted: a size"),
         ("[server]\nmax_body=64", "server.max_body is \"64\"; accepted: a size from 1KiB"),
         (
