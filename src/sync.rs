@@ -37,6 +37,7 @@ mod state;
 pub use cache::cached_audiences;
 pub use error::SyncError;
 pub use headroom::Headroom;
+pub use poll::START_TIMEOUT;
 pub use run::Command;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun, now_unix_seconds};
 pub use state::{CatalogPlan, Sync};

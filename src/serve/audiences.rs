@@ -6,10 +6,10 @@ use rtad_store::{Live, Store};
 
 use super::error::StartError;
 use crate::config::Config;
-use crate::sync::cached_audiences;
+use crate::sync::{START_TIMEOUT, cached_audiences};
 
 /// Opens the config's store. A config without audiences and strategies gets all audiences of the
-/// store, or all of the cache if the store is unavailable.
+/// store, or all of the cache if the store is unavailable or slow.
 ///
 /// # Errors
 ///
@@ -19,19 +19,20 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
     let store = Store::open(&config.store.url)?
         .with_stall_timeout(config.store.stall_timeout)
         .with_public_keys(config.store.public_keys.clone());
-    match fill_in_audiences(config, &store).await {
-        Err(StartError::Store(error)) if error.is_outage() => {
-            let cache_dir = config.store.cache_dir.as_deref();
-            let audiences = cache_dir.map(cached_audiences).unwrap_or_default();
-            if audiences.is_empty() {
-                return Err(error.into());
-            }
-            let (error, count) = (error_chain(&error), audiences.len());
-            tracing::warn!(error, count, "store unavailable: audiences taken from the cache");
-            config.serve_all(audiences);
-        }
-        found => found?,
+    let cached = config.store.cache_dir.as_deref().map(cached_audiences).unwrap_or_default();
+    if cached.is_empty() {
+        fill_in_audiences(config, &store).await?;
+        return Ok(store);
     }
+    let found = tokio::time::timeout(START_TIMEOUT, fill_in_audiences(config, &store)).await;
+    let failure = match found {
+        Ok(Err(StartError::Store(error))) if error.is_outage() => error_chain(&error),
+        Ok(found) => return found.map(|()| store),
+        Err(_) => format!("no list of audiences within {} s", START_TIMEOUT.as_secs()),
+    };
+    let count = cached.len();
+    tracing::warn!(error = failure, count, "store unavailable: audiences taken from the cache");
+    config.serve_all(cached);
     Ok(store)
 }
 

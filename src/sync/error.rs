@@ -14,8 +14,8 @@ pub enum SyncError {
     /// The store delivers too slowly.
     #[error("{what} could not be read within {seconds} s")]
     Late {
-        /// The files.
-        what: &'static str,
+        /// The file or files, with the audience.
+        what: String,
         /// The limit.
         seconds: f64,
     },
@@ -167,7 +167,7 @@ mod tests {
                 bytes: 0,
                 timeout: std::time::Duration::ZERO,
             }),
-            SyncError::Late { what: "", seconds: 0.0 },
+            SyncError::Late { what: String::new(), seconds: 0.0 },
             SyncError::NotPublished { audience: audience.clone() },
             SyncError::Deleted { audience },
             SyncError::Stale { found: 1, served: 2 },

@@ -89,7 +89,7 @@ impl Loader<'_> {
             }
             Ok(Overlay::new(current, deltas, tombstones))
         };
-        self.within(missing_bytes, "the deltas", read).await
+        self.within(missing_bytes, format!("{audience}/deltas"), read).await
     }
 
     /// The tombstones of `current`, from the same sources.
@@ -107,7 +107,7 @@ impl Loader<'_> {
     pub(super) async fn within<T>(
         &self,
         bytes: u64,
-        what: &'static str,
+        what: String,
         read: impl Future<Output = Result<T, SyncError>>,
     ) -> Result<T, SyncError> {
         let limit =

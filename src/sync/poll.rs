@@ -26,7 +26,7 @@ use rtad_http::error_chain::error_chain;
 use rtad_store::{Live, Signed};
 
 /// Most time that a start waits for the store before it serves the cache.
-const START_TIMEOUT: Duration = Duration::from_secs(5);
+pub const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Outcome of a poll that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -151,7 +151,10 @@ impl Sync {
         }
         let read = self.read_current(name, progress.live.as_ref());
         let limit = if is_start { START_TIMEOUT } else { Duration::MAX };
-        let late = SyncError::Late { what: "CURRENT", seconds: START_TIMEOUT.as_secs_f64() };
+        let late = SyncError::Late {
+            what: format!("{name}/CURRENT"),
+            seconds: START_TIMEOUT.as_secs_f64(),
+        };
         progress.live = tokio::time::timeout(limit, read).await.unwrap_or(Err(late))?;
         let Some(current) = progress.live.as_ref().map(|live| live.current.clone()) else {
             return Err(SyncError::NotPublished { audience: name.clone() });
@@ -227,7 +230,7 @@ impl Sync {
         last: Option<&Live>,
     ) -> Result<Option<Live>, SyncError> {
         let read = async { Ok(self.store.live_since(name, last).await?) };
-        self.loader().within(0, "CURRENT", read).await
+        self.loader().within(0, format!("{name}/CURRENT"), read).await
     }
 
     /// Applies the state and the end of validity of `current` before its deltas are read, which may
@@ -258,7 +261,7 @@ impl Sync {
         }
         let loader = self.loader();
         let read = loader.tombstones(name, Some(&held), current);
-        if let Ok(tombstones) = loader.within(size_bytes, "the tombstones", read).await {
+        if let Ok(tombstones) = loader.within(size_bytes, format!("{name}/deltas"), read).await {
             self.update(name, |held| {
                 held.with_overlay(held.overlay().clone().with_tombstones(tombstones.clone()))
             });
@@ -331,7 +334,7 @@ impl Sync {
         let loader = self.loader();
         let read = async { Ok(self.store.manifest_named(name, current).await?) };
         let (manifest, file) =
-            loader.within(current.manifest_size_bytes, "the manifest", read).await?;
+            loader.within(current.manifest_size_bytes, format!("{name}/manifests"), read).await?;
         loader.check(&manifest, current)?;
         let overlay = loader.overlay(name, held, current).await?;
         Ok((manifest, file, overlay))

@@ -8,7 +8,9 @@ use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
+use tokio::sync::Semaphore;
 
+use super::blocking::blocking;
 use super::error::StoreError;
 use super::remote;
 use super::url::Location;
@@ -16,8 +18,16 @@ use super::url::Location;
 /// A directory, or a client of an object store.
 #[derive(Clone)]
 pub(crate) enum Backend {
-    Directory(PathBuf),
+    Directory(Directory),
     Objects { objects: Arc<dyn ObjectStore>, url: String, access: Access },
+}
+
+/// The folder of a store, and the permit to probe it.
+#[derive(Clone)]
+pub(crate) struct Directory {
+    pub(crate) root: PathBuf,
+    /// One probe at a time: over a mount that hangs, each would hold a thread for good.
+    probe: Arc<Semaphore>,
 }
 
 /// Capabilities of an object store.
@@ -44,7 +54,9 @@ impl Backend {
             source: source.into(),
         };
         let (objects, access) = match Location::parse(url).map_err(StoreError::Url)? {
-            Location::Directory(root) => return Ok(Self::Directory(root)),
+            Location::Directory(root) => {
+                return Ok(Self::Directory(Directory { root, probe: Arc::new(Semaphore::new(1)) }));
+            }
             Location::Bucket { kind, name, prefix } => {
                 (remote::bucket(kind, &name, &prefix).map_err(failed)?, Access::All)
             }
@@ -60,7 +72,7 @@ impl Backend {
 
     pub(crate) fn url(&self) -> String {
         match self {
-            Self::Directory(root) => root.display().to_string(),
+            Self::Directory(Directory { root, .. }) => root.display().to_string(),
             Self::Objects { url, .. } => url.clone(),
         }
     }
@@ -71,26 +83,19 @@ impl Backend {
     }
 
     /// A client for `path`. A directory is opened each time, which takes microseconds: it may
-    /// appear after the start, and ConfigMap volumes change by swapping a link.
-    pub(crate) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
+    /// appear after the start, and ConfigMap volumes change by swapping a link. Waits, without a
+    /// thread of its own, while another call waits for a mount that hangs.
+    pub(crate) async fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
         match self {
             Self::Objects { objects, .. } => Ok(Arc::clone(objects)),
-            Self::Directory(root) => {
-                if !root.exists() {
-                    return Err(StoreError::NoDirectory { root: root.clone() });
-                }
-                // Opening a pipe waits for its writer, on a thread that would never be returned.
-                let is_special = |file: Metadata| !file.is_file() && !file.is_dir();
-                if root.join(path.as_ref()).metadata().is_ok_and(is_special) {
-                    let source = "found a pipe, a socket or a device, expected a regular file";
-                    let source = source.into();
-                    let source = object_store::Error::Generic { store: "directory", source };
-                    return Err(StoreError::backend("read", path, source));
-                }
-                let files = LocalFileSystem::new_with_prefix(root)
-                    .map_err(|source| StoreError::backend("open", path, source))?
-                    .with_fsync(true);
-                Ok(Arc::new(files))
+            Self::Directory(directory) => {
+                let permit = Arc::clone(&directory.probe).acquire_owned().await;
+                let (root, path) = (directory.root.clone(), path.clone());
+                blocking(move || {
+                    let _permit = permit;
+                    open_directory(root, &path)
+                })
+                .await
             }
         }
     }
@@ -118,11 +123,55 @@ impl Backend {
     /// The objects below a folder; empty if there is no such folder.
     pub(crate) async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         self.check_listable()?;
-        let objects = match self.objects(folder) {
+        let objects = match self.objects(folder).await {
             Err(StoreError::NoDirectory { .. }) => return Ok(Vec::new()),
             objects => objects?,
         };
         let listed = objects.list(Some(folder)).try_collect().await;
         listed.map_err(|source| StoreError::backend("list", folder, source))
+    }
+}
+
+/// A client for `path` below `root`.
+fn open_directory(root: PathBuf, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
+    if !root.exists() {
+        return Err(StoreError::NoDirectory { root });
+    }
+    // Opening a pipe waits for its writer, on a thread that would never be returned.
+    let is_special = |file: Metadata| !file.is_file() && !file.is_dir();
+    if root.join(path.as_ref()).metadata().is_ok_and(is_special) {
+        let source = "found a pipe, a socket or a device, expected a regular file".into();
+        let source = object_store::Error::Generic { store: "directory", source };
+        return Err(StoreError::backend("read", path, source));
+    }
+    let files = LocalFileSystem::new_with_prefix(root)
+        .map_err(|source| StoreError::backend("open", path, source))?
+        .with_fsync(true);
+    Ok(Arc::new(files))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hung_mount_delays_no_deadline_and_takes_one_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = Backend::open(folder.path().to_str().unwrap()).unwrap();
+        let Backend::Directory(directory) = &backend else { panic!("not a directory") };
+        // A probe that does not return keeps its permit.
+        let hung = Arc::clone(&directory.probe).acquire_owned().await.unwrap();
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let before = threads();
+        let path = Path::from("old_users/CURRENT");
+        for _ in 0..50 {
+            let late = tokio::time::timeout(Duration::from_millis(1), backend.objects(&path)).await;
+            assert!(late.is_err(), "the probe is waited for");
+        }
+        assert!(threads() < before + 25, "waiting takes no threads");
+        drop(hung);
+        backend.objects(&path).await.unwrap();
     }
 }

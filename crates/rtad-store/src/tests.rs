@@ -96,7 +96,7 @@ impl StoreFixture {
     /// Every object with its bytes, except lock files.
     async fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let root = Path::default();
-        let objects = self.store().objects(&root).unwrap();
+        let objects = self.store().objects(&root).await.unwrap();
         let listing: Vec<_> = objects.list(None).try_collect().await.unwrap();
         let mut files = BTreeMap::new();
         for object in listing.iter().filter(|object| !object.location.as_ref().ends_with("LOCK")) {
@@ -108,12 +108,18 @@ impl StoreFixture {
 
     async fn write(&self, path: &str, bytes: Vec<u8>) {
         let path = Path::from(path);
-        self.store().objects(&path).unwrap().put(&path, PutPayload::from(bytes)).await.unwrap();
+        self.store()
+            .objects(&path)
+            .await
+            .unwrap()
+            .put(&path, PutPayload::from(bytes))
+            .await
+            .unwrap();
     }
 
     async fn delete(&self, path: &str) {
         let path = Path::from(path);
-        self.store().objects(&path).unwrap().delete(&path).await.unwrap();
+        self.store().objects(&path).await.unwrap().delete(&path).await.unwrap();
     }
 
     /// Publishes `keys`. Returns the generation and the number of chunks written.

@@ -180,6 +180,9 @@ fn config_without_audiences_uses_the_cache_if_the_store_is_unavailable() {
         name = \"s\"\nexclude = [\"vip\"]";
     assert_eq!(start(both).unwrap().generation(), 1);
 
+    unruly.misbehave(Fault::Mute, "");
+    assert_eq!(start("").unwrap().generation(), 1);
+
     unruly.misbehave(Fault::Dead, "");
     // Directories that are no audience, or have no generation, are ignored.
     std::fs::create_dir(cache.join("empty")).unwrap();

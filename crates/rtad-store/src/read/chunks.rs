@@ -74,7 +74,7 @@ impl Store {
         sink: C,
     ) -> Result<(R::Verified, C), StoreError> {
         let path = chunk_path(audience, entry);
-        let objects = self.objects(&path)?;
+        let objects = self.objects(&path).await?;
         let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
         let mut file =
             RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
@@ -102,7 +102,7 @@ impl Store {
         entry: &ChunkEntry,
     ) -> Result<u64, StoreError> {
         let path = chunk_path(audience, entry);
-        let meta = self.objects(&path)?.head(&path).await;
+        let meta = self.objects(&path).await?.head(&path).await;
         Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
     }
 

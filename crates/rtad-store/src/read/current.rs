@@ -86,7 +86,7 @@ impl Store {
         last: Option<&Live>,
     ) -> Result<Option<Live>, StoreError> {
         let path = current_path(audience);
-        let objects = self.objects(&path)?;
+        let objects = self.objects(&path).await?;
         // A local file's tag is its inode, size and time, which two quick publishes may share.
         let last = last.filter(|_| self.is_remote());
         let is_final = |live: &&Live| live.tag.is_final();

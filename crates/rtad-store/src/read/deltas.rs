@@ -35,7 +35,7 @@ impl Store {
         entry: &DeltaEntry,
     ) -> Result<(Delta, Signed), StoreError> {
         let path = delta_path(audience, entry);
-        let objects = self.objects(&path)?;
+        let objects = self.objects(&path).await?;
         let mut reader =
             RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
         // Not allocated at once: the size comes from `CURRENT`, which is not signed.

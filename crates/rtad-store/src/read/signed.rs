@@ -22,7 +22,7 @@ impl Store {
         limit: u64,
         what: &'static str,
     ) -> Result<Signed, StoreError> {
-        let objects = self.objects(path)?;
+        let objects = self.objects(path).await?;
         let options = GetOptions::default();
         let bytes =
             read_small_by(&*objects, path, limit, what, options, self.stall_timeout).await?.0;
@@ -42,7 +42,7 @@ impl Store {
         if !self.trust.is_required() {
             return Ok(Signed { bytes, signature: None });
         }
-        let objects = self.objects(path)?;
+        let objects = self.objects(path).await?;
         let refuse = |source| StoreError::Signature { path: path.to_string(), source };
         let (at, options) = (signature_path(path), GetOptions::default());
         let limit = MAX_SIGNATURE_BYTES;

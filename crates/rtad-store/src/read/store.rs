@@ -102,7 +102,7 @@ impl Store {
     pub async fn audiences(&self) -> Result<Vec<AudienceName>, StoreError> {
         self.backend.check_listable()?;
         let root = Path::default();
-        let listing = self.objects(&root)?.list_with_delimiter(None).await;
+        let listing = self.objects(&root).await?.list_with_delimiter(None).await;
         let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
         let names = listing.common_prefixes.iter().filter_map(|path| path.filename()?.parse().ok());
         let mut names: Vec<AudienceName> = names.collect();
@@ -137,8 +137,8 @@ impl Store {
         Ok(ListedManifests { manifests: of(".json"), signatures: of(".json.minisig") })
     }
 
-    pub(crate) fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
-        self.backend.objects(path)
+    pub(crate) async fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        self.backend.objects(path).await
     }
 }
 

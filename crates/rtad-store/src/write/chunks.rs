@@ -14,7 +14,7 @@ use object_store::{ObjectMeta, ObjectStoreExt, PutMode};
 use super::lock::lock_shared;
 use super::put::{holds_bytes, put};
 use super::writer::StoreWriter;
-use crate::backend::Backend;
+use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{chunk_name, chunk_path, chunks_path};
@@ -97,7 +97,7 @@ pub(super) async fn holds_chunk(
     safe_chunks: &HashSet<Digest>,
 ) -> Result<bool, StoreError> {
     let path = chunk_path(audience, entry);
-    match backend.objects(&path)?.head(&path).await {
+    match backend.objects(&path).await?.head(&path).await {
         Ok(meta) if meta.size == entry.size_bytes => {
             Ok(backend.is_directory() || safe_chunks.contains(&entry.digest) || is_fresh(&meta))
         }
@@ -109,7 +109,7 @@ pub(super) async fn holds_chunk(
 /// Syncs the chunks of a manifest in a directory, and the folder: a chunk that this publish found
 /// there may be of a loader that was killed before its sync. In an object store, does nothing.
 pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
-    let Backend::Directory(root) = backend else { return Ok(()) };
+    let Backend::Directory(Directory { root, .. }) = backend else { return Ok(()) };
     let audience = manifest.audience();
     let mut paths: Vec<Path> =
         manifest.chunks().iter().map(|entry| chunk_path(audience, entry)).collect();

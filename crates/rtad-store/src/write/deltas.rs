@@ -82,7 +82,7 @@ pub(super) async fn has_signature(
     entry: &DeltaEntry,
 ) -> Result<bool, StoreError> {
     let path = signature_path(&delta_path(audience, entry));
-    match writer.store().objects(&path)?.head(&path).await {
+    match writer.store().objects(&path).await?.head(&path).await {
         Ok(_) => Ok(true),
         Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(source) => Err(StoreError::backend("look up", &path, source)),

@@ -129,7 +129,7 @@ async fn remove(
             let reason = "gc took longer than half of --min-age; run it again";
             return Err(StoreError::conflict(audience, reason, true));
         }
-        match store.objects(&path)?.delete(&path).await {
+        match store.objects(&path).await?.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(StoreError::backend("remove", &path, source)),
         }

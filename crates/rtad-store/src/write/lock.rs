@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use rtad_core::snapshot::AudienceName;
@@ -93,7 +93,7 @@ async fn retry(
     reason: &str,
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<File>, StoreError> {
-    let Backend::Directory(root) = backend else { return Ok(None) };
+    let Backend::Directory(Directory { root, .. }) = backend else { return Ok(None) };
     let begun = Instant::now();
     loop {
         let folder = root.join(audience.as_str());

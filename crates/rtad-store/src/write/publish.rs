@@ -230,7 +230,7 @@ impl Publication<'_> {
         if self.writer.backend().is_directory() || self.writer.signs() {
             return Ok(());
         }
-        match self.writer.store().objects(path)?.head(&signature_path(path)).await {
+        match self.writer.store().objects(path).await?.head(&signature_path(path)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(StoreError::backend("look up", &signature_path(path), source)),
             Ok(_) => {
@@ -254,7 +254,7 @@ impl Publication<'_> {
         {
             return;
         }
-        let Ok(objects) = store.objects(path) else { return };
+        let Ok(objects) = store.objects(path).await else { return };
         let signature = signature_path(path);
         if store.is_remote() {
             let reserved = match self.writer.signs() {

@@ -21,7 +21,7 @@ pub(super) async fn put(
     mode: PutMode,
 ) -> Result<UpdateVersion, StoreError> {
     let options = PutOptions { mode, ..PutOptions::default() };
-    let put = backend.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await;
+    let put = backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await;
     put.map(UpdateVersion::from).map_err(|source| match source {
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
             let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
@@ -57,7 +57,7 @@ pub(super) async fn holds_bytes(
     path: &Path,
     bytes: &[u8],
 ) -> Result<bool, StoreError> {
-    let objects = backend.objects(path)?;
+    let objects = backend.objects(path).await?;
     for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         let start = (index * PIECE_BYTES) as u64;
         let held = objects.get_range(path, start..start + piece.len() as u64).await;
@@ -75,7 +75,7 @@ async fn version_of(
     bytes: &[u8],
 ) -> Result<Option<UpdateVersion>, StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
-    let object = backend.objects(path)?.get(path).await.map_err(failed)?;
+    let object = backend.objects(path).await?.get(path).await.map_err(failed)?;
     let version =
         UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
     let held = object.bytes().await.map_err(failed)?;

@@ -108,7 +108,7 @@ impl StoreWriter {
         path: &Path,
     ) -> Result<(), StoreError> {
         let path = signature_path(path);
-        let objects = self.store.objects(&path)?;
+        let objects = self.store.objects(&path).await?;
         match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
             Ok((signature, _)) => {
                 put(self.backend(), audience, &path, signature, PutMode::Overwrite)

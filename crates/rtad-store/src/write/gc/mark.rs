@@ -46,10 +46,11 @@ impl GcMark {
         audience: &AudienceName,
     ) -> Result<Option<Self>, StoreError> {
         let path = gc_mark_path(audience);
-        let bytes = match read_small(&*backend.objects(&path)?, &path, MAX_MARK_BYTES, "GC").await {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            read => read?.0,
-        };
+        let bytes =
+            match read_small(&*backend.objects(&path).await?, &path, MAX_MARK_BYTES, "GC").await {
+                Err(StoreError::NotFound { .. }) => return Ok(None),
+                read => read?.0,
+            };
         let broken = |source: serde_json::Error| StoreError::Backend {
             action: "parse",
             path: path.to_string(),
@@ -67,7 +68,7 @@ impl GcMark {
         min_age: Duration,
     ) -> Result<(Self, SystemTime), StoreError> {
         let path = gc_mark_path(audience);
-        let objects = backend.objects(&path)?;
+        let objects = backend.objects(&path).await?;
         let looked_up = |source| StoreError::backend("look up", &path, source);
         let mut mark = Self::new(plan);
         if !mark.put(backend, &path, PutMode::Create).await? {
@@ -110,7 +111,7 @@ impl GcMark {
         if Self::read(backend, audience).await?.as_ref() != Some(self) {
             return Ok(());
         }
-        match backend.objects(&path)?.delete(&path).await {
+        match backend.objects(&path).await?.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(StoreError::backend("remove", &path, source)),
         }
@@ -126,7 +127,7 @@ impl GcMark {
     async fn put(&self, backend: &Backend, path: &Path, mode: PutMode) -> Result<bool, StoreError> {
         let bytes = serde_json::to_vec(self).expect("plain fields");
         let options = PutOptions { mode, ..PutOptions::default() };
-        match backend.objects(path)?.put_opts(path, PutPayload::from(bytes), options).await {
+        match backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await {
             Ok(_) => Ok(true),
             Err(
                 object_store::Error::AlreadyExists { .. }
