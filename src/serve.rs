@@ -182,6 +182,7 @@ impl Parts {
             hosts: self.server.admin_hosts.clone(),
             started: Instant::now(),
             reload: self.reloader.handle(),
+            refusal: self.reloader.refusal(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rtad_http::body::BodyLimits;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::catalog::Serving;
 use crate::platform::IdReader;
@@ -42,6 +43,8 @@ pub struct AdminApp {
     pub started: Instant,
     /// Reloads the config.
     pub reload: Reload,
+    /// Why the last reload was refused, the mistakes one per line; `None` if it was not.
+    pub refusal: watch::Receiver<Option<String>>,
 }
 
 impl AdminApp {

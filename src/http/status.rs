@@ -54,6 +54,9 @@ struct Status<'a> {
     uptime_seconds: u64,
     ready: bool,
     draining: bool,
+    /// The mistakes of a changed config that was refused, one per line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_config: Option<String>,
     audiences: Vec<AudienceStatus<'a>>,
     strategies: Vec<&'a str>,
     platforms: Vec<PlatformStatus<'a>>,
@@ -159,6 +162,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         uptime_seconds: app.started.elapsed().as_secs(),
         ready: app.shared.readiness.is_ready(),
         draining: app.shared.readiness.is_draining(),
+        refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use rtad_http::error_chain::error_chain;
 use rtad_store::Store;
@@ -26,6 +26,8 @@ pub(super) struct Reloader {
     commands: mpsc::Sender<Command>,
     telemetry: Arc<Telemetry>,
     state: Mutex<State>,
+    /// Why the last reload was refused.
+    refusal: watch::Sender<Option<String>>,
 }
 
 /// Result of reading the files: the fingerprint of the config, or its mistakes.
@@ -49,7 +51,13 @@ impl Reloader {
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let state = Mutex::new(State { served: Ok(started_with.fingerprint), refused: None });
-        Self { started_with, store, reread: Arc::new(reread), commands, telemetry, state }
+        let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
+        Self { started_with, store, reread, commands, telemetry, state, refusal }
+    }
+
+    /// Why the last reload was refused; `None` if it was not.
+    pub(super) fn refusal(&self) -> watch::Receiver<Option<String>> {
+        self.refusal.subscribe()
     }
 
     /// The reload function of the admin port.
@@ -76,6 +84,7 @@ impl Reloader {
             Err(mistakes) => Err(mistakes),
         };
         self.telemetry.reloaded(result.is_ok());
+        self.refusal.send_replace(result.as_ref().err().cloned());
         match (&result, found) {
             (Ok(reloaded), found) => {
                 let needs_restart = reloaded.needs_restart.join(", ");

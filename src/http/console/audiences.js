@@ -67,12 +67,12 @@ export function problemsOf(status, reading) {
       waiting.length > 0 ? t("not-ready-text", { names: list(waiting) }) : t("not-open-text");
     problems.push({ key: "ready", level: "bad", title: t("not-ready-title"), text });
   }
-  if (reading.of("rtad_config_last_reload_successful").some(({ value }) => value === 0)) {
+  if (status.refused_config) {
     problems.push({
       key: "config",
       level: "warn",
       title: t("config-title"),
-      text: t("config-text"),
+      text: t("config-text", { mistakes: status.refused_config }),
     });
   }
   for (const audience of status.audiences) {

@@ -33,7 +33,7 @@ export const en = {
   "draining-title": "This pod is shutting down",
   "draining-text": "It received a stop signal and completes the requests in flight.",
   "config-title": "The changed configuration was refused",
-  "config-text": "The previous one stays in use. The log and POST /v1/reload list the mistakes.",
+  "config-text": "The previous one stays in use.\n{mistakes}",
   "unavailable-title": "{name} is unavailable",
   "failing-title": "{name} is not being updated",
   "failing-text": "{means} Since {since}. {served}",

@@ -33,7 +33,7 @@ export const zh = {
   "draining-title": "实例正在停机",
   "draining-text": "已收到停止信号，正在处理剩余请求。",
   "config-title": "修改后的配置被拒绝",
-  "config-text": "仍在使用之前的配置。日志和 POST /v1/reload 会列出错误。",
+  "config-text": "仍在使用之前的配置。\n{mistakes}",
   "unavailable-title": "{name} 不可用",
   "failing-title": "{name} 更新失败",
   "failing-text": "{means}自 {since} 起。{served}",

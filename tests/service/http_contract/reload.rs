@@ -52,8 +52,10 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
         assert!(detail.contains(mistake), "{mistake}: {detail}");
     }
     assert_eq!(detail.lines().count(), 4, "{detail}");
-    assert!(detail.starts_with("nothing was changed: "));
+    let mistakes = detail.strip_prefix("nothing was changed: ").unwrap();
     let after = admin.get("/v1/status").ok();
+    assert_eq!(after["refused_config"], mistakes);
+    assert!(before.get("refused_config").is_none());
     assert_eq!(
         (&before["strategies"], &before["audiences"]),
         (&after["strategies"], &after["audiences"])
@@ -65,6 +67,7 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
     server.write_config("", RULES);
     reload(&mut admin).ok();
     assert_eq!(is_served(), 1.0);
+    assert!(admin.get("/v1/status").ok().get("refused_config").is_none());
 }
 
 #[test]

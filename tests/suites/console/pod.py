@@ -47,7 +47,9 @@ class Pod:
         vip = folder / "vip.txt"
         vip.write_text("".join(f"{md5}\n" for md5 in with_a_hole(devices // 2)))
         loader("build", "--store", self.store, "--audience", "vip", "--quiet", vip)
-        flags = ["--config", HERE / "rtad.toml", "--store", self.store]
+        self.config = folder / "rtad.toml"
+        shutil.copy(HERE / "rtad.toml", self.config)
+        flags = ["--config", self.config, "--store", self.store]
         self.rtad = Rtad(*flags, log=folder / "log")
 
     def __enter__(self):
@@ -79,6 +81,19 @@ class Pod:
             yield
         finally:
             shutil.move(self.folder / "lost", self.current.parent)
+
+    @contextlib.contextmanager
+    def broken_config(self):
+        """Context with a config of two mistakes, whose reload was refused."""
+        text = self.config.read_text()
+        broken = text.replace("[server.api]", '[server]\nmax_body = "x"\n[server.api]\nnonsense = 1')
+        self.config.write_text(broken)
+        assert ask(self.admin, "/v1/reload", b"").status == 422
+        try:
+            yield
+        finally:
+            self.config.write_text(text)
+            assert ask(self.admin, "/v1/reload", b"").status == 200
 
     def publish_again(self):
         """Publishes another generation with a few more devices."""

@@ -287,17 +287,12 @@ class TestFailing(Console):
             expect(card.locator(".notice")).to_be_hidden()
 
     def test_refused_config_is_shown(self):
-        gauge = "rtad_config_last_reload_successful"
-
-        def refuse(route):
-            answer = route.fetch()
-            assert f"{gauge} 1" in answer.text()
-            route.fulfill(response=answer, body=answer.text().replace(f"{gauge} 1", f"{gauge} 0"))
-
-        self.page.route("**/metrics", refuse)
         problems = self.page.locator("#problems")
-        expect(problems).to_contain_text("The changed configuration was refused")
-        self.page.unroute("**/metrics")
+        with self.pod.broken_config():
+            expect(problems).to_contain_text("The changed configuration was refused")
+            expect(problems).to_contain_text("accepted: a size")
+            expect(problems).to_contain_text("nonsense is not known")
+            self.check_accessibility(self.page, "a refused config")
         expect(problems).to_contain_text("Nothing needs attention")
 
     def test_new_generation_and_delta_are_shown(self):
