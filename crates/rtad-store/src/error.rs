@@ -230,8 +230,56 @@ impl StoreError {
                     "" => "the store".to_owned(),
                     path => path.to_owned(),
                 };
-                Self::Backend { action, path, source: Box::new(source) }
+                let source: Box<dyn std::error::Error + Send + Sync> = match asks_metadata(&source)
+                {
+                    true => Box::new(NoCredentials { source }),
+                    false => Box::new(source),
+                };
+                Self::Backend { action, path, source }
             }
         }
+    }
+}
+
+/// Credentials are neither in the environment nor at the cloud's metadata service, which is asked
+/// last.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no credentials in the environment, and this machine's metadata service gave none; accepted: \
+     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, \
+     AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or an identity of the machine"
+)]
+struct NoCredentials {
+    source: object_store::Error,
+}
+
+/// Whether a request for credentials failed, by the addresses of the clouds' metadata services.
+fn asks_metadata(error: &object_store::Error) -> bool {
+    let text = error.to_string();
+    ["//169.254.169.254/", "//[fd00:ec2::254]/", "//169.254.170.", "//metadata.google.internal/"]
+        .iter()
+        .any(|address| text.contains(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_credentials_are_named() {
+        let of = |message: &str| {
+            let source = object_store::Error::Generic { store: "S3", source: message.into() };
+            let error = StoreError::backend("list", &Path::default(), source);
+            assert!(error.is_outage());
+            std::error::Error::source(&error).unwrap().to_string()
+        };
+        for address in
+            ["http://169.254.169.254/latest/api/token", "http://metadata.google.internal/x"]
+        {
+            let message = of(&format!("Error performing PUT {address}: timed out"));
+            assert!(message.starts_with("no credentials in the environment"), "{message}");
+        }
+        let other = of("Error performing GET https://bucket.s3.amazonaws.com/: 403 AccessDenied");
+        assert!(other.contains("AccessDenied") && !other.contains("environment"), "{other}");
     }
 }

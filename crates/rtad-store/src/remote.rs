@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -42,13 +42,11 @@ pub(crate) fn bucket(
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let connector = SameHost::default();
     let bucket: Arc<dyn ObjectStore> = match kind {
-        BucketKind::S3 => Arc::new(
-            AmazonS3Builder::from_env()
-                .with_bucket_name(name)
-                .with_retry(retries())
-                .with_http_connector(connector)
-                .build()?,
-        ),
+        BucketKind::S3 => {
+            let builder = AmazonS3Builder::from_env().with_bucket_name(name);
+            check_endpoint(&builder)?;
+            Arc::new(builder.with_retry(retries()).with_http_connector(connector).build()?)
+        }
         BucketKind::Google => Arc::new(
             GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(name)
@@ -68,6 +66,22 @@ pub(crate) fn bucket(
         0 => bucket,
         _ => Arc::new(PrefixStore::new(bucket, prefix.clone())),
     })
+}
+
+/// Refuses an endpoint of plain HTTP unless it is allowed: the client's own error comes with the
+/// first request, and names no variable.
+fn check_endpoint(builder: &AmazonS3Builder) -> object_store::Result<()> {
+    let plain_is_allowed = builder
+        .get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp))
+        .is_some_and(|allowed| allowed == "true");
+    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    if !is_plain || plain_is_allowed {
+        return Ok(());
+    }
+    let source = "the endpoint in AWS_ENDPOINT_URL is plain HTTP, which shows the data to the \
+                  network; accepted: https://, or AWS_ALLOW_HTTP=true";
+    Err(object_store::Error::Generic { store: "S3", source: source.into() })
 }
 
 /// A client for the files below a URL.

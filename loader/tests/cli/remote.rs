@@ -344,3 +344,16 @@ fn unreachable_store_is_reported_without_secrets() {
         "store \"https://…@host/x\": credentials come from the environment, not from the URL",
     );
 }
+
+#[test]
+fn plain_http_endpoint_needs_permission() {
+    let sandbox = Sandbox::new();
+    let mut list = command(sandbox.path(), "list --store s3://bucket");
+    list.env_remove("AWS_ALLOW_HTTP").env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+    list.env("AWS_ACCESS_KEY_ID", "id").env("AWS_SECRET_ACCESS_KEY", "secret");
+    let refused = testkit::process::run(&mut list, b"");
+    assert_eq!(refused.status, Some(5), "{refused:?}");
+    for words in ["s3://bucket", "AWS_ENDPOINT_URL is plain HTTP", "AWS_ALLOW_HTTP=true"] {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
