@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tower_service::Service;
 
-use crate::budget::ByteBudget;
+use crate::budget::{ByteBudget, FREE_BYTES};
 use crate::connection::{Connection, END, END_AFTER_REQUEST};
 use crate::metered::MeteredStream;
 use crate::phase::{Phase, closing};
@@ -193,8 +193,11 @@ impl<S: RequestService> Connections<S> {
             // Accepted after `watch` gave the order to all others.
             connection.give_order(END_AFTER_REQUEST);
         }
-        let service = service_fn(|request| {
+        let service = service_fn(|request: Request<Incoming>| {
             Connection::count(&connection.started);
+            if request.body().size_hint().lower() > FREE_BYTES as u64 {
+                connection.account().enlarge();
+            }
             let arrival = connection.ready_at.start(peer);
             let answer = self.service.clone().call(TimedRequest { request, arrival });
             let connection = &connection;

@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::io::poll_read_buf;
 
-use crate::budget::FREE_BYTES;
 use crate::connection::Connection;
 
 /// Answer to a head that exceeds the budget.
@@ -71,8 +70,9 @@ impl AsyncRead for MeteredStream {
             // Else pipelined requests would fill the memory with answers. `poll_write` wakes.
             return Poll::Pending;
         }
-        let stream = Pin::new(&mut this.stream);
-        let read = ready!(poll_read_buf(stream, context, &mut buffer.limit(FREE_BYTES)));
+        let (stream, largest) =
+            (Pin::new(&mut this.stream), this.connection.account().largest_read());
+        let read = ready!(poll_read_buf(stream, context, &mut buffer.limit(largest)));
         this.has_ended = !matches!(read, Ok(1..));
         if let Err(over_budget) = this.connection.account().add(read?) {
             if this.connection.answered_if_idle().is_some() {
