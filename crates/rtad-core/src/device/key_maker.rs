@@ -85,7 +85,11 @@ impl KeyMaker {
     fn key_in_case(&self, kind: IdKind, case: Case, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let id = id.trim_ascii();
         let key = if kind == IdKind::Md5 {
-            DeviceKey::from_hex(id)
+            // Hex digits are a placeholder only as a run of one, which is in the set.
+            if let Some(key) = DeviceKey::from_hex(id) {
+                return self.usable(key);
+            }
+            None
         } else {
             kind.has_shape(id).then(|| case.apply(id, DeviceKey::of_canonical))
         };

@@ -129,6 +129,17 @@ fn blank_raw_ids_are_blank_in_every_kind_and_case() {
 }
 
 #[test]
+fn md5_of_one_repeated_digit_is_blank() {
+    let keys = KeyMaker::default();
+    for digit in "0123456789abcdefABCDEF".chars() {
+        let mut run = digit.to_string().repeat(32);
+        assert_eq!(keys.key(IdKind::Md5, run.as_bytes()), Err(Unusable::Blank), "{run}");
+        run.replace_range(..1, &digit.to_ascii_uppercase().to_string());
+        assert_eq!(keys.key(IdKind::Md5, run.as_bytes()), Err(Unusable::Blank), "{run}");
+    }
+}
+
+#[test]
 fn digests_of_macros_and_of_runs_are_blank() {
     let keys = KeyMaker::default();
     let names = [
