@@ -24,6 +24,9 @@ use rtad_http::manual::Manual;
 
 use failure::Failure;
 
+/// The template of the program's page in the reference: exit codes and examples.
+const REFERENCE: &str = include_str!("commands/reference.md");
+
 /// Answers ad platforms in microseconds whether a device is in one of your audiences
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
@@ -40,7 +43,7 @@ enum Command {
     Demo(demo::Demo),
     /// Explain the answer to a platform's captured request
     Explain(explain::Explain),
-    /// Print the effective config, secrets redacted, or every mistake in it
+    /// Check a config: print a summary, or every mistake in it
     CheckConfig(check_config::CheckConfig),
     #[command(flatten)]
     Manual(Manual),
@@ -50,7 +53,7 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
-        Command::Manual(manual) => manual.write(Cli::command()).map_err(Failure::from),
+        Command::Manual(manual) => manual.write(Cli::command(), REFERENCE).map_err(Failure::from),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),

@@ -36,6 +36,9 @@ use rtad_http::manual::Manual;
 use context::Output;
 pub(crate) use error::CommandError;
 
+/// The template of the program's page in the reference: exit codes and examples.
+const REFERENCE: &str = include_str!("commands/reference.md");
+
 /// Build rtad snapshots from device-id exports and publish them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110, after_help = EXIT_CODES)]
@@ -96,6 +99,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Gc(args) => gc::run(&args, output),
         Command::Serve(args) => serve::run(args),
         Command::Synth(args) => synth::run(&args),
-        Command::Manual(manual) => manual.write(Cli::command()).map_err(CommandError::Output),
+        Command::Manual(manual) => {
+            manual.write(Cli::command(), REFERENCE).map_err(CommandError::Output)
+        }
     }
 }

@@ -7,6 +7,6 @@ use super::Cli;
 
 #[test]
 fn command_reference_is_current() {
-    let page = cli_page(Cli::command(), include_str!("reference.md"));
+    let page = cli_page(Cli::command(), super::REFERENCE);
     assert_current("rtad-loader", "cli-rtad-loader.md", &page);
 }

@@ -40,6 +40,8 @@ fn every_command_has_a_man_page() {
         ("rtad.1", "rtad\\-check\\-config(1)"),
         ("rtad-serve.1", "\\-\\-admin\\-listen"),
         ("rtad-check-config.1", "FILE"),
+        ("rtad-check-config.1", ".SH EXAMPLES\n.nf\nrtad check\\-config /etc/rtad/rtad.toml"),
+        ("rtad-serve.1", ".SH \"EXIT STATUS\"\n.TP\n\\fB0\\fR\ndone; of serve and demo"),
     ] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();
         assert!(
