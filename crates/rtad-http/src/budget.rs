@@ -5,8 +5,8 @@
 //! left, the connection ends: a head gets 503, and reading a body fails with [`OverBudget`].
 //!
 //! Small reads of a large body cost more than its decision. A connection with a large request
-//! therefore takes [`LARGE_BYTES`] for the rest of its life, and reads as much at a time, as long as
-//! such connections have less than a quarter of the budget.
+//! therefore takes [`LARGE_BYTES`] for the rest of its life, and reads as much at a time, as long
+//! as such connections have at most a quarter of the budget.
 
 use std::fmt;
 use std::sync::Arc;

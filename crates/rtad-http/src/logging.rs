@@ -1,8 +1,10 @@
-//! Logging: one JSON object per line on stderr.
+//! Logging on stderr: text on a terminal, otherwise one JSON object per line.
 
+use std::io::IsTerminal as _;
 use std::str::FromStr;
 
 use tracing::Level;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -38,10 +40,13 @@ impl FromStr for LogLevel {
 pub fn init_logging(level: LogLevel) {
     // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_loader and rtad_store.
     let rtad_only = Targets::new().with_target("rtad", level.0);
-    let json =
-        tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = match std::io::stderr().is_terminal() {
+        true => layer.with_target(false).boxed(),
+        false => layer.json().flatten_event(true).boxed(),
+    };
     // Fails only if logging was started already.
-    let _ = tracing_subscriber::registry().with(json).with(rtad_only).try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(rtad_only).try_init();
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
         tracing::error!(location, "panic; message omitted, as it may quote a request");

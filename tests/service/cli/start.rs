@@ -1,8 +1,9 @@
 //! Start of `rtad serve`: precedence of settings, errors and exit codes.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::fixture::{OLD_USERS, RULES, TestStore};
@@ -53,6 +54,24 @@ fn unknown_log_level_exits_with_two() {
         stderr,
         "error: RTAD_LOG: log level is \"loud\", expected error, warn, info or debug\n"
     );
+}
+
+#[test]
+fn log_is_text_on_a_terminal() {
+    let store = TestStore::with_everything();
+    let file = store.config_file("", RULES);
+    // `script` runs the shell on a terminal; a line on stdin ends rtad.
+    let shell =
+        format!("{RTAD} serve --config {} & pod=$!; read end; kill $pod; wait", file.display());
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &shell, "/dev/null"]);
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.contains("decision port listens")).unwrap();
+    assert!(line.contains("INFO") && !line.contains("{\""), "{line}");
+    script.stdin.take().unwrap().write_all(b"\n").unwrap();
+    lines.for_each(drop);
+    assert!(script.wait().unwrap().success());
 }
 
 #[test]
