@@ -1,13 +1,18 @@
 """Alert rules: promtool checks, a test and a runbook heading for each alert."""
 
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from suites.monitoring import normal_day, sources
+
+sys.path.insert(0, str(sources.MONITORING))
+import make_alerts  # noqa: E402
 
 # promtool repeats numbers, as in 1x9, but not NaN.
 NANS = re.compile(r"\bNaNx(\d+)\b")
@@ -16,7 +21,7 @@ NANS = re.compile(r"\bNaNx(\d+)\b")
 @pytest.fixture
 def promtool(tmp_path):
     """Runs promtool in the folder of the rules; returns exit code and output."""
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(sources.rule_groups()))
+    shutil.copy(sources.PLAIN_RULES, tmp_path / "rules.yaml")
 
     def run(*words, **files):
         for name, text in files.items():
@@ -38,6 +43,19 @@ class TestRules:
         code, output = promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
         assert code == 0, output
         assert f"SUCCESS: {len(sources.alerts())} rules found" in output
+
+    def test_plain_rules_equal_the_generator_output(self):
+        again = "python3 k8s/components/monitoring/make_alerts.py > k8s/components/monitoring/rtad-alerts.yaml"
+        assert sources.PLAIN_RULES.read_text() == make_alerts.alerts(), f"regenerate them: {again}"
+        assert yaml.safe_load(make_alerts.alerts()) == sources.rule_groups()
+
+    def test_prometheus_accepts_the_plain_files(self, promtool):
+        # A Prometheus before 2.43 has no scrape_config_files, but the file's format is that of
+        # prometheus.yml.
+        text = f"rule_files: [rules.yaml]\n{sources.SCRAPE.read_text()}"
+        code, output = promtool("check", "config", "prometheus.yaml", prometheus=text)
+        assert code == 0, output
+        assert f"{len(sources.alerts())} rules found" in output
 
     @pytest.mark.parametrize("path", sources.TESTS, ids=lambda path: path.stem)
     def test_alerts_fire_only_when_expected(self, promtool, path):
