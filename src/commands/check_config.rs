@@ -1,9 +1,12 @@
-//! `rtad check-config`: the effective config, or every mistake in it.
+//! `rtad check-config`: a summary of the config, or every mistake in it.
 
+use std::fmt::{self, Display, Formatter};
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use humantime::format_duration;
+use rtad::config::{Config, PlatformConfig, SignatureMode, StrategyConfig};
 
 use super::config::read_config;
 use super::failure::Failure;
@@ -12,10 +15,85 @@ use super::failure::Failure;
 pub(super) struct CheckConfig {
     /// The config file
     file: PathBuf,
+    /// Print the effective config as TOML, secrets redacted, instead of a summary
+    #[arg(long)]
+    print: bool,
 }
 
 pub(super) fn run(arguments: &CheckConfig) -> Result<(), Failure> {
-    let assembly = read_config(Some(&arguments.file), &Vec::new())?;
-    std::io::stdout().lock().write_all(assembly.config.to_toml().as_bytes())?;
+    let config = read_config(Some(&arguments.file), &Vec::new())?.config;
+    let mut out = std::io::stdout().lock();
+    match arguments.print {
+        true => out.write_all(config.to_toml().as_bytes())?,
+        false => write!(out, "{}: valid\n{}", arguments.file.display(), Summary(&config))?,
+    }
     Ok(())
+}
+
+/// A line for each port, audience, strategy and platform.
+struct Summary<'a>(&'a Config);
+
+impl Display for Summary<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(Config { server, store, audiences, strategies, platforms, .. }) = self;
+        let every = format_duration(store.poll_interval);
+        writeln!(f, "store      {}, polled every {every}", store.url)?;
+        writeln!(f, "decisions  {}", server.listen)?;
+        writeln!(f, "admin      {}", server.admin_listen)?;
+        writeln!(f, "own API    {}", api(self.0))?;
+        for audience in audiences {
+            let word = if audience.required { "required" } else { "optional" };
+            write!(f, "audience   {}: {word}", audience.name)?;
+            match audience.max_age {
+                Some(age) => writeln!(f, ", unavailable after {}", format_duration(age))?,
+                None => writeln!(f)?,
+            }
+        }
+        if audiences.is_empty() {
+            writeln!(f, "audience   each in the store")?;
+        }
+        for strategy in strategies {
+            writeln!(f, "strategy   {}: {}", strategy.name, rule(strategy))?;
+        }
+        for platform in platforms {
+            let PlatformConfig { name, kind, path, strategies, .. } = platform;
+            let (count, access) = (strategies.len(), access(platform));
+            let noun = if count == 1 { "strategy" } else { "strategies" };
+            writeln!(f, "platform   {name}: {kind} at {path}, {count} {noun}, {access}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Who may call rtad's own routes, and where.
+fn api(config: &Config) -> String {
+    let api = &config.server.api;
+    let port = api.listen.map_or("the decision port".to_owned(), |address| address.to_string());
+    match (api.token_files.is_empty(), api.listen.is_some() || api.public) {
+        (false, _) => format!("{port}, with a token"),
+        (true, false) if !config.platforms.is_empty() => "closed beside platforms".to_owned(),
+        (true, _) => format!("{port}, open to every caller"),
+    }
+}
+
+/// Which devices get a bid.
+fn rule(StrategyConfig { exclude, include, .. }: &StrategyConfig) -> String {
+    let list = |audiences: &[_]| audiences.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match (list(include).join(", "), list(exclude).join(", ")) {
+        (include, exclude) if include.is_empty() => format!("bid unless in {exclude}"),
+        (include, exclude) if exclude.is_empty() => format!("bid if in {include}"),
+        (include, exclude) => format!("bid if in {include}, unless in {exclude}"),
+    }
+}
+
+/// What admits a request of a platform.
+fn access(platform: &PlatformConfig) -> &'static str {
+    let signature = platform.custom.as_ref().and_then(|custom| custom.signature.as_ref());
+    let is_signed = signature.is_some_and(|signature| signature.mode == SignatureMode::Enforce);
+    match (platform.headers.is_empty(), is_signed) {
+        (true, true) => "admitted by signature",
+        (false, true) => "admitted by header and signature",
+        (false, false) => "admitted by header",
+        (true, false) => "open to every caller",
+    }
 }

@@ -25,7 +25,7 @@ pub struct AudienceConfig {
     pub name: AudienceName,
     /// Makes readiness of the pod wait until this audience is loaded.
     pub required: bool,
-    /// Age from which the snapshot counts as unavailable, checked at each poll; unset = never.
+    /// Age from which the snapshot counts as unavailable, checked every second; unset = never.
     #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Tests of `rtad check-config`: the printed config, and its error messages.
+//! Tests of `rtad check-config`: its summary, the printed config, and error messages.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,10 @@ use testkit::process::Outcome;
 
 fn check(file: &Path, variables: &[(&str, &str)]) -> Outcome {
     run(&[Path::new("check-config"), file], variables)
+}
+
+fn printed(file: &Path, variables: &[(&str, &str)]) -> Outcome {
+    run(&[Path::new("check-config"), Path::new("--print"), file], variables)
 }
 
 fn write_file(store: &TestStore, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -30,7 +34,7 @@ fn errors(output: &Outcome) -> Vec<String> {
 fn effective_config_is_printed_and_is_a_valid_config() {
     let store = TestStore::empty();
     let first =
-        check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
+        printed(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
     assert_eq!(first.status, Some(0), "{first:?}");
     assert!(first.stderr.is_empty());
     let text = first.stdout;
@@ -47,8 +51,48 @@ fn effective_config_is_printed_and_is_a_valid_config() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
-    let second = check(&write_file(&store, "printed.toml", &text), &[]);
+    let second = printed(&write_file(&store, "printed.toml", &text), &[]);
     assert_eq!((second.status, second.stdout), (Some(0), text));
+}
+
+#[test]
+fn valid_config_is_summarized() {
+    let store = TestStore::empty();
+    let platforms = r#"
+[[strategy]]
+name = "vips"
+include = ["old_users"]
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { T1 = "vips" }
+[[platform]]
+kind = "ocean"
+name = "ocean"
+path = "/rta/ocean"
+headers = [{ name = "X-Token", value = "not shown" }]
+strategies = { 1 = "vips", 2 = "new-users" }
+"#;
+    let file = store.config_file("", &format!("{RULES}{platforms}"));
+    let checked = check(&file, &[]);
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    assert!(checked.stderr.is_empty());
+    let text = checked.stdout;
+    assert!(!text.contains("not shown"), "{text}");
+    for line in [
+        &format!("{}: valid", file.display()),
+        "decisions  127.0.0.1:0",
+        "own API    closed beside platforms",
+        "audience   old_users: required",
+        "audience   too_old: optional, unavailable after 2days",
+        "strategy   new-users: bid unless in old_users",
+        "strategy   vips: bid if in old_users",
+        "platform   tencent: tencent at /rta/tencent, 1 strategy, open to every caller",
+        "platform   ocean: ocean at /rta/ocean, 2 strategies, admitted by header",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
 }
 
 #[test]
@@ -103,7 +147,7 @@ fn environment_overrides_the_file_and_is_validated() {
         ("RTAD_STORE_POLL_INTERVAL", "3s"),
         ("RTAD_SERVICE_HOST", "10.0.0.1"),
     ];
-    let output = check(&file, &set);
+    let output = printed(&file, &set);
     let text = output.stdout;
     assert!(text.contains("workers = 7\n") && text.contains("poll_interval = \"3s\"\n"), "{text}");
     let errors = errors(&check(&file, &[("RTAD_WORKERS", "many"), ("RTAD_MAX_BODY", "")]));

@@ -157,12 +157,13 @@ class Sandbox:
         return container, *self.enter(document, template, container)
 
     def effective_config(self):
-        """Effective config of the container by `rtad check-config`, with the file on stdin as in
-        docs/guides/kubernetes.md."""
+        """Effective config of the container by `rtad check-config --print`, with the file on stdin
+        as in docs/guides/kubernetes.md."""
         _, words, environment, there = self.server()
         file = words[words.index("--config") + 1]
         with open(file) as stdin:
-            checked = self.run(["rtad", "check-config", "/dev/stdin"], environment, stdin=stdin)
+            words = ["rtad", "check-config", "--print", "/dev/stdin"]
+            checked = self.run(words, environment, stdin=stdin)
         assert checked.returncode == 0, checked.stderr
         return tomllib.loads(there(checked.stdout))
 
