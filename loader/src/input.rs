@@ -26,7 +26,7 @@ mod remote;
 mod sink;
 
 pub(crate) use error::InputError;
-pub(crate) use layout::{Column, Input, Layout};
+pub(crate) use layout::{BadRows, Column, Input, Layout};
 pub(crate) use lines::lines;
 pub(crate) use open::{Opened, Source, expand};
 pub(crate) use read::{read, read_rest};

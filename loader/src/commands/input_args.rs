@@ -10,7 +10,7 @@ use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
 use super::context::default_threads;
 use super::error::{CommandError, UsageError};
-use crate::input::{Column, Input, Layout, expand};
+use crate::input::{BadRows, Column, Input, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
@@ -22,6 +22,14 @@ enum Format {
     Ndjson,
     /// Row groups of columns; only those named by --column are read
     Parquet,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum BadRowsArg {
+    /// The input is refused
+    Fail,
+    /// A row is one line; a line whose quote is left open is rejected, and reading goes on
+    Skip,
 }
 
 /// `NAME`, `NAME=KIND` or `NAME=KIND|KIND`.
@@ -61,6 +69,12 @@ pub(super) struct InputArgs {
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
+    /// csv: handling of a row whose quote is left open
+    #[arg(long, value_enum, default_value = "fail")]
+    bad_rows: BadRowsArg,
+    /// csv: with --bad-rows skip, the most such rows in all inputs; they count as malformed too
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    max_bad_rows: u64,
     /// Case of the ids before md5, instead of the kind's canonical case: as-is, lower, upper, all
     /// (all adds one key per spelling)
     #[arg(long)]
@@ -95,7 +109,14 @@ impl InputArgs {
                 return Err(UsageError::ColumnOfLines.into());
             }
             Format::Lines => Layout::Lines { kind: self.id_kind },
-            Format::Csv => Layout::Csv { columns: self.columns("csv")?, delimiter: self.delimiter },
+            Format::Csv => Layout::Csv {
+                columns: self.columns("csv")?,
+                delimiter: self.delimiter,
+                bad_rows: match self.bad_rows {
+                    BadRowsArg::Fail => BadRows::Fail,
+                    BadRowsArg::Skip => BadRows::Skip { max: self.max_bad_rows },
+                },
+            },
             Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
             Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use super::rejects::Reason;
+
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Longer rows are rejected.
 pub(super) const MAX_ROW_BYTES: usize = 64 << 10;
@@ -12,8 +14,8 @@ pub(super) struct Value {
     pub(super) line: u64,
     pub(super) column: usize,
     pub(super) end: usize,
-    /// The row ends before this column.
-    pub(super) missing: bool,
+    /// Why the reader rejects it; `None` if it is to be parsed.
+    pub(super) rejected: Option<Reason>,
 }
 
 #[derive(Debug)]

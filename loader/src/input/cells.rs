@@ -1,6 +1,7 @@
 //! Cells: column values that a reader collects into a block for the parsers.
 
 use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows, Value};
+use super::rejects::Reason;
 
 /// A block being filled.
 pub(super) struct Cells {
@@ -21,7 +22,16 @@ impl Cells {
     pub(super) fn add(&mut self, line: u64, column: usize, cell: Option<&[u8]>) {
         let kept = cell.unwrap_or_default();
         self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
-        self.values.push(Value { line, column, end: self.bytes.len(), missing: cell.is_none() });
+        let rejected = cell.is_none().then_some(Reason::MissingColumn);
+        self.values.push(Value { line, column, end: self.bytes.len(), rejected });
+    }
+
+    /// Adds a row without cells.
+    pub(super) fn add_bad_row(&mut self, line: u64, text: &[u8]) {
+        self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
+        let (end, rejected) = (self.bytes.len(), Some(Reason::OpenQuote));
+        self.values.push(Value { line, column: 0, end, rejected });
+        self.end_row();
     }
 
     /// Counts a row.

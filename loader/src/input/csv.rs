@@ -2,13 +2,14 @@
 //!
 //! Quotes decide where a row ends, so one thread reads all rows of a file and passes on the
 //! selected cells. Rows are bounded, because an unclosed quote would turn the rest of the file into
-//! one row.
+//! one row. When bad rows are skipped, a row is one line, so that the next line is a row again.
 //!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
 
-use std::cell::Cell;
-use std::io::{self, Read};
+use std::cell::{Cell, RefCell};
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Block, Pool};
 use super::cells::Cells;
@@ -30,13 +31,13 @@ struct Position {
 
 /// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
 /// has one, so a row that reaches the end of the file has an unclosed quote.
-struct Bounded<'a> {
-    inner: &'a mut Opened,
+struct Bounded<'a, R> {
+    inner: R,
     position: &'a Position,
     last: u8,
 }
 
-impl Read for Bounded<'_> {
+impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let since_row = self.position.since_row.get();
         if since_row > MAX_RECORD_BYTES {
@@ -57,28 +58,118 @@ impl Read for Bounded<'_> {
     }
 }
 
+/// Passes on the lines whose quotes are closed, and an empty line for each other.
+struct ClosedLines<'a> {
+    inner: BufReader<&'a mut Opened>,
+    rows: csv_core::Reader,
+    line: Vec<u8>,
+    /// Bytes of `line` that were read.
+    passed: usize,
+    number: u64,
+    bad: &'a BadLines,
+}
+
+/// Numbers and texts of the lines whose quotes are left open, until they are taken.
+#[derive(Default)]
+struct BadLines(RefCell<Vec<(u64, Vec<u8>)>>);
+
+impl<'a> ClosedLines<'a> {
+    fn new(inner: &'a mut Opened, delimiter: u8, bad: &'a BadLines) -> Self {
+        let rows = csv_core::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .terminator(csv_core::Terminator::Any(b'\n'))
+            .build();
+        let inner = BufReader::with_capacity(64 << 10, inner);
+        Self { inner, rows, line: Vec::new(), passed: 0, number: 0, bad }
+    }
+
+    fn next_line(&mut self) -> io::Result<()> {
+        (self.passed, self.number) = (0, self.number + 1);
+        self.line.clear();
+        (&mut self.inner).take(MAX_RECORD_BYTES + 1).read_until(b'\n', &mut self.line)?;
+        if self.line.len() as u64 > MAX_RECORD_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        // A header is no row to skip.
+        if self.number > 1 && self.is_open() {
+            let text = self.line.trim_ascii_end().to_vec();
+            self.bad.0.borrow_mut().push((self.number, text));
+            self.line = b"\n".to_vec();
+        }
+        Ok(())
+    }
+
+    /// Whether the line ends within quotes.
+    fn is_open(&mut self) -> bool {
+        if !self.line.contains(&b'"') {
+            return false;
+        }
+        if self.line.last() != Some(&b'\n') {
+            self.line.push(b'\n');
+        }
+        self.rows.reset();
+        let (mut cells, mut ends, mut rest) = ([0; 1024], [0; 64], &self.line[..]);
+        loop {
+            let (read, length, _, _) = self.rows.read_record(rest, &mut cells, &mut ends);
+            match read {
+                csv_core::ReadRecordResult::InputEmpty => return true,
+                csv_core::ReadRecordResult::Record | csv_core::ReadRecordResult::End => {
+                    return false;
+                }
+                _ => rest = &rest[length..],
+            }
+        }
+    }
+}
+
+impl Read for ClosedLines<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.passed == self.line.len() {
+            self.next_line()?;
+        }
+        let rest = &self.line[self.passed..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.passed += count;
+        Ok(count)
+    }
+}
+
 /// Reads all rows and sends blocks of the cells of `columns`, until `send` returns false. Empty
-/// lines are skipped.
+/// lines are skipped. `skipped` counts the bad rows of all inputs, up to its limit; without it, the
+/// first is an error.
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
-    (columns, delimiter): (&[Column], u8),
+    (columns, delimiter, skipped): (&[Column], u8, Option<(&AtomicU64, u64)>),
     pool: &Pool,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
-    let position = Position::default();
-    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other.
-    // Treating both as line ends would shift the line numbers of such files.
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .terminator(csv::Terminator::Any(b'\n'))
-        .flexible(true)
-        .buffer_capacity(64 << 10)
-        .from_reader(Bounded { inner: input, position: &position, last: b'\n' });
-    let read = read_rows(&mut reader, &position, (&name, source), columns, pool, send);
+    let (position, bad) = (Position::default(), BadLines::default());
+    let to = (&*name, source, columns);
+    let read = match skipped {
+        None => {
+            let mut rows = reader(input.by_ref(), delimiter, &position);
+            read_rows(&mut rows, &position, to, |_| Ok(()), pool, send)
+        }
+        Some((skipped, max)) => {
+            let lines = ClosedLines::new(input, delimiter, &bad);
+            let mut rows = reader(lines, delimiter, &position);
+            let take_bad = |cells: &mut Cells| {
+                for (line, text) in bad.0.borrow_mut().drain(..) {
+                    if skipped.fetch_add(1, Ordering::Relaxed) >= max {
+                        let input = name.clone();
+                        return Err(InputError::TooManyBadRows { input, line, max });
+                    }
+                    cells.add_bad_row(line, &text);
+                }
+                Ok(())
+            };
+            read_rows(&mut rows, &position, to, take_bad, pool, send)
+        }
+    };
     let line = position.line.get();
-    drop(reader);
     read.map_err(|error| match error {
         ReadError::Input(error) => error,
         ReadError::Csv(error) => match error.into_kind() {
@@ -92,6 +183,17 @@ pub(super) fn read_blocks(
     })
 }
 
+fn reader<R: Read>(inner: R, delimiter: u8, position: &Position) -> csv::Reader<Bounded<'_, R>> {
+    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other.
+    // Treating both as line ends would shift the line numbers of such files.
+    csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .terminator(csv::Terminator::Any(b'\n'))
+        .flexible(true)
+        .buffer_capacity(64 << 10)
+        .from_reader(Bounded { inner, position, last: b'\n' })
+}
+
 enum ReadError {
     Input(InputError),
     Csv(csv::Error),
@@ -103,11 +205,12 @@ impl From<csv::Error> for ReadError {
     }
 }
 
-fn read_rows(
-    reader: &mut csv::Reader<Bounded<'_>>,
+/// Reads the rows; `take_bad` moves those that were skipped before into the block.
+fn read_rows<R: Read>(
+    reader: &mut csv::Reader<Bounded<'_, R>>,
     position: &Position,
-    (name, source): (&str, usize),
-    columns: &[Column],
+    (name, source, columns): (&str, usize, &[Column]),
+    mut take_bad: impl FnMut(&mut Cells) -> Result<(), InputError>,
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
@@ -118,7 +221,9 @@ fn read_rows(
         position.line.set(reader.position().line());
         position.since_row.set(0);
         position.ended.set(false);
-        if !reader.read_byte_record(&mut record)? {
+        let is_row = reader.read_byte_record(&mut record)?;
+        take_bad(&mut cells).map_err(ReadError::Input)?;
+        if !is_row {
             break;
         }
         // Counted back from the end of the row: the reader skips empty lines before it.

@@ -36,8 +36,16 @@ pub(crate) enum InputError {
     Column { input: String, column: String, found: String },
     #[error("input {input}: has more than one column {column:?}")]
     ColumnTwice { input: String, column: String },
-    #[error("input {input}: the row at line {line} does not end; is a quote left open?")]
+    #[error(
+        "input {input}: the row at line {line} does not end; is a quote left open? \
+         --bad-rows skip rejects such lines"
+    )]
     RowWithoutEnd { input: String, line: u64 },
+    #[error(
+        "input {input}: line {line} leaves a quote open, as did {max} others: more than \
+         --max-bad-rows"
+    )]
+    TooManyBadRows { input: String, line: u64, max: u64 },
     #[error(
         "no row of {rows} has a member {column:?}; device.idfa is the member idfa of device, \
          device\\.idfa a member whose name has a dot"

@@ -12,13 +12,22 @@ pub(crate) struct Column {
     pub(crate) kinds: Vec<IdKind>,
 }
 
+/// Handling of a CSV row whose quote is left open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadRows {
+    /// The input is refused.
+    Fail,
+    /// A row is one line, and bad ones are rejected, at most this many in all inputs.
+    Skip { max: u64 },
+}
+
 /// Format of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One id per line.
     Lines { kind: IdKind },
     /// A header row, then rows of cells.
-    Csv { columns: Vec<Column>, delimiter: u8 },
+    Csv { columns: Vec<Column>, delimiter: u8, bad_rows: BadRows },
     /// One JSON object per line.
     Ndjson { columns: Vec<Column> },
     /// Columns in row groups.

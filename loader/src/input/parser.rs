@@ -117,12 +117,16 @@ impl<'a> Parser<'a> {
                     start = value.end;
                     let column = &columns[value.column];
                     let position = (block.source, value.line, Some(column));
-                    if !value.missing {
-                        self.value(position, &column.kinds, text);
-                    } else if short_row.replace(value.line) != Some(value.line) {
+                    match value.rejected {
+                        None => self.value(position, &column.kinds, text),
                         // A row that ends before several columns counts once.
-                        self.counts.values += 1;
-                        self.reject(position, Reason::MissingColumn, text);
+                        Some(Reason::MissingColumn)
+                            if short_row.replace(value.line) == Some(value.line) => {}
+                        Some(reason) => {
+                            self.counts.values += 1;
+                            let column = (reason == Reason::MissingColumn).then_some(column);
+                            self.reject((block.source, value.line, column), reason, text);
+                        }
                     }
                 }
                 self.counts.rows += rows;

@@ -1,13 +1,13 @@
 //! Reader and parser threads: sources to blocks to keys.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use super::block::{Block, Pool, Rows};
 use super::error::InputError;
-use super::layout::{Input, Layout};
+use super::layout::{BadRows, Input, Layout};
 use super::open::Opened;
 use super::parser::Parser;
 use super::rejects::Rejects;
@@ -44,17 +44,17 @@ pub(crate) fn read_rest<S: KeySink>(
     progress: &Progress,
 ) -> Result<Counts, InputError> {
     let pool = Pool::default();
-    let next_source = AtomicUsize::new(0);
+    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(0));
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
-        let (pool, next_source) = (&pool, &next_source);
+        let (pool, shared) = (&pool, (&next_source, &skipped));
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
-                scope.spawn(move || read_sources(input, ended, next_source, pool, sender))
+                scope.spawn(move || read_sources(input, ended, shared, pool, sender))
             })
             .collect();
         drop(sender);
@@ -104,7 +104,7 @@ fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(
 fn read_sources(
     input: &Input,
     ended: &[usize],
-    next: &AtomicUsize,
+    (next, skipped): (&AtomicUsize, &AtomicU64),
     pool: &Pool,
     sender: SyncSender<Block>,
 ) -> Result<(), InputError> {
@@ -126,9 +126,15 @@ fn read_sources(
                         .map_err(|error| opened.failed(error))
                 })
             }
-            Layout::Csv { columns, delimiter } => Opened::open(source).and_then(|mut opened| {
-                csv::read_blocks(&mut opened, index, (columns, *delimiter), pool, send)
-            }),
+            Layout::Csv { columns, delimiter, bad_rows } => {
+                Opened::open(source).and_then(|mut opened| {
+                    let skipped = match bad_rows {
+                        BadRows::Fail => None,
+                        BadRows::Skip { max } => Some((skipped, *max)),
+                    };
+                    csv::read_blocks(&mut opened, index, (columns, *delimiter, skipped), pool, send)
+                })
+            }
             Layout::Parquet { columns } => parquet::read_blocks(source, index, columns, pool, send),
         };
         if read.is_err() {

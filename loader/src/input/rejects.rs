@@ -26,11 +26,13 @@ pub(crate) enum Reason {
     TooLong,
     /// Its row ends before its column.
     MissingColumn,
+    /// Its line leaves a quote open.
+    OpenQuote,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Blank, Self::Malformed, Self::TooLong, Self::MissingColumn];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Blank, Self::Malformed, Self::TooLong, Self::MissingColumn, Self::OpenQuote];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -38,6 +40,7 @@ impl Reason {
             Self::Malformed => "malformed",
             Self::TooLong => "too_long",
             Self::MissingColumn => "missing_column",
+            Self::OpenQuote => "open_quote",
         }
     }
 }

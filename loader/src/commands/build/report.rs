@@ -65,6 +65,7 @@ struct RejectedCounts {
     malformed: u64,
     too_long: u64,
     missing_column: u64,
+    open_quote: u64,
 }
 
 impl BuildSummary {
@@ -94,6 +95,7 @@ impl BuildSummary {
                 malformed: counts.of(Reason::Malformed),
                 too_long: counts.of(Reason::TooLong),
                 missing_column: counts.of(Reason::MissingColumn),
+                open_quote: counts.of(Reason::OpenQuote),
             },
             deltas,
             carried,
@@ -116,14 +118,15 @@ impl BuildSummary {
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
-        let RejectedCounts { malformed, too_long, missing_column, .. } = self.rejected;
+        let RejectedCounts { malformed, too_long, missing_column, open_quote, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));
         writeln!(out, "  keys        {keys} ({duplicates} duplicates)")?;
         writeln!(out, "  blank       {}", HumanCount(self.blank))?;
         writeln!(
             out,
-            "  malformed   {malformed}, too long {too_long}, column missing {missing_column}"
+            "  malformed   {malformed}, too long {too_long}, column missing {missing_column}, \
+             quote open {open_quote}"
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         write_chunks_written(out, self.chunks_written as usize, self.chunks)?;

@@ -45,7 +45,7 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         counted += rows;
         let mut start = 0;
         for value in values {
-            assert!(!value.missing);
+            assert!(value.rejected.is_none());
             let text = &block.bytes[start..value.end];
             start = value.end;
             cells.push((value.line, value.column, String::from_utf8_lossy(text).into_owned()));
