@@ -370,7 +370,13 @@ def chunk_group(number, *chunks):
 
 
 ENTRIES = golden("block512")[0]["chunks"]
+LARGEST = {"keys": (1 << 64) - 1, "size_bytes": (1 << 64) - 1}
 JOURNAL = {
+    "sums-too-large": HEAD
+    + chunk_group(0, ENTRIES[0] | LARGEST, ENTRIES[1] | LARGEST)
+    .replace(b'"shards": 2', b'"shards": 4294967295')
+    .replace(b'"found": 20', b'"found": 18446744073709551615')
+    + chunk_group(1),
     "groups": HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(1, *ENTRIES[1:3]) + chunk_group(3),
     "group-twice": HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(0, ENTRIES[1]),
     "cut": (HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(1, ENTRIES[1]))[:-9],
