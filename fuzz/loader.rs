@@ -1,36 +1,53 @@
-//! Properties of the loader's input parsers: an input is read, or fails with an error of one line,
-//! and every row is counted. The loader has no library target, so its files are compiled in here.
+//! Properties of the loader's readers. An input is read, or fails with an error of one line that
+//! names it, and every row is counted. Frames and journals encode to what was read. The loader has
+//! no library target, so its files are compiled in here.
 #![allow(dead_code, unused_imports, reason = "only a part of the loader is used")]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{BuildReport, Manifest, ManifestBuilder};
 
 #[path = "../loader/src"]
 mod source {
+    #[path = "keys/distinct.rs"]
+    pub(crate) mod distinct;
+    pub(crate) mod frames;
     pub(crate) mod input;
+    #[path = "commands/build/journal/lines.rs"]
+    pub(crate) mod journal;
     pub(crate) mod progress;
 }
+pub(crate) use source::distinct as keys;
 pub(crate) use source::progress;
 
-use source::input::{Column, Input, KeySink, Layout, Reason, Source, read};
+use super::memory::bounded;
+use keys::Distinct;
+use source::frames::{self, Content};
+use source::input::{Column, Input, InputError, KeySink, Layout, Reason, Source, read};
+use source::journal::{self, Group, Head};
 use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
 fn columns() -> Vec<Column> {
-    let column = |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kind };
+    let column = |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kinds: vec![kind] };
     [("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]
         .map(column)
         .to_vec()
 }
 
-pub(crate) fn ndjson() -> Layout {
-    Layout::Ndjson { columns: columns() }
+pub(crate) fn check_ndjson(body: &[u8]) {
+    check_input(Layout::Ndjson { columns: columns() }, body);
 }
 
-pub(crate) fn parquet() -> Layout {
-    Layout::Parquet { columns: columns() }
+pub(crate) fn check_parquet(body: &[u8]) {
+    check_input(Layout::Parquet { columns: columns() }, body);
+}
+
+pub(crate) fn check_csv(body: &[u8]) {
+    check_input(Layout::Csv { columns: columns(), delimiter: b',' }, body);
 }
 
 /// Counts keys.
@@ -43,11 +60,12 @@ impl KeySink for Counter {
 }
 
 /// Reads the body from a file in memory.
-pub(crate) fn check(layout: Layout, body: &[u8]) {
+fn check_input(layout: Layout, body: &[u8]) {
     static FILE: LazyLock<PathBuf> =
         LazyLock::new(|| PathBuf::from(format!("/dev/shm/rtad-fuzz-{}", std::process::id())));
     static KEYS: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
     std::fs::write(&*FILE, body).expect("writing 4 KiB");
+    let columns = columns().len() as u64;
     let sources = vec![Source::File(FILE.clone())];
     let input = Input { sources, layout, case: None, keys: KEYS.clone(), is_part: false };
     let mut sinks = [Counter(0)];
@@ -56,7 +74,67 @@ pub(crate) fn check(layout: Layout, body: &[u8]) {
             assert_eq!(counts.keys, sinks[0].0);
             let rejected: u64 = Reason::ALL.iter().map(|reason| counts.of(*reason)).sum();
             assert_eq!(counts.keys + rejected, counts.values, "every value is a key or rejected");
+            // A row without cells counts as one value.
+            assert!((counts.rows..=counts.rows * columns).contains(&counts.values));
         }
-        Err(error) => assert!(!error.to_string().contains('\n')),
+        Err(error) => {
+            let text = error.to_string();
+            let names_input = text.contains(&FILE.display().to_string());
+            assert!(names_input || matches!(error, InputError::NoMember { .. }), "{text:?}");
+            assert!(!text.contains('\n') && text.len() < 8000, "{text:?}");
+        }
+    }
+}
+
+/// Checks key frames.
+pub(crate) fn check_frames(bytes: &[u8]) {
+    type Frame = (u32, Content, Vec<DeviceKey>);
+    fn read(bytes: &[u8]) -> (Vec<Frame>, Result<(), frames::FrameError>) {
+        let mut read = Vec::new();
+        let result = frames::read("input", bytes, |bucket, content, keys| {
+            assert!(!keys.is_empty() && keys.iter().all(|key| frames::bucket(key) == bucket));
+            read.push((bucket, content, keys.to_vec()));
+        });
+        (read, result)
+    }
+    let (found, result) = read(bytes);
+    if let Err(error) = &result {
+        let text = error.to_string();
+        assert!(text.starts_with("input: ") && !text.contains('\n'), "{text:?}");
+    }
+    let mut written = Vec::new();
+    for (_, content, keys) in &found {
+        frames::write(&mut written, *content, keys).expect("writing to memory");
+    }
+    assert!(bytes.starts_with(&written) && (result.is_err() || bytes.len() == written.len()));
+    let (again, result) = read(&written);
+    assert!(result.is_ok() && again == found);
+}
+
+/// Checks the chunk journal of an interrupted build.
+pub(crate) fn check_journal(bytes: &[u8]) {
+    let head = Head { shards_per_chunk: 4096, sequence: 9 };
+    let groups = bounded("journal", bytes.len(), 16, || journal::parse(bytes, &head));
+    let mut written = journal::line(&head);
+    groups.values().for_each(|group| written.extend(journal::line(group)));
+    let again = journal::parse(&written, &head);
+    assert!(again.values().map(journal::line).eq(groups.values().map(journal::line)));
+    let cut = journal::parse(&bytes[..bytes.len() / 2], &head);
+    assert!(cut.keys().all(|group| groups.contains_key(group)), "a prefix has no other groups");
+    let other = Head { sequence: 10, ..head };
+    assert!(groups.is_empty() || journal::parse(bytes, &other).is_empty());
+
+    // The manifest of these groups is refused, or read as any other.
+    let spec = FilterSpec::new(FilterKind::Block512, 10, 22_170).expect("a valid spec");
+    let mut builder = ManifestBuilder::new(spec, 1e-4);
+    let mut distinct = Distinct::default();
+    for Group { distinct: counts, chunks, .. } in groups.into_values() {
+        distinct = distinct.and(counts);
+        chunks.into_iter().for_each(|chunk| builder.add_record(chunk));
+    }
+    let audience = "old".parse().expect("a name");
+    let manifest = builder.finish(audience, 7, 1, BuildReport::default());
+    if let Ok(read) = Manifest::parse(&manifest.to_bytes(), manifest.audience(), 7) {
+        assert_eq!(read, manifest);
     }
 }

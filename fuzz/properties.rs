@@ -6,6 +6,12 @@
 //!
 //! The custom adapter gets the same bodies: a mapping of Ocean Engine's messages, and one of the
 //! JSON of `/v1/decide`. A new protocol needs a [`Protocol`] and an arm in each `match`.
+//!
+//! [`files`] has the properties of snapshot files, [`config`] those of the configuration.
+
+pub mod config;
+pub mod files;
+pub mod memory;
 
 use std::collections::HashSet;
 use std::path::Path;

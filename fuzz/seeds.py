@@ -5,6 +5,9 @@ python3 fuzz/seeds.py
 """
 
 import gzip
+import hashlib
+import json
+import struct
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -249,7 +252,314 @@ NDJSON = {
     "gzip": gzip.compress(ROW.encode(), mtime=0),
 }
 
-for target, seeds in {"tencent": TENCENT, "ocean": OCEAN, "api": API, "ndjson": NDJSON}.items():
+CSV = {
+    "row": "id,device.idfa,imei\n%s,3E0046F7-8BD4-4F3E-9F91-358B137D2BF0,868049039501257\n" % IMEI_MD5,
+    "crlf": "imei,x,id,device.idfa\r\n868049039501257,,%s,\r\n\r\n1,2\r\n" % IMEI_MD5,
+    "quoted": 'id,"device.idfa" , imei\n"%s","a ""quoted""\nline",\'1\n' % IMEI_MD5,
+    "quote-left-open": 'id,device.idfa,imei\n%s,"x,1\n2,3,4\n' % IMEI_MD5,
+    "byte-order-mark": b"\xef\xbb\xbfid,device.idfa,imei\n1,2,3",
+    "no-header": "%s,x,868049039501257\n" % IMEI_MD5,
+    "column-twice": "id,device.idfa,imei,id\n",
+    "short-and-long-rows": "id,device.idfa,imei\n\n1\n1,2,3,4,5\n,,\n \n",
+    "no-utf-8": b"id,device.idfa,imei\n\xff,\0,\xc3\x28\n",
+    "gzip": gzip.compress(b"id,device.idfa,imei\n1,2,3\n" * 20, mtime=0),
+}
+
+GOLDEN = CORPUS.parents[1] / "tests/golden/v1"
+
+
+def golden(kind):
+    """The manifest of a golden snapshot, and the files of its chunks."""
+    folder = GOLDEN / kind / "golden"
+    manifest = json.loads((folder / "manifests/1.json").read_bytes())
+    files = [folder / "chunks" / (chunk["digest"] + ".chunk") for chunk in manifest["chunks"]]
+    return manifest | {"audience": "old", "generation": 7}, [file.read_bytes() for file in files]
+
+
+def as_json(value):
+    return json.dumps(value).encode()
+
+
+def delta(added, removed, first=3, last=5):
+    """The file and its entry in `CURRENT`."""
+    head = struct.pack("<8s2I4Q16x", b"RTADDLTA", 1, 0, first, last, len(added), len(removed))
+    file = head + b"".join(added + removed)
+    counts = {"first": first, "last": last, "added": len(added), "removed": len(removed)}
+    return file, counts | {"sha256": hashlib.sha256(file).hexdigest()}
+
+
+def keys(name, count, last_bit):
+    """Ascending keys of the golden chunks' shards, with the last bit that the repair sorts by."""
+    shards = [0, 1, 5, 0x1001, 0x1003]
+    made = [hashlib.md5(b"%s-%d" % (name, index)).digest() for index in range(count)]
+    return sorted(
+        struct.pack(">H", shards[index % 5]) + key[2:15] + bytes([key[15] & 0xFE | last_bit])
+        for index, key in enumerate(made)
+    )
+
+
+ADDED, REMOVED, ERASED = keys(b"a", 9, 0), keys(b"r", 5, 1), keys(b"e", 3, 1)
+CHANGES, TOMBSTONES = delta(ADDED, REMOVED), delta([], ERASED, 1, 2)
+CHUNK, DELTA, MANIFEST, CURRENT, SNAPSHOT = {}, {}, {}, {}, {}
+
+CURRENT["first"] = (GOLDEN / "block512/golden/CURRENT").read_bytes()
+NAMES = json.loads(CURRENT["first"]) | {"sequence": 9, "published_sequence": 2}
+LIVE = NAMES | {
+    "deltas": [CHANGES[1]],
+    "tombstones": TOMBSTONES[1],
+    "appended_unix_seconds": 1763722900,
+    "owner": 1 << 63,
+}
+CURRENT["changed"] = as_json(LIVE)
+CURRENT["rolled-back"] = as_json(NAMES | {"rolled_back_from": 3, "no_merge_through": 8})
+CURRENT["disabled"] = as_json(NAMES | {"state": "disabled", "expires_unix_seconds": 1763722900})
+CURRENT["deleted"] = as_json(NAMES | {"state": "deleted", "no_merge_through": 4})
+CURRENT["twelve-deltas"] = as_json(
+    NAMES
+    | {
+        "sequence": (1 << 64) - 1,
+        "deltas": [CHANGES[1] | {"last": 1 << 62 | index} for index in range(12)],
+    }
+)
+CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
+CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
+
+for KIND in ["block512", "classic"]:
+    GENERATION, FILES = golden(KIND)
+    FOLDED = {"through": 8, "deltas": [CHANGES[1]], "residual": TOMBSTONES[1], "inserted_keys": 2}
+    MANIFEST[KIND] = as_json(GENERATION)
+    MANIFEST[KIND + "-folded"] = as_json(
+        GENERATION | {"folded": FOLDED, "expires_unix_seconds": 1 << 40}
+    )
+    # One byte of the mode, see files.rs.
+    CHUNK[KIND] = b"\0\x63" + FILES[0]
+    CHUNK[KIND + "-repaired"] = b"\1\xff" + FILES[-1]
+    CHUNK[KIND + "-in-bytes"] = b"\1\0" + FILES[2]
+    for NUMBER, WRONG in enumerate([2, 4, 8, 16]):
+        CHUNK[f"{KIND}-wrong-{NUMBER}"] = bytes([WRONG, 99]) + FILES[3]
+    # Two chunks are enough to have a border.
+    for NAME, MODE, LAYERS in [
+        ("", 0, [CHANGES[0], TOMBSTONES[0]]),
+        ("-repaired", 3, [CHANGES[0], TOMBSTONES[0]]),
+        ("-unchanged", 3, [b"", b""]),
+    ]:
+        SHORT = GENERATION | {"chunks": [GENERATION["chunks"][0], GENERATION["chunks"][3]]}
+        SECTIONS = [FILES[0], FILES[3], *LAYERS, as_json(SHORT)]
+        SNAPSHOT[KIND + NAME] = (
+            bytes([MODE])
+            + b"".join(struct.pack("<H", len(section)) + section for section in SECTIONS)
+            + as_json(LIVE)
+        )
+
+DELTA["changes"] = b"\0" + CHANGES[0]
+DELTA["removals"] = b"\0" + TOMBSTONES[0]
+DELTA["repaired"] = b"\3" + CHANGES[0]
+DELTA["unsorted"] = b"\1" + delta(ADDED[::-1], REMOVED)[0]
+DELTA["one-key-in-both"] = b"\1" + delta(ADDED, ADDED[:1])[0]
+DELTA["wrong-entry"] = b"\4" + CHANGES[0]
+DELTA["first-bits-equal"] = b"\3" + delta([bytes(15) + bytes([i]) for i in range(90)], [])[0]
+
+STATS = {"min": 0.25, "max": 0.5, "sum": 0.75, "shards": 2, "fpr_sum": 1e-9}
+HEAD = as_json({"shards_per_chunk": 4096, "sequence": 9}) + b"\n"
+
+
+def chunk_group(number, *chunks):
+    chunks = [{"entry": entry, "stats": STATS} for entry in chunks]
+    counts = {"found": 20, "left": 16, "counted": [1, 2]}
+    return as_json({"group": number, "distinct": counts, "chunks": chunks}) + b"\n"
+
+
+ENTRIES = golden("block512")[0]["chunks"]
+LARGEST = {"keys": (1 << 64) - 1, "size_bytes": (1 << 64) - 1}
+JOURNAL = {
+    "sums-too-large": HEAD
+    + chunk_group(0, ENTRIES[0] | LARGEST, ENTRIES[1] | LARGEST)
+    .replace(b'"shards": 2', b'"shards": 4294967295')
+    .replace(b'"found": 20', b'"found": 18446744073709551615')
+    + chunk_group(1),
+    "groups": HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(1, *ENTRIES[1:3]) + chunk_group(3),
+    "group-twice": HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(0, ENTRIES[1]),
+    "cut": (HEAD + chunk_group(0, ENTRIES[0]) + chunk_group(1, ENTRIES[1]))[:-9],
+    "damaged-line": HEAD + chunk_group(0, ENTRIES[0]) + b"{\n" + chunk_group(1, ENTRIES[1]),
+    "other-build": HEAD.replace(b"9", b"8") + chunk_group(0, ENTRIES[0]),
+    "empty": b"",
+}
+
+
+def frame(bucket, content, *keys):
+    return struct.pack("<HBxI", bucket, content, len(keys)) + b"".join(keys)
+
+
+FRAMES = {
+    "ids": frame(0, 0, *[key for key in ADDED if key[0] == 0]),
+    "changes": frame(0x100, 1, *[key for key in ADDED if key[0]]) + frame(0, 2, bytes(16)),
+    "last-bucket": frame(4095, 0, b"\xff" * 16),
+    "cut": frame(0, 0, bytes(16), bytes(16))[:-1],
+    "count-of-a-million": struct.pack("<HBxI", 0, 0, 1 << 20),
+    "wrong-bucket": frame(1, 0, bytes(16)),
+}
+
+STRATEGY = """[store]
+url = "./store"
+[[audience]]
+name = "old_users"
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+"""
+CONFIG = {
+    "smallest": '[store]\nurl = "s3://ads/rtad"\n',
+    "full": """[server]
+listen = "0.0.0.0:8080"
+admin_listen = "[::1]:9090"
+admin_hosts = ["rtad.example.com"]
+workers = 0
+max_connections = 20000
+idle_timeout = "75s"
+max_body = "64KiB"
+max_buffered = "64MiB"
+max_in_flight = 4096
+max_wait = "50ms"
+drain_timeout = "1m 20s"
+watch_config = "10s"
+[server.api]
+listen = "127.0.0.1:8081"
+public = false
+[store]
+url = "/var/lib/rtad"
+poll_interval = "10s"
+max_snapshot_size = "8GiB"
+stall_timeout = "30s"
+cache_dir = "/var/cache/rtad"
+swap = "rolling"
+public_keys = ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]
+[ids]
+blank = ["acme-test-phone"]
+[[audience]]
+name = "old_users"
+required = true
+max_age = "48h"
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+include = []
+no_device = "no_bid"
+unavailable = "bid"
+""",
+    "platforms": STRATEGY
+    + """[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+no_bid_cache = "24h"
+headers = [{ name = "X-Token", value = "secret" }]
+strategies = { T1001 = "new-users" }
+[[platform]]
+kind = "ocean"
+name = "ocean"
+path = "/rta/ocean"
+bid_cache = "1h"
+strategies = { 10003 = "new-users", -7 = "new-users" }
+""",
+    "protobuf": STRATEGY
+    + """[[platform]]
+kind = "custom"
+name = "custom"
+path = "/rta/custom"
+strategies = { 10003 = "new-users" }
+body = "protobuf"
+proto = "proto/ocean.proto"
+request_message = "ocean.rta.Req"
+response_message = "ocean.rta.Rsp"
+[platform.request]
+request_id = "req_id"
+strategies = "rta_ids"
+ids = { imei_md5 = "device.imei_md5", caid = ["device.caid1", "device.caid2"] }
+[platform.request.id_list]
+value = "did"
+type = "did_type"
+kinds = { IMEI = "imei" }
+[platform.response]
+code = { field = "status_code", bid = 0, no_bid = 0, error = 1 }
+verdicts = { list = "user_infos", strategy = "rta_id", accepted = "is_interested" }
+cache = "cache_time_secs"
+""",
+    "json": STRATEGY
+    + """[[platform]]
+kind = "custom"
+name = "custom"
+path = "/rta/custom"
+strategies = { 501 = "new-users" }
+body = "json"
+[platform.request]
+request_id = "reqId"
+strategies = "rtaIds"
+strategies_separator = ","
+ping = "test"
+ids.imei_md5 = "device.imeiMd5"
+[platform.request.id_list]
+list = "dids"
+value = "did"
+type = "type"
+secure = "secure"
+kinds = { "IMEI/MD5" = "imei_md5" }
+[platform.response]
+request_id = "reqId"
+code = { field = "code", bid = 0, no_bid = 1, error = 2 }
+accepted = "rtaIds"
+accepted_separator = ","
+strategies_as = "number"
+[platform.signature]
+mode = "observe"
+algorithm = "hmac-sha256"
+template = "{reqId}{time}{secret}"
+encoding = "lower-hex"
+in = "body:sign"
+timestamp = "body:time"
+timestamp_unit = "ms"
+max_skew = "5m"
+secrets = [{ value = "secret" }]
+""",
+    "mistakes": """store = 1
+[[server]]
+listen = 8080
+max_body = ["64KiB"]
+[ids]
+blank = "x"
+[audience]
+name = "Old Users"
+[[strategy]]
+name = "new-users"
+exclude = ["old_users", 7]
+unavailable = "maybe"
+[[platform]]
+kind = "baidu"
+[[platform]]
+kind = "ocean"
+path = "rta"
+strategies = { x = "new-users" }
+headers = [{ name = "X Y", value_file = "nothing" }]
+"a key
+of two lines" = 1
+""".replace("key\nof", "key\\nof"),
+    "syntax": "[store\n",
+}
+
+for target, seeds in {
+    "tencent": TENCENT,
+    "ocean": OCEAN,
+    "api": API,
+    "ndjson": NDJSON,
+    "csv": CSV,
+    "chunk": CHUNK,
+    "delta": DELTA,
+    "manifest": MANIFEST,
+    "current": CURRENT,
+    "snapshot": SNAPSHOT,
+    "journal": JOURNAL,
+    "frames": FRAMES,
+    "config": CONFIG,
+}.items():
     (CORPUS / target).mkdir(parents=True, exist_ok=True)
     for name, body in seeds.items():
         (CORPUS / target / name).write_bytes(body.encode() if isinstance(body, str) else body)

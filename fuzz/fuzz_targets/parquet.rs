@@ -3,6 +3,7 @@
 
 #[path = "../loader.rs"]
 mod loader;
-use loader::progress;
+use loader::{keys, progress};
+use rtad_fuzz::memory;
 
-libfuzzer_sys::fuzz_target!(|body: &[u8]| loader::check(loader::parquet(), body));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| loader::check_parquet(input));

@@ -83,12 +83,21 @@ impl Mistakes {
             None if file.is_empty() => String::new(),
             None => format!("{file}: "),
         };
-        self.messages.push(format!("{location}{key} {found}; accepted: {accepted}"));
+        self.push(&format!("{location}{key} {found}; accepted: {accepted}"));
     }
 
     /// Adds a mistake about a flag or variable, which has no line.
     pub(super) fn note_outside(&mut self, origin: &str, found: &str, accepted: &str) {
-        self.messages.push(format!("{origin}: {found}; accepted: {accepted}"));
+        self.push(&format!("{origin}: {found}; accepted: {accepted}"));
+    }
+
+    /// Adds a message as one line: keys and reasons may have line ends.
+    fn push(&mut self, message: &str) {
+        let escaped = |character: char| match character.is_control() {
+            true => character.escape_debug().to_string(),
+            false => character.to_string(),
+        };
+        self.messages.push(message.chars().map(escaped).collect());
     }
 
     /// Number of mistakes so far.

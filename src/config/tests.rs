@@ -279,6 +279,20 @@ fn single_brackets_are_one_mistake() {
 }
 
 #[test]
+fn mistake_is_one_line_whatever_its_key() {
+    let text = "[store]\nurl=\"/d\"\n\"a\\nb\"=1\n[\"c\\u001b\"]";
+    assert_eq!(
+        read(text).unwrap_err().mistakes,
+        [
+            "rtad.toml:3: store.a\\nb is not known; accepted: url, poll_interval, \
+             max_snapshot_size, stall_timeout, swap, cache_dir, public_keys, public_keys_file",
+            "rtad.toml:4: c\\u{1b} is not known; accepted: server, store, ids, audience, \
+             strategy, platform",
+        ]
+    );
+}
+
+#[test]
 fn ports_may_be_equal_on_different_addresses() {
     for (listen, admin) in [
         ("127.0.0.1:1", "127.0.0.2:1"),

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
-use properties::{Protocol, World};
+use properties::{Protocol, World, config, files};
 
 /// Serializes the tests: the allocator counts the whole process.
 fn exclusive() -> MutexGuard<'static, ()> {
@@ -26,9 +26,9 @@ fn exclusive() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The seeds of a protocol, by name.
-fn corpus(protocol: Protocol) -> Vec<(String, Bytes)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(protocol.corpus());
+/// The seeds of a protocol or a reader of files, by name.
+fn corpus(name: &str) -> Vec<(String, Bytes)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
     let mut seeds: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -69,7 +69,7 @@ fn every_seed_satisfies_the_properties() {
     let _exclusive = exclusive();
     let world = World::new();
     for protocol in Protocol::ALL {
-        let seeds = corpus(protocol);
+        let seeds = corpus(protocol.corpus());
         assert!(seeds.len() > 20, "{protocol:?}");
         for (name, body) in seeds {
             memory::assert_bounded(
@@ -82,10 +82,30 @@ fn every_seed_satisfies_the_properties() {
     }
 }
 
+#[test]
+fn every_seed_of_files_satisfies_the_properties() {
+    let _exclusive = exclusive();
+    for (target, check) in [
+        ("chunk", files::check_chunk as fn(&[u8])),
+        ("delta", files::check_delta),
+        ("manifest", files::check_manifest),
+        ("current", files::check_current),
+        ("snapshot", files::check_snapshot),
+        ("config", config::check_config),
+    ] {
+        let seeds = corpus(target);
+        assert!(seeds.len() > 3, "{target}");
+        for (name, file) in seeds {
+            let _print = PrintOnPanic(&name, &file);
+            check(&file);
+        }
+    }
+}
+
 fn check_mutants(protocol: Protocol, count: u64) {
     let _exclusive = exclusive();
     let world = World::new();
-    let seeds: Vec<Bytes> = corpus(protocol).into_iter().map(|(_, body)| body).collect();
+    let seeds: Vec<Bytes> = corpus(protocol.corpus()).into_iter().map(|(_, body)| body).collect();
     let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), 0x5eed);
     let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {

@@ -267,10 +267,9 @@ fn find_columns(
             (None, _) => Err(InputError::Column {
                 input: name.to_owned(),
                 column: column.name.clone(),
-                found: if names.is_empty() {
-                    "none: it is empty".to_owned()
-                } else {
-                    names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+                found: match names.len() {
+                    0 => "none: it is empty".to_owned(),
+                    count => listed(names.iter(), count),
                 },
             }),
         }
@@ -278,8 +277,20 @@ fn find_columns(
     columns.iter().map(find).collect()
 }
 
+/// The first of `count` names, on one line.
+pub(super) fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize) -> String {
+    /// A table may have thousands of columns.
+    const MAX_NAMES: usize = 50;
+    let mut listed: Vec<_> =
+        names.take(MAX_NAMES).map(|name| shown(name.as_ref()).escape_debug().to_string()).collect();
+    if count > MAX_NAMES {
+        listed.push(format!("and {} more", count - MAX_NAMES));
+    }
+    listed.join(", ")
+}
+
 /// A header's name, or a note instead of one that could be an id.
-pub(super) fn shown(name: &str) -> &str {
+fn shown(name: &str) -> &str {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let hex = name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
     // A base64 openid has 28 characters and may have no digit. Real column names are shorter.
@@ -290,6 +301,14 @@ pub(super) fn shown(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn list_of_names_is_one_short_line() {
+        let listed = |names: &[&str]| listed(names.iter(), names.len());
+        assert_eq!(listed(&["id\tname", "a\nb", "设备"]), "id\\tname, a\\nb, 设备");
+        let names = listed(&["x"; 1000]);
+        assert!(names.len() < 200 && names.ends_with(", x, and 950 more"), "{names}");
+    }
 
     #[test]
     fn header_that_could_be_an_id_is_hidden() {

@@ -16,11 +16,12 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
+    /// The sum. Saturates: the numbers may be from a damaged journal.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
-            found: self.found + other.found,
-            left: self.left + other.left,
-            counted: [0, 1].map(|list| self.counted[list] + other.counted[list]),
+            found: self.found.saturating_add(other.found),
+            left: self.left.saturating_add(other.left),
+            counted: [0, 1].map(|list| self.counted[list].saturating_add(other.counted[list])),
         }
     }
 }

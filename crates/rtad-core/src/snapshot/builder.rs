@@ -75,7 +75,7 @@ impl FillStats {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.sum += other.sum;
-        self.shards += other.shards;
+        self.shards = self.shards.saturating_add(other.shards);
         self.fpr_sum += other.fpr_sum;
     }
 }

@@ -31,8 +31,11 @@ pub(super) const VERSION: u32 = 1;
 #[non_exhaustive]
 pub enum ManifestError {
     /// Not JSON, or not the fields of this version.
-    #[error("is not valid in version 1 of the format")]
-    Json(#[source] serde_json::Error),
+    #[error("is not valid in version 1 of the format: {reason}")]
+    Json {
+        /// The parser's message: one line, shortened.
+        reason: String,
+    },
     /// Another kind of file.
     #[error("format is {found:?}, expected {expected:?}")]
     Format {
@@ -147,7 +150,24 @@ pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), 
 
 /// Parses an object with known fields only.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
-    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(ManifestError::Json)
+    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(json_error)
+}
+
+/// The error of a file that is not valid. The parser quotes unknown fields whole.
+fn json_error(error: serde_json::Error) -> ManifestError {
+    const MAX_CHARS: usize = 500;
+    let text = error.to_string();
+    let mut reason = String::new();
+    for character in text.chars().take(MAX_CHARS) {
+        match character.is_control() {
+            true => reason.extend(character.escape_debug()),
+            false => reason.push(character),
+        }
+    }
+    if text.chars().nth(MAX_CHARS).is_some() {
+        reason.push_str(&format!("… at line {} column {}", error.line(), error.column()));
+    }
+    ManifestError::Json { reason }
 }
 
 /// Formats a value as indented JSON.

@@ -125,6 +125,9 @@ pub(super) struct Description {
 impl Manifest {
     pub(super) fn from_parts(description: Description, chunks: Vec<ChunkEntry>) -> Self {
         let Description { audience, generation, created_unix_seconds, filter, .. } = description;
+        // Chunks may be from a damaged journal; parsing rejects a saturated sum.
+        let sum =
+            |size: fn(&ChunkEntry) -> u64| chunks.iter().map(size).fold(0, u64::saturating_add);
         let fields = ManifestFields {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -132,8 +135,8 @@ impl Manifest {
             generation,
             created_unix_seconds,
             expires_unix_seconds: None,
-            keys: chunks.iter().map(|chunk| chunk.keys).sum(),
-            size_bytes: chunks.iter().map(|chunk| chunk.size_bytes).sum(),
+            keys: sum(|chunk| chunk.keys),
+            size_bytes: sum(|chunk| chunk.size_bytes),
             filter: FilterFields {
                 kind: filter.kind().as_str().to_owned(),
                 hashes: filter.hashes(),

@@ -114,12 +114,11 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
 }
 
 fn names(schema: &SchemaDescriptor) -> String {
-    /// A table may have thousands of columns.
-    const MAX_NAMES: usize = 50;
-    let name = |index| csv::shown(&schema.column(index).path().parts().join(".")).to_owned();
-    let mut names: Vec<_> = (0..schema.num_columns().min(MAX_NAMES)).map(name).collect();
-    if schema.num_columns() > MAX_NAMES {
-        names.push(format!("and {} more", schema.num_columns() - MAX_NAMES));
+    match schema.num_columns() {
+        0 => "none".to_owned(),
+        count => {
+            let name = |index| schema.column(index).path().parts().join(".");
+            csv::listed((0..count).map(name), count)
+        }
     }
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

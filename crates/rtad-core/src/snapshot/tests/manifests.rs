@@ -308,7 +308,7 @@ fn expiry_is_preserved_and_null_is_rejected() {
     assert_ne!(null, text);
     assert!(matches!(
         Manifest::parse(null.as_bytes(), &audience(), 7),
-        Err(ManifestError::Json(_))
+        Err(ManifestError::Json { .. })
     ));
 }
 
@@ -462,4 +462,16 @@ fn audience_names_are_safe_as_directory_names() {
     {
         assert!(name.parse::<AudienceName>().is_err(), "{name:?}");
     }
+}
+
+#[test]
+fn unknown_field_is_quoted_on_one_short_line() {
+    let mut files = Files::new(FilterKind::Classic);
+    files.manifest["a\nb"] = json!(1);
+    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap_err().to_string();
+    assert!(error.contains("unknown field `a\\nb`") && !error.contains('\n'), "{error}");
+    files.manifest.as_object_mut().unwrap().remove("a\nb");
+    files.manifest["x".repeat(1 << 20)] = json!(1);
+    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap_err().to_string();
+    assert!(error.contains("unknown field `xxx") && error.len() < 1000, "{} bytes", error.len());
 }

@@ -1,0 +1,4 @@
+//! Fuzz target: Manifests with repaired totals.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| rtad_fuzz::files::check_manifest(input));
