@@ -26,7 +26,7 @@ pub(crate) use source::progress;
 use super::memory::bounded;
 use keys::Distinct;
 use source::frames::{self, Content};
-use source::input::{Column, Input, InputError, KeySink, Layout, Reason, Source, read};
+use source::input::{BadRows, Column, Input, InputError, KeySink, Layout, Reason, Source, read};
 use source::journal::{self, Group, Head};
 use source::progress::Progress;
 
@@ -47,7 +47,9 @@ pub(crate) fn check_parquet(body: &[u8]) {
 }
 
 pub(crate) fn check_csv(body: &[u8]) {
-    check_input(Layout::Csv { columns: columns(), delimiter: b',' }, body);
+    for bad_rows in [BadRows::Fail, BadRows::Skip { max: 10 }] {
+        check_input(Layout::Csv { columns: columns(), delimiter: b',', bad_rows }, body);
+    }
 }
 
 /// Counts keys.
