@@ -29,6 +29,6 @@ pub(crate) use error::InputError;
 pub(crate) use layout::{BadRows, Column, Input, Layout};
 pub(crate) use lines::lines;
 pub(crate) use open::{Opened, Source, expand};
-pub(crate) use read::{read, read_rest};
+pub(crate) use read::{expect, read, read_rest};
 pub(crate) use rejects::{Reason, RejectError, Rejects};
 pub(crate) use sink::{Counts, KeySink};

@@ -3,7 +3,9 @@
 //! Drawn on a terminal only, and not with `--quiet` or `--no-progress`. Shows counts, never rows.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -12,15 +14,60 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressS
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    bytes: Arc<Bytes>,
+}
+
+/// Bytes read of inputs whose sizes are known.
+#[derive(Debug, Default)]
+pub(crate) struct Bytes {
+    done: AtomicU64,
+    /// 0 if unknown.
+    total: AtomicU64,
+}
+
+impl Bytes {
+    /// Adds bytes that were read.
+    pub(crate) fn add(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Percentage read, and the time left after `elapsed`; `None` if the total is unknown.
+    fn estimate(&self, elapsed: Duration) -> Option<(u64, Duration)> {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        let share = (total > 0).then(|| (done as f64 / total as f64).min(1.0))?;
+        let left = elapsed.as_secs_f64() * (1.0 - share) / share;
+        let left = Duration::try_from_secs_f64(left).unwrap_or_default();
+        Some(((share * 100.0) as u64, left))
+    }
+}
+
+/// A reader that counts its bytes.
+#[derive(Debug)]
+pub(crate) struct Counted<R> {
+    pub(crate) inner: R,
+    pub(crate) bytes: Arc<Bytes>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.bytes.add(count as u64);
+        Ok(count)
+    }
 }
 
 impl Progress {
     /// Draws if `is_enabled` and stderr is a terminal.
     pub(crate) fn new(is_enabled: bool) -> Self {
+        let bytes = Arc::new(Bytes::default());
         if !is_enabled || !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden() };
+            return Self { bar: ProgressBar::hidden(), bytes };
         }
-        let total = |state: &ProgressState, out: &mut dyn Write| {
+        let read = Arc::clone(&bytes);
+        let total = move |state: &ProgressState, out: &mut dyn Write| {
+            if let Some((percent, left)) = read.estimate(state.elapsed()) {
+                let _ = write!(out, ", {percent}%, {} left", HumanDuration(left));
+            }
             let Some(total) = state.len() else { return };
             let _ = write!(out, " of {}", HumanCount(total));
             if let Some(percent) = (state.pos() * 100).checked_div(total) {
@@ -38,14 +85,26 @@ impl Progress {
                 .with_key("total", total);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar }
+        Self { bar, bytes }
     }
 
     /// Restarts the counter under a new phase name.
     pub(crate) fn phase(&self, name: &'static str) {
         self.bar.reset();
         self.bar.unset_length();
+        self.bytes.done.store(0, Ordering::Relaxed);
+        self.bytes.total.store(0, Ordering::Relaxed);
         self.bar.set_message(name);
+    }
+
+    /// Sets the total size of this phase's inputs, in bytes.
+    pub(crate) fn expect_bytes(&self, total: u64) {
+        self.bytes.total.store(total, Ordering::Relaxed);
+    }
+
+    /// The counter of bytes that were read.
+    pub(crate) const fn bytes(&self) -> &Arc<Bytes> {
+        &self.bytes
     }
 
     /// Sets the total of this phase.
@@ -72,5 +131,24 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_follows_from_the_bytes_that_were_read() {
+        let bytes = Bytes::default();
+        let after = Duration::from_secs(30);
+        assert_eq!(bytes.estimate(after), None, "stdin has no size");
+        bytes.total.store(4000, Ordering::Relaxed);
+        assert_eq!(bytes.estimate(after), Some((0, Duration::ZERO)), "nothing to go by");
+        let mut reader = Counted { inner: &[0; 1000][..], bytes: Arc::new(bytes) };
+        io::copy(&mut reader, &mut io::sink()).unwrap();
+        assert_eq!(reader.bytes.estimate(after), Some((25, Duration::from_secs(90))));
+        reader.bytes.add(9000);
+        assert_eq!(reader.bytes.estimate(after), Some((100, Duration::ZERO)), "a file has grown");
     }
 }

@@ -164,6 +164,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     };
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
+        progress.expect(counts.keys);
         let held_bytes = keys.held_bytes();
         let keys = keys.into_sorted(budget.threads(), plan.checks(), |keys| progress.add(keys));
         stages.sorted(0);

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use flate2::read::MultiGzDecoder;
@@ -16,6 +17,7 @@ use rtad_store::object::Object;
 
 use super::error::InputError;
 use super::remote::{Remote, store_error};
+use crate::progress::{Bytes, Counted};
 
 /// The default limit of the `zstd` command (`--long=27`).
 const MAX_WINDOW_LOG: u32 = 27;
@@ -37,6 +39,18 @@ impl Source {
             Self::Stdin => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
             Self::Remote(url) => url.clone(),
+        }
+    }
+
+    /// Its size in bytes, compressed if it is; `None` for a stream, or if it cannot be opened.
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Stdin => None,
+            Self::File(path) => std::fs::metadata(path)
+                .ok()
+                .filter(std::fs::Metadata::is_file)
+                .map(|file| file.len()),
+            Self::Remote(url) => Remote::open(url).ok().map(|found| found.size_bytes()),
         }
     }
 
@@ -146,11 +160,11 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a source and detects its compression.
-    pub(crate) fn open(source: &Source) -> Result<Self, InputError> {
+    /// Opens a source, counts the bytes that are read of it, and detects its compression.
+    pub(crate) fn open(source: &Source, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
         let name = source.name();
         let failed = |source| InputError::Open { input: name.clone(), source };
-        let mut reader: Box<dyn Read + Send> = match source {
+        let reader: Box<dyn Read + Send> = match source {
             Source::Stdin => Box::new(io::stdin()),
             Source::File(path) => {
                 let file = File::open(path).map_err(failed)?;
@@ -163,6 +177,7 @@ impl Opened {
                 Box::new(Remote::open(url).map_err(|error| InputError::open(&name, error))?)
             }
         };
+        let mut reader = Counted { inner: reader, bytes: Arc::clone(bytes) };
         let failed = |error| InputError::open(&name, error);
         let mut magic = Vec::with_capacity(4);
         reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use super::block::{Block, Pool, Rows};
 use super::error::InputError;
 use super::layout::{BadRows, Input, Layout};
-use super::open::Opened;
+use super::open::{Opened, Source};
 use super::parser::Parser;
 use super::rejects::Rejects;
 use super::sink::{Counts, KeySink};
 use super::{csv, lines, parquet};
-use crate::progress::Progress;
+use crate::progress::{Bytes, Progress};
 
 /// More readers would only wait for the parsers.
 const MAX_READERS: usize = 4;
@@ -48,9 +48,11 @@ pub(crate) fn read_rest<S: KeySink>(
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
+    let rest = (0..).zip(&input.sources).filter(|(index, _)| ended.binary_search(index).is_err());
+    expect(progress, rest.map(|(_, source)| source));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
-        let (pool, shared) = (&pool, (&next_source, &skipped));
+        let (pool, shared) = ((&pool, progress.bytes()), (&next_source, &skipped));
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
@@ -64,7 +66,7 @@ pub(crate) fn read_rest<S: KeySink>(
                 let mut parser = Parser::new(input, rejects);
                 let blocks = Arc::clone(&blocks);
                 scope.spawn(move || {
-                    parser.run(&blocks, pool, sink, progress);
+                    parser.run(&blocks, pool.0, sink, progress);
                     (parser.counts, parser.seen)
                 })
             })
@@ -87,6 +89,12 @@ pub(crate) fn read_rest<S: KeySink>(
     })
 }
 
+/// Tells the progress the size of the sources, if all have one.
+pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = &'a Source>) {
+    let sizes = sources.into_iter().map(Source::size_bytes);
+    progress.expect_bytes(sizes.sum::<Option<u64>>().unwrap_or(0));
+}
+
 /// Rejects columns found in no row. Members are optional, so a misspelled name is not an error per
 /// row.
 fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
@@ -105,7 +113,7 @@ fn read_sources(
     input: &Input,
     ended: &[usize],
     (next, skipped): (&AtomicUsize, &AtomicU64),
-    pool: &Pool,
+    (pool, bytes): (&Pool, &Arc<Bytes>),
     sender: SyncSender<Block>,
 ) -> Result<(), InputError> {
     loop {
@@ -121,13 +129,13 @@ fn read_sources(
         };
         let read = match &input.layout {
             Layout::Lines { .. } | Layout::Ndjson { .. } => {
-                Opened::open(source).and_then(|mut opened| {
+                Opened::open(source, bytes).and_then(|mut opened| {
                     lines::read_blocks(&mut opened, index, pool, send)
                         .map_err(|error| opened.failed(error))
                 })
             }
             Layout::Csv { columns, delimiter, bad_rows } => {
-                Opened::open(source).and_then(|mut opened| {
+                Opened::open(source, bytes).and_then(|mut opened| {
                     let skipped = match bad_rows {
                         BadRows::Fail => None,
                         BadRows::Skip { max } => Some((skipped, *max)),
@@ -135,7 +143,9 @@ fn read_sources(
                     csv::read_blocks(&mut opened, index, (columns, *delimiter, skipped), pool, send)
                 })
             }
-            Layout::Parquet { columns } => parquet::read_blocks(source, index, columns, pool, send),
+            Layout::Parquet { columns } => {
+                parquet::read_blocks(source, index, columns, (pool, bytes), send)
+            }
         };
         if read.is_err() {
             next.store(FAILED, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 use super::super::error::CommandError;
 use super::first_seen::FirstSeen;
-use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source};
+use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source, expect};
 use crate::progress::Progress;
 
 /// Longest line; longer ones are malformed.
@@ -37,8 +37,10 @@ impl<'a> LineKeys<'a> {
         progress: &Progress,
     ) -> Result<Counts, CommandError> {
         let mut counts = Counts::default();
+        expect(progress, sources);
         for source in sources {
-            let mut reader = BufReader::with_capacity(BUFFER_BYTES, Opened::open(source)?);
+            let opened = Opened::open(source, progress.bytes())?;
+            let mut reader = BufReader::with_capacity(BUFFER_BYTES, opened);
             self.read_one(&mut reader, first, &mut counts, progress)?;
         }
         Ok(counts)

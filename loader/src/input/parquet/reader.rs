@@ -19,22 +19,24 @@ use super::caught::caught;
 use super::column;
 use super::fault::{Fault, PageFault};
 use super::schema::{self, Leaf};
+use crate::progress::Bytes;
 
 /// Limit of a file's metadata. A table of thousands of columns and row groups has tens of MiB.
 const MAX_METADATA_BYTES: u64 = 64 << 20;
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Reads the columns of a file and sends blocks of their values, until `send` returns false.
+/// Reads the columns of a file and sends blocks of their values, until `send` returns false. Counts
+/// the file's bytes by row groups.
 pub(in super::super) fn read_blocks(
     source: &Source,
     index: usize,
     columns: &[Column],
-    pool: &Pool,
+    (pool, bytes): (&Pool, &Bytes),
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let access = open(source)?;
     let reader = Reader { name: source.name(), access: Arc::new(access), columns };
-    reader.read(index, pool, send)
+    reader.read(index, (pool, bytes), send)
 }
 
 fn open(source: &Source) -> Result<Access, InputError> {
@@ -73,10 +75,11 @@ impl Reader<'_> {
     pub(super) fn read(
         &self,
         source: usize,
-        pool: &Pool,
+        (pool, bytes): (&Pool, &Bytes),
         mut send: impl FnMut(Block) -> bool,
     ) -> Result<(), InputError> {
         let metadata = self.metadata()?;
+        let group_bytes = self.access.len() / (metadata.num_row_groups() as u64).max(1);
         let leaves = schema::find(metadata.file_metadata().schema_descr(), self.columns)
             .map_err(|fault| self.fault(fault))?;
         let mut cells = Cells::new(pool);
@@ -102,6 +105,7 @@ impl Reader<'_> {
                 }
             }
             first_row = first_row.saturating_add(rows);
+            bytes.add(group_bytes);
         }
         send(cells.take_block(source, pool));
         Ok(())

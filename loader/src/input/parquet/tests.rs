@@ -3,6 +3,7 @@
 mod hostile;
 mod write;
 
+use crate::progress::Bytes;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
@@ -53,7 +54,11 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         true
     };
     let access = Arc::new(Access::Memory(bytes.to_vec()));
-    Reader { name: "file".to_owned(), access, columns }.read(0, &Pool::default(), send)?;
+    Reader { name: "file".to_owned(), access, columns }.read(
+        0,
+        (&Pool::default(), &Bytes::default()),
+        send,
+    )?;
     cells.sort();
     Ok((cells, counted))
 }
@@ -219,7 +224,7 @@ fn file_that_shrinks_is_a_read_error() {
         Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
     let columns = all_columns();
     let reader = Reader { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
-    let read = reader.read(0, &Pool::default(), |_| true);
+    let read = reader.read(0, (&Pool::default(), &Bytes::default()), |_| true);
     assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }
 
