@@ -41,10 +41,10 @@ for reader in "${readers[@]}"; do
     read -r target files <<<"$reader"
     [ $# -eq 0 ] || [[ " $* " == *" $target "* ]] || continue
     found=target/fuzz/found/$target log=target/fuzz/$target.coverage.log
-    # A copy, as a running fuzzer removes inputs.
+    # A copy, as a running fuzzer replaces inputs.
     rm -rf target/fuzz/inputs
     mkdir -p "$found"
-    cp -r "$found" target/fuzz/inputs
+    cp -r "$found" target/fuzz/inputs 2>/dev/null || true
     cargo fuzz coverage --sanitizer none --target-dir target/fuzz-coverage "$target" \
         target/fuzz/inputs "$(seeds "$target")" >"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
     # Files of the loader are compiled in by paths with dots.
