@@ -58,8 +58,8 @@ bench:
 loadtest:
 	bash loadtest/run.sh $(LOADTEST)
 
-# Fuzzes every decoder for a minute each; FUZZ_SECONDS=600 for longer. Builds for some minutes
-# first.
+# Fuzzes every decoder and reader for a minute each; FUZZ_SECONDS=600 for longer. Builds for some
+# minutes first.
 fuzz:
 	bash fuzz/run.sh $(or $(FUZZ_SECONDS),60)
 

@@ -338,8 +338,8 @@ pub fn check_delta(input: &[u8]) {
     for probe in file[1..].chunks_exact(16).take(16) {
         let key = DeviceKey::from_bytes(probe.try_into().expect("16 bytes"));
         let expected = match () {
-            () if delta.added().iter().any(|added| *added == key) => Some(true),
-            () if delta.removed().iter().any(|removed| *removed == key) => Some(false),
+            () if delta.added()[..].contains(&key) => Some(true),
+            () if delta.removed()[..].contains(&key) => Some(false),
             () => None,
         };
         assert_eq!(delta.membership(&key), expected);

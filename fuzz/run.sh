@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes every target with stable Rust: LLVM coverage, libFuzzer, no sanitizer, as there is no
-# unsafe code. Seeds are only read. New inputs stay in target/fuzz/found for later runs.
+# unsafe code. Seeds are only read. New inputs stay in target/fuzz/found for later runs. A target
+# ends after 10^8 runs or SECONDS. Prints a row per target; the full output is in
+# target/fuzz/TARGET.log.
 #
 #   bash fuzz/run.sh [SECONDS] [TARGET...]
 set -euo pipefail
@@ -9,26 +11,30 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(tencent ocean api custom_protobuf custom_json ndjson parquet)
-version=0.13.2
+[ "${#targets[@]}" -gt 0 ] || mapfile -t targets < <(grep -A1 '^\[\[bin\]\]' fuzz/Cargo.toml |
+    sed -n 's/^name = "\(.*\)"/\1/p')
+runs=100000000
 
-export PATH=$PWD/target/tools/bin:$PATH
-if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $version" ]; then
-    cargo install --quiet --locked --root target/tools "cargo-fuzz@$version"
-fi
-bash tests/setup.sh fuzz
+# shellcheck source=fuzz/tools.sh
+. fuzz/tools.sh
+build=(--sanitizer none --target-dir target/fuzz)
+cargo fuzz build "${build[@]}"
 
+echo '| target | runs | runs/s | edges | features | inputs |'
+echo '|---|---|---|---|---|---|'
 for target in "${targets[@]}"; do
-    echo "== $target =="
-    found=target/fuzz/found/$target
+    found=target/fuzz/found/$target log=target/fuzz/$target.log
     mkdir -p "$found"
-    case $target in
-        custom_protobuf) seeds=ocean ;;
-        custom_json) seeds=api ;;
-        *) seeds=$target ;;
-    esac
     # Failures are written to fuzz/artifacts/TARGET, and their path is printed.
-    cargo fuzz run --sanitizer none --target-dir target/fuzz "$target" "$found" "fuzz/corpus/$seeds" -- \
-        -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 2>&1 |
-        grep -v -e '^#[0-9]*.*\(NEW\|REDUCE\|pulse\|RELOAD\)' -e '# Uses:'
+    cargo fuzz run "${build[@]}" "$target" "$found" "$(seeds "$target")" -- -runs="$runs" \
+        -max_total_time="$seconds" -max_len=4096 -timeout=5 -rss_limit_mb=1024 \
+        -print_final_stats=1 >"$log" 2>&1 || {
+        grep -av '^#[0-9]' "$log" >&2
+        exit 1
+    }
+    read -r count edges features inputs < <(
+        sed -nE 's/^#([0-9]+)\tDONE +cov: ([0-9]+) ft: ([0-9]+) corp: ([0-9]+).*/\1 \2 \3 \4/p' "$log"
+    )
+    rate=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+    echo "| $target | $count | $rate | $edges | $features | $inputs |"
 done

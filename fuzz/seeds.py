@@ -256,6 +256,8 @@ CSV = {
     "row": "id,device.idfa,imei\n%s,3E0046F7-8BD4-4F3E-9F91-358B137D2BF0,868049039501257\n" % IMEI_MD5,
     "crlf": "imei,x,id,device.idfa\r\n868049039501257,,%s,\r\n\r\n1,2\r\n" % IMEI_MD5,
     "quoted": 'id,"device.idfa" , imei\n"%s","a ""quoted""\nline",\'1\n' % IMEI_MD5,
+    "line-end-in-a-name": 'a "quoted"\nline,"b\nc"\n1,2\n',
+    "many-names": "," * 2000 + "\n",
     "quote-left-open": 'id,device.idfa,imei\n%s,"x,1\n2,3,4\n' % IMEI_MD5,
     "byte-order-mark": b"\xef\xbb\xbfid,device.idfa,imei\n1,2,3",
     "no-header": "%s,x,868049039501257\n" % IMEI_MD5,
@@ -321,6 +323,7 @@ CURRENT["twelve-deltas"] = as_json(
         "deltas": [CHANGES[1] | {"last": 1 << 62 | index} for index in range(12)],
     }
 )
+CURRENT["long-unknown-field"] = as_json(NAMES | {"a\n" + "\x7f" * 600: 1})
 CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
 CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
 
@@ -331,6 +334,7 @@ for KIND in ["block512", "classic"]:
     MANIFEST[KIND + "-folded"] = as_json(
         GENERATION | {"folded": FOLDED, "expires_unix_seconds": 1 << 40}
     )
+    MANIFEST[KIND + "-unknown-field"] = as_json(GENERATION | {"line\nend": 1})
     # One byte of the mode, see files.rs.
     CHUNK[KIND] = b"\0\x63" + FILES[0]
     CHUNK[KIND + "-repaired"] = b"\1\xff" + FILES[-1]
