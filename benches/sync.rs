@@ -8,7 +8,7 @@
 //! ```text
 //! cargo bench --bench sync                       # 1.3 billion keys; 10 minutes, 12 GB of disk
 //! cargo bench --bench sync -- --keys 100000000   # fewer
-//! # Also from S3: sets RTAD_TEST_S3 to a bucket.
+//! # Also from S3: sets RTAD_TEST_BUCKET to a bucket.
 //! PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 cargo bench --bench sync
 //! ```
 
@@ -65,7 +65,7 @@ fn main() {
     row("a directory", bytes, &directory, None, false);
     row("a directory, and into the cache", bytes, &directory, Some(cache), true);
     row("the cache", bytes, &directory, Some(cache), false);
-    if let Ok(url) = std::env::var("RTAD_TEST_S3") {
+    if let Ok(url) = std::env::var("RTAD_TEST_BUCKET") {
         block_on(publish(&url, keys, 1));
         row("S3", bytes, &url, None, false);
         row("S3, and into the cache", bytes, &url, Some(cache), true);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the tools of tests, load tests and benchmarks: Debian packages, and Python packages into
-# .venv. Anything already there is left alone, so a second run takes a moment.
+# Installs the tools of tests, load tests and benchmarks: Debian packages, Python packages into .venv,
+# and Azurite into target/tools. Anything already there is left alone, so a second run takes a
+# moment.
 #
 #   bash tests/setup.sh [GROUP...]
 #
@@ -8,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=() requirements=()
+packages=() requirements=() azurite=
 # need PROGRAM [PACKAGE]
 need() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || packages+=("${2:-$1}"); }
 for group in "${@:-test}"; do
@@ -16,9 +17,11 @@ for group in "${@:-test}"; do
         test)
             need curl
             need haproxy
+            need npm
             need promtool prometheus
             [ -n "${CHROMIUM:-}" ] || need chromium
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
+            azurite=target/tools/azurite
             ;;
         docs) requirements+=(tests/requirements-docs.txt) ;;
         long)
@@ -75,3 +78,13 @@ for wanted in "${requirements[@]}"; do
     .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
     cp "$wanted" "$installed"
 done
+
+if [ -n "$azurite" ] && ! cmp -s tests/azurite/package-lock.json "$azurite/installed"; then
+    mkdir -p "$azurite"
+    cp tests/azurite/package.json tests/azurite/package-lock.json "$azurite"
+    npm ci --prefix "$azurite" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null || {
+        echo "setup: npm cannot install Azurite; without it the stores suite fails for Azure" >&2
+        exit 1
+    }
+    cp tests/azurite/package-lock.json "$azurite/installed"
+fi

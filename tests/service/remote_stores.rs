@@ -1,4 +1,4 @@
-//! Remote stores: plain HTTP always, S3 if the `stores` suite has started a server.
+//! Remote stores: plain HTTP always, a bucket if the `stores` suite has started a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::write::{Change, StoreWriter};
 use rtad_store::{Store, StoreError};
 use testkit::server::{Fault, FileServer};
-use testkit::store::{Depot, Spec, keys, s3};
+use testkit::store::{Depot, Spec, bucket_url, keys};
 use testkit::wait_until;
 use tokio::runtime::Runtime;
 
@@ -83,14 +83,14 @@ fn pod_follows_a_store_over_http() {
 }
 
 #[test]
-fn pod_follows_a_store_on_s3() {
-    let Some(url) = s3("pod-named") else { return };
+fn pod_follows_a_store_in_a_bucket() {
+    let Some(url) = bucket_url("pod-named") else { return };
     follows(&Depot::over(&url), &url, CONFIG);
 }
 
 #[test]
-fn without_a_config_a_pod_serves_all_that_an_s3_store_lists() {
-    let Some(url) = s3("pod-listed") else { return };
+fn without_a_config_a_pod_serves_all_that_a_bucket_lists() {
+    let Some(url) = bucket_url("pod-listed") else { return };
     follows(&Depot::over(&url), &url, "");
 }
 

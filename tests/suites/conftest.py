@@ -1,4 +1,4 @@
-"""Shared fixtures: built programs, PATH, an S3 server, and cleanup on SIGTERM."""
+"""Shared fixtures: built programs, PATH, servers of buckets, and cleanup on SIGTERM."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from suites.testkit import programs, s3
+from suites.testkit import azure, programs, s3
 
 # kubectl and hadolint are in the virtual environment, HAProxy in /usr/sbin.
 os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin"
@@ -28,4 +28,11 @@ def pytest_collection_finish(session):
 def s3_server(tmp_path_factory):
     """The environment of an S3 server's clients."""
     with s3.server(tmp_path_factory.mktemp("s3")) as env:
+        yield env
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory):
+    """The environment of an Azure Blob Storage server's clients."""
+    with azure.server(tmp_path_factory.mktemp("azure")) as env:
         yield env

@@ -1,5 +1,5 @@
-//! Tests over all writable stores: a directory, memory (conditional puts like buckets), and an S3
-//! server if the `stores` suite has started one.
+//! Tests over all writable stores: a directory, memory (conditional puts like buckets), and the
+//! bucket of a server if the `stores` suite has started one.
 
 mod appending;
 mod collecting;
@@ -64,10 +64,10 @@ impl StoreFixture {
     }
 
     /// An unused prefix of the test bucket.
-    fn s3() -> Option<Self> {
+    fn bucket() -> Option<Self> {
         static PREFIXES: AtomicU32 = AtomicU32::new(0);
-        let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
-            println!("skipped: RTAD_TEST_S3 names no bucket");
+        let Ok(bucket) = std::env::var("RTAD_TEST_BUCKET") else {
+            println!("skipped: RTAD_TEST_BUCKET names no bucket");
             return None;
         };
         let prefix = PREFIXES.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl StoreFixture {
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        [Self::directory(), Self::memory()].into_iter().chain(Self::s3())
+        [Self::directory(), Self::memory()].into_iter().chain(Self::bucket())
     }
 
     fn store(&self) -> &Store {
@@ -242,5 +242,22 @@ async fn only_folders_with_valid_names_are_audiences() {
         }
         let names = fixture.store().audiences().await.unwrap();
         assert_eq!(names.iter().map(AudienceName::as_str).collect::<Vec<_>>(), ["a-1", "b"]);
+    }
+}
+
+#[tokio::test]
+async fn lists_of_several_pages_are_complete() {
+    for fixture in StoreFixture::all() {
+        // A page of Azure has 5,000 objects, of S3 and Google 1,000.
+        let count = if fixture.name().starts_with("az://") { 5_001 } else { 1_001 };
+        let fixture = &fixture;
+        stream::iter(1..=count)
+            .for_each_concurrent(32, |generation| async move {
+                let path = format!("old_users/manifests/{generation}.json");
+                fixture.write(&path, Vec::new()).await;
+            })
+            .await;
+        let listed = fixture.store().generations(&audience()).await.unwrap();
+        assert_eq!(listed, (1..=count).collect::<Vec<u64>>(), "{}", fixture.name());
     }
 }

@@ -53,12 +53,12 @@ pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceK
     keys
 }
 
-/// A unique URL in the bucket of `RTAD_TEST_S3`; `None` without that variable. The `stores` suite
-/// sets it and reads the printed lines.
+/// A unique URL in the bucket of `RTAD_TEST_BUCKET`; `None` without that variable. The `stores`
+/// suite sets it and reads the printed lines.
 #[allow(clippy::print_stdout, reason = "the stores suite checks that no test was skipped")]
-pub fn s3(part: &str) -> Option<String> {
-    let Ok(bucket) = std::env::var("RTAD_TEST_S3") else {
-        println!("skipped: RTAD_TEST_S3 is not set");
+pub fn bucket_url(part: &str) -> Option<String> {
+    let Ok(bucket) = std::env::var("RTAD_TEST_BUCKET") else {
+        println!("skipped: RTAD_TEST_BUCKET is not set");
         return None;
     };
     let url = format!("{bucket}/{}-{part}", std::process::id());

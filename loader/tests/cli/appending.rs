@@ -1,4 +1,5 @@
-//! `append` and `remove`, on a directory, and on S3 if the `stores` suite has started a server.
+//! `append` and `remove`, on a directory, and in a bucket if the `stores` suite has started a
+//! server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;

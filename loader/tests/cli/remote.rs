@@ -1,5 +1,5 @@
-//! Commands on every kind of store: a directory, S3 if the `stores` suite has started a server, and
-//! reads over plain HTTP.
+//! Commands on every kind of store: a directory, a bucket if the `stores` suite has started a
+//! server, and reads over plain HTTP.
 
 use std::process::Child;
 use std::time::Instant;
@@ -304,30 +304,37 @@ fn unreachable_store_is_reported_without_secrets() {
     // Bound but not listening: connections are refused.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let endpoint = format!("http://127.0.0.1:{port}");
+    let endpoint = endpoint.as_str();
+    let azure = [
+        ("AZURE_STORAGE_ACCOUNT_NAME", "name"),
+        ("AZURE_STORAGE_ENDPOINT", endpoint),
+        ("AZURE_ALLOW_HTTP", "true"),
+    ];
     for (store, environment) in [
         (
             "s3://bucket/rtad",
-            [
+            vec![
                 ("AWS_ACCESS_KEY_ID", "key-id"),
                 ("AWS_SECRET_ACCESS_KEY", "hush-hush"),
-                ("AWS_ENDPOINT_URL", &endpoint),
+                ("AWS_ENDPOINT_URL", endpoint),
                 ("AWS_ALLOW_HTTP", "true"),
             ],
         ),
         (
             "az://container/rtad",
-            [
-                ("AZURE_STORAGE_ACCOUNT_NAME", "name"),
-                ("AZURE_STORAGE_ACCOUNT_KEY", "aHVzaC1odXNo"),
-                ("AZURE_STORAGE_ENDPOINT", &endpoint),
-                ("AZURE_STORAGE_ALLOW_HTTP", "true"),
-            ],
+            [&azure[..], &[("AZURE_STORAGE_ACCOUNT_KEY", "aHVzaC1odXNo")]].concat(),
+        ),
+        (
+            "az://container/rtad",
+            [&azure[..], &[("AZURE_STORAGE_SAS_TOKEN", "sv=2025-11-05&sig=hush-hush")]].concat(),
+        ),
+        (
+            "gs://bucket/rtad",
+            vec![("GOOGLE_BASE_URL", endpoint), ("GOOGLE_BEARER_TOKEN", "hush-hush")],
         ),
     ] {
-        let mut command = command(sandbox.path(), &format!("inspect --store {store} --audience a"));
-        command.env_remove("AWS_REGION").envs(environment);
-        let outcome = outcome(spawn(&mut command));
-        outcome.fails(5, "could not read a/CURRENT");
+        let outcome = with_credentials(&sandbox, &format!("inspect --store {store}"), &environment);
+        outcome.fails(5, "could not read a/CURRENT").fails(5, "Connection refused");
         assert!(
             !["hush", "aHVzaC1odXNo", "key-id"]
                 .iter()
@@ -335,10 +342,6 @@ fn unreachable_store_is_reported_without_secrets() {
             "{outcome:?}"
         );
     }
-    // Without the settings that the store requires.
-    let mut command = command(sandbox.path(), "list --store az://container/rtad");
-    command.env_remove("AZURE_STORAGE_ACCOUNT_NAME");
-    outcome(spawn(&mut command)).fails(5, "store \"az://container/rtad\" cannot be opened");
     sandbox.run("list --store https://me:hush@host/x").fails(
         2,
         "store \"https://…@host/x\": credentials come from the environment, not from the URL",
@@ -348,12 +351,45 @@ fn unreachable_store_is_reported_without_secrets() {
 #[test]
 fn plain_http_endpoint_needs_permission() {
     let sandbox = Sandbox::new();
-    let mut list = command(sandbox.path(), "list --store s3://bucket");
-    list.env_remove("AWS_ALLOW_HTTP").env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
-    list.env("AWS_ACCESS_KEY_ID", "id").env("AWS_SECRET_ACCESS_KEY", "secret");
-    let refused = testkit::process::run(&mut list, b"");
-    assert_eq!(refused.status, Some(5), "{refused:?}");
+    let environment = [("AWS_ENDPOINT_URL", "http://127.0.0.1:1"), ("AWS_ACCESS_KEY_ID", "id")];
+    let refused = with_credentials(&sandbox, "inspect --store s3://bucket", &environment);
     for words in ["s3://bucket", "AWS_ENDPOINT_URL is plain HTTP", "AWS_ALLOW_HTTP=true"] {
-        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+        refused.fails(5, words);
     }
+}
+
+/// Nothing is sent before the credentials are complete, and no message quotes a key.
+#[test]
+fn missing_or_damaged_credentials_are_reported() {
+    let sandbox = Sandbox::new();
+    let path = |name: &str, content: &str| sandbox.file(name, content).display().to_string();
+    let nothing = sandbox.path().join("nothing.json").display().to_string();
+    let incomplete = path("incomplete.json", r#"{"private_key": "hush-hush"}"#);
+    let damaged = path(
+        "damaged.json",
+        r#"{"private_key": "hush-hush", "private_key_id": "1", "client_email": "me@host"}"#,
+    );
+    for (store, variable, value, reason) in [
+        ("az://container/rtad", "AZURE_STORAGE_ACCOUNT_KEY", "", "Account must be specified"),
+        ("gs://bucket/rtad", "GOOGLE_SERVICE_ACCOUNT", &nothing, "nothing.json: No such file"),
+        ("gs://bucket/rtad", "GOOGLE_SERVICE_ACCOUNT", &incomplete, "missing field `"),
+        ("gs://bucket/rtad", "GOOGLE_SERVICE_ACCOUNT", &damaged, "pem file: no items found"),
+        ("gs://bucket/rtad", "GOOGLE_APPLICATION_CREDENTIALS", &damaged, "missing field `type`"),
+    ] {
+        let words = format!("inspect --store {store}");
+        let outcome = with_credentials(&sandbox, &words, &[(variable, value)]);
+        outcome.fails(5, &format!("store \"{store}\" cannot be opened: ")).fails(5, reason);
+        assert!(!outcome.stderr.contains("hush"), "{outcome:?}");
+    }
+}
+
+/// A command on audience `a` with only these credentials, of those that vendors' tools read.
+fn with_credentials(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)]) -> Outcome {
+    let mut command = command(sandbox.path(), &format!("{words} --audience a"));
+    for (name, _) in std::env::vars() {
+        if ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    outcome(spawn(command.envs(environment.iter().copied())))
 }

@@ -1,5 +1,5 @@
-//! `rtad-loader serve`: the binary over HTTP, on a directory, and on S3 if the `stores` suite has
-//! started a server. Results are read with the store library, as a pod reads them.
+//! `rtad-loader serve`: the binary over HTTP, on a directory, and in a bucket if the `stores`
+//! suite has started a server. Results are read with the store library, as a pod reads them.
 
 mod process;
 

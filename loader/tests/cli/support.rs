@@ -9,7 +9,7 @@ use rtad_core::synth::Synth;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::process::{Outcome, run};
-use testkit::store::{Files, files, s3};
+use testkit::store::{Files, bucket_url, files};
 
 /// The program under test.
 pub(crate) const LOADER: &str = env!("CARGO_BIN_EXE_rtad-loader");
@@ -60,12 +60,12 @@ impl Sandbox {
     }
 }
 
-/// Stores to try commands on, each with a folder for inputs: a directory, and S3 if there is a
-/// server.
+/// Stores to try commands on, each with a folder for inputs: a directory, and a bucket if there
+/// is a server.
 pub(crate) fn stores(part: &str) -> impl Iterator<Item = (Sandbox, String)> + use<> {
     let sandbox = Sandbox::new();
     let store = format!("{}/s", sandbox.path().display());
-    let remote = s3(part).map(|store| (Sandbox::new(), store));
+    let remote = bucket_url(part).map(|store| (Sandbox::new(), store));
     std::iter::once((sandbox, store)).chain(remote)
 }
 

@@ -11,7 +11,7 @@ from suites.testkit.programs import loader
 class Store:
     def __init__(self, s3_server: dict[str, str], devices: Devices):
         self.environment = os.environ | s3_server
-        self.url, self.devices = s3_server["RTAD_TEST_S3"], devices
+        self.url, self.devices = s3_server["RTAD_TEST_BUCKET"], devices
 
     def run(self, command: str, ids: list[Device]) -> dict:
         to = ["--store", self.url, "--audience", AUDIENCE, "--json"]

@@ -1,4 +1,6 @@
-"""Test harness: programs, ports, waiting, clients, an S3 server, and commands of Markdown pages.
+"""Test harness: programs, ports, waiting, clients, servers of buckets, and commands of Markdown
+pages.
 
-Only `stubs` and `s3` need packages, so load tests and benchmarks run the rest with any python3.
+Only `stubs`, `s3` and `azure` need packages, so load tests and benchmarks run the rest with any
+python3.
 """

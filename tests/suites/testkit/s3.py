@@ -25,7 +25,7 @@ BUCKET = "rtad-test"
 
 @contextlib.contextmanager
 def server(folder):
-    """Yields the environment of its clients: RTAD_TEST_S3 with the bucket, AWS_… with the keys."""
+    """Yields the environment of its clients: RTAD_TEST_BUCKET with the bucket, AWS_… with the keys."""
     folder = Path(folder)
     ports = free_ports(8)
     master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3, s3_grpc = ports
@@ -35,7 +35,7 @@ def server(folder):
         "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://{HOST}:{s3}",
         "AWS_ALLOW_HTTP": "true",
-        "RTAD_TEST_S3": f"s3://{BUCKET}/{os.getpid()}",
+        "RTAD_TEST_BUCKET": f"s3://{BUCKET}/{os.getpid()}",
     }
     keys = {"accessKey": env["AWS_ACCESS_KEY_ID"], "secretKey": env["AWS_SECRET_ACCESS_KEY"]}
     identity = {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::process::{DEVICES, Serve, count, snapshot, stored};
 use crate::support::{Sandbox, ids};
 use testkit::client::metric;
-use testkit::store::s3;
+use testkit::store::bucket_url;
 use testkit::wait_until;
 
 /// Requests of ten ids each.
@@ -190,8 +190,8 @@ fn unwritten_requests_are_counted() {
 
 /// A bucket: conditional puts instead of `flock`.
 #[test]
-fn on_s3_two_processes_share_an_audience() {
-    let Some(url) = s3("serve") else { return };
+fn in_a_bucket_two_processes_share_an_audience() {
+    let Some(url) = bucket_url("serve") else { return };
     let sandbox = Sandbox::new();
     let start = || Serve::over(&sandbox, &url, "--every 20ms");
     let serves = [start(), start()];

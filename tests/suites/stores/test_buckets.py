@@ -1,0 +1,51 @@
+"""Rust tests of stores with a bucket in RTAD_TEST_BUCKET, without which they skip buckets."""
+
+import os
+import subprocess
+
+import pytest
+
+from suites.testkit.programs import ROOT
+
+# Of the whole workspace, as built by `make test`: a single package would rebuild its dependencies
+# with other features.
+CARGO = ["cargo", "test", "--quiet", "--workspace"]
+# All modules with tests over every kind of store.
+STORE_TESTS = (
+    "appending",
+    "collecting",
+    "concurrent_appends",
+    "deleting",
+    "early_chunks",
+    "faults",
+    "lists_of_several_pages_are_complete",
+    "only_folders_with_valid_names_are_audiences",
+    "publishing",
+    "signing",
+)
+
+
+@pytest.mark.parametrize("server", ["s3_server", "azure_server"])
+@pytest.mark.parametrize(
+    ("target", "filters"),
+    [
+        # The model of appends never uses a bucket.
+        ("--lib", ["--skip", "::model::", *(f"tests::{name}" for name in STORE_TESTS)]),
+        ("--test cli", ["remote::", "appending::", "in_a_bucket"]),
+        ("--test service", ["remote_stores::"]),
+    ],
+)
+def test_rust_tests_pass_in_a_bucket(request, server, target, filters):
+    environment = request.getfixturevalue(server)
+    done = subprocess.run(
+        [*CARGO, *target.split(), "--", "--nocapture", *filters],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    ran = f"on {environment['RTAD_TEST_BUCKET']}/"
+    assert ran in done.stdout, f"nothing printed {ran!r}: {done.stdout}"
+    assert "skipped:" not in done.stdout, done.stdout
