@@ -37,7 +37,16 @@ REPORT = -1  # in place of a bucket number: marks the report of a step
 PART_KEYS = 4 << 20  # keys per `distinct` step: about 130 MB
 LINES_PER_WRITE = 4096
 STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
-PUBLISH_FLAGS = ("max_reject_ratio", "max_shrink", "max_fpr", "max_fill", "sign_key", "expires")
+PUBLISH_FLAGS = (
+    "max_reject_ratio",
+    "max_shrink",
+    "max_fpr",
+    "max_fill",
+    "max_carried_loss",
+    "metrics_file",
+    "sign_key",
+    "expires",
+)
 
 
 class Loader:
@@ -232,7 +241,8 @@ def build(spark, args, changes):
     trust = [word for key in args.public_key for word in ("--public-key", key)]
     target = ["--store", args.store, "--audience", args.audience, *trust]
     sizing = ["--fpr", str(args.fpr), "--filter", args.filter]
-    job = run_in_driver([local_loader, "begin", *target, *sizing, "--changes", changes]).strip()
+    begin = [local_loader, "begin", *target, *sizing, "--changes", changes]
+    job = run_in_driver(begin + ["--keep-carried"] * args.keep_carried).strip()
 
     rows, flags, names = read(spark, args)
     keys = rows.mapPartitions(
@@ -333,6 +343,9 @@ def parse():
         help="as in rtad-loader build",
     )
     parser.add_argument("--allow-empty", action="store_true")
+    parser.add_argument(
+        "--keep-carried", action="store_true", help="as in rtad-loader build"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "inputs",

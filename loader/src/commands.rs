@@ -3,6 +3,7 @@
 mod append;
 mod audience_report;
 mod build;
+mod carried;
 mod context;
 mod dedup;
 mod diff;

@@ -4,7 +4,8 @@
 //! ```text
 //! offset  size  field    little-endian
 //!      0     2  bucket   the first 12 bits of each of its keys: 16 shards, the minimum of a chunk
-//!      2     1  content  0 ids, 1 added by deltas, 2 removed by deltas or tombstones
+//!      2     1  content  0 ids, 1 added by deltas, 2 removed by deltas or tombstones,
+//!                        3 and 4 carried additions and removals, which are only counted
 //!      3     1  zero
 //!      4     4  count    1 to 1,048,576
 //!      8  16·n  keys     ascending
@@ -33,6 +34,10 @@ pub(crate) enum Content {
     Added,
     /// Non-members, removed by deltas and tombstones.
     Removed,
+    /// Members that deltas before the previous build added.
+    CarriedAdded,
+    /// Non-members that they removed.
+    CarriedRemoved,
 }
 
 /// Invalid frames. The message gives the offset, never a key.
@@ -108,7 +113,9 @@ pub(crate) fn read(
             0 => Content::Ids,
             1 => Content::Added,
             2 => Content::Removed,
-            other => return invalid("the content", other.into(), "0 to 2"),
+            3 => Content::CarriedAdded,
+            4 => Content::CarriedRemoved,
+            other => return invalid("the content", other.into(), "0 to 4"),
         };
         if header[3] != 0 {
             return invalid("the byte before the count", header[3].into(), "0");
@@ -173,7 +180,7 @@ mod tests {
             match content {
                 Content::Ids => ids.extend_from_slice(found),
                 Content::Removed => removed.extend_from_slice(found),
-                Content::Added => panic!("no added keys were written"),
+                _ => panic!("no other keys were written"),
             }
         })
         .unwrap();
@@ -192,8 +199,8 @@ mod tests {
         };
         assert!(refused(1, 0x10).contains("expected 0 to 4095, found"));
         assert_eq!(
-            refused(2, 3),
-            "x: the content of the frame at byte 0: expected 0 to 2, found 3"
+            refused(2, 5),
+            "x: the content of the frame at byte 0: expected 0 to 4, found 5"
         );
         assert!(refused(3, 1).contains("the byte before the count"));
         assert!(refused(4, 0).contains("the count of the frame at byte 0: expected 1 to 1048576"));

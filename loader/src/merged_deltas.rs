@@ -91,10 +91,3 @@ impl MergedDeltas {
         self.removed = Some(SortedKeys::sort(all.collect()));
     }
 }
-
-impl CarriedChanges {
-    /// Number of changes.
-    pub(crate) fn len(&self) -> u64 {
-        (self.added.len() + self.removed.len()) as u64
-    }
-}

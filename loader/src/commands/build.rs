@@ -4,7 +4,6 @@
 //! all input was read and passed the gate (`gate.rs`). A build that fails, or that loses to
 //! another publisher, changes nothing. The bytes of the chunks depend on the set of keys only.
 
-mod carried;
 mod chunks;
 mod compact;
 mod disk_space;
@@ -26,6 +25,7 @@ use rtad_core::snapshot::shards_per_chunk;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
 
+use super::carried::{Carried, CarriedArgs};
 use super::context::{Output, Target, runtime};
 use super::error::{CommandError, UsageError};
 use super::expiry_args::ExpiryArgs;
@@ -38,7 +38,6 @@ use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
-use carried::{Carried, CarriedArgs};
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
@@ -150,7 +149,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         budget: *budget,
         counts,
         merged,
-        carried: carried.as_ref(),
+        carried: carried.as_ref().map(|carried| (carried, &args.carried.limit)),
         gate: *gate,
         expiry: args.expiry,
         runtime,
@@ -184,7 +183,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         carried.warn(args.target.audience.as_str());
     }
     if !args.dry_run {
-        args.carried.write_metrics(args.target.audience.as_str(), carried)?;
+        args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
     }
     for (kind, raw, digests) in counts.kinds_of_digests() {
         exit::write_warning(&format!(
@@ -226,7 +225,8 @@ impl Prepared {
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
-        let carried = Carried::read(&args.carried, &mut merged, writer.store(), &base);
+        let flags = (args.carried.keep_carried, args.carried.limit.is_given());
+        let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
         let fingerprint =
             if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };

@@ -36,7 +36,13 @@ fn pipe(mut command: Command, stdin: &[u8]) -> (Vec<u8>, String, Option<i32>) {
 impl<'a> Steps<'a> {
     #[track_caller]
     fn begin(sandbox: &'a Sandbox) -> Self {
-        let begun = sandbox.run("begin --store {}/s --audience a --changes {}/changes").json();
+        Self::begin_with(sandbox, "")
+    }
+
+    #[track_caller]
+    fn begin_with(sandbox: &'a Sandbox, flags: &str) -> Self {
+        let begin = format!("begin --store {{}}/s --audience a --changes {{}}/changes {flags}");
+        let begun = sandbox.run(&begin).json();
         let changes = std::fs::read(sandbox.path().join("changes")).unwrap();
         Self { sandbox, job: begun.to_string(), lines: Vec::new(), changes }
     }
@@ -267,6 +273,65 @@ fn missing_part_is_detected() {
         .publish("", &with(&[beyond]))
         .fails(3, "has 4096 buckets from 768: expected a range within 4096 buckets");
     assert!(!sandbox.path().join("s/a/CURRENT").exists());
+}
+
+#[test]
+fn carried_changes_are_counted_limited_and_kept() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2100);
+    let (old, new, gone) = (&all[..2000], &all[2000..], &all[..50]);
+    sandbox.file("ids", lines(old));
+    sandbox.file("new", lines(new));
+    sandbox.file("gone", lines(gone));
+    let build = |begin: &str, publish: &str, omit: bool| {
+        let mut steps = Steps::begin_with(&sandbox, begin);
+        if omit {
+            steps.changes.clear();
+        }
+        let frames = steps.distinct(&["{}/ids"], 4).concat();
+        let lines = [steps.lines.clone(), steps.chunks(steps.total(), &frames)].concat();
+        steps.publish(publish, &lines)
+    };
+    let carried = |begin: &str, publish: &str| {
+        let built = build(begin, publish, false);
+        assert_eq!(built.status, Some(0), "{}", built.stderr);
+        let carried = &serde_json::from_str::<Value>(&built.stdout).unwrap()["carried"];
+        let numbers = ["added", "removed", "dropped", "returned"]
+            .map(|name| carried[name].as_u64().expect("a number"));
+        let warns = built.stderr.contains("warning: a: the input lacks ");
+        assert_eq!(warns, numbers[2..] != [0, 0], "{}", built.stderr);
+        (numbers, carried["kept"] == true)
+    };
+    assert_eq!(carried("", ""), ([0; 4], false));
+    sandbox.run("append --store {}/s --audience a --json {}/new").json();
+    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
+    assert_eq!(carried("", ""), ([0; 4], false), "deltas apply once");
+
+    let error = "expected at most --max-carried-loss 99 undone, found 100 additions and 50 \
+                 removals of 150";
+    build("", "--max-carried-loss 99", false).fails(3, error);
+    let unread = "read 0 keys that earlier deltas added: expected 100";
+    build("", "", true).fails(3, unread);
+    for _ in 0..2 {
+        assert_eq!(carried("--keep-carried", "--max-carried-loss 0"), ([100, 50, 0, 0], true));
+    }
+    let members = |file: &str| {
+        let verified = sandbox.run(&format!(
+            "verify --store {{}}/s --audience a --json --probes 1 --against {{}}/{file}"
+        ));
+        verified.status == Some(0)
+    };
+    assert!(members("new") && !members("gone"));
+    // A build on one machine reads the same changes.
+    let one = sandbox.run("build --store {}/s --audience a --json --dry-run {}/ids");
+    let counts = r#""carried":{"added":100,"removed":50,"dropped":100,"returned":50,"kept":false}"#;
+    assert!(one.stdout.contains(counts), "{}", one.stdout);
+    let flags = "--max-carried-loss 100% --metrics-file {}/metrics";
+    let flags = flags.replace("{}", sandbox.path().to_str().unwrap());
+    assert_eq!(carried("", &flags), ([100, 50, 100, 50], false));
+    let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
+    assert!(metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 100\n"), "{metrics}");
+    assert!(!members("new") && members("gone"));
 }
 
 /// Otherwise the manifest would list the deltas as merged, and `CURRENT` would drop them.

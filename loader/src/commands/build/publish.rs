@@ -14,12 +14,12 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
 use rtad_store::write::Publication;
 
+use super::super::carried::{Carried, CarriedLimitArgs};
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::min_keys::check_min_keys;
 use super::super::new_manifest::new_manifest;
-use super::carried::Carried;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
@@ -45,7 +45,7 @@ pub(super) struct BuildPlan<'a> {
     pub(super) budget: Budget,
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
-    pub(super) carried: Option<&'a Carried>,
+    pub(super) carried: Option<(&'a Carried, &'a CarriedLimitArgs)>,
     pub(super) gate: Gate,
     pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
@@ -163,7 +163,7 @@ impl BuildPlan<'_> {
     }
 
     pub(super) fn checks(&self) -> KeyChecks<'_> {
-        let checks = self.carried.map_or_else(KeyChecks::default, Carried::checks);
+        let checks = self.carried.map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
         KeyChecks { unwanted: self.merged.removed(), ..checks }
     }
 
@@ -178,7 +178,9 @@ impl BuildPlan<'_> {
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
         check_min_keys(self.filter.kind(), self.target_fpr, distinct.left)?;
         self.gate.check_keys(distinct.left)?;
-        Ok(self.carried.map_or(Ok(()), |carried| carried.check(distinct))?)
+        let check =
+            |(carried, limit): (&Carried, &CarriedLimitArgs)| limit.check(carried.report(distinct));
+        Ok(self.carried.map_or(Ok(()), check)?)
     }
 
     fn make(

@@ -8,9 +8,9 @@ use serde::Serialize;
 use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::FillRatio;
 
+use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
-use super::carried::CarriedReport;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};

@@ -8,19 +8,21 @@ use clap::Args;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
 
+use super::super::carried::Carried;
 use super::super::context::{Output, Target, runtime};
 use super::super::error::{CommandError, UsageError};
-use super::spec::{ChangedKeys, Job};
+use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
 use crate::frames::{self, Content};
-use crate::merged_deltas::MergedDeltas;
+use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
 /// Begin a distributed build: write the job for its other steps, as JSON on stdout.
 ///
 /// The job records the live generation. Devices appended or removed before stay appended or
 /// removed: their keys go to --changes, as frames for `rtad-loader distinct` beside those of the
-/// input. Later appends apply to the new generation. `rtad-loader publish` exits with code 6 if
+/// input. About changes from before the previous build the input decides: their keys go there too,
+/// to be counted. Later appends apply to the new generation. `rtad-loader publish` exits with code 6 if
 /// another process published in between.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -36,29 +38,41 @@ pub(in super::super) struct BeginArgs {
     /// File for the keys that deltas and tombstones changed; readable by its owner only
     #[arg(long, value_name = "FILE")]
     changes: PathBuf,
+    /// Carry on the devices that were appended or removed before the previous build, whatever the
+    /// input contains
+    #[arg(long)]
+    keep_carried: bool,
 }
 
 pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
     let writer = StoreWriter::new(args.target.open()?)?;
-    let (base, merged) = runtime()?.block_on(async {
+    let (base, merged, carried) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
         // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
-        let merged = MergedDeltas::read(writer.store(), &base).await?;
-        Ok::<_, CommandError>((base, merged))
+        let mut merged = MergedDeltas::read(writer.store(), &base).await?;
+        let flags = (args.keep_carried, false);
+        let carried = Carried::read(flags, &mut merged, writer.store(), &base).await?;
+        Ok::<_, CommandError>((base, merged, carried))
     })?;
-    write_changes(args, &merged)
+    write_changes(args, &merged, carried.as_ref().map(Carried::changes))
         .map_err(|source| CommandError::write_file("--changes", &args.changes, source))?;
     let removed = merged.removed().map_or(0, |removed| removed.len() as u64);
     let changes = ChangedKeys { added: merged.added().len() as u64, removed };
-    let job = Job::new(&base, &filter, args.fpr, changes);
+    let folded = merged.folded.map_or_else(Vec::new, |folded| folded.deltas);
+    let carried = CarriedJob { report: carried.map(|carried| carried.unchecked()), folded };
+    let job = Job::new(&base, &filter, args.fpr, (changes, carried));
     output.data(&job, |job, out| {
         serde_json::to_writer(&mut *out, job)?;
         writeln!(out)
     })
 }
 
-fn write_changes(args: &BeginArgs, merged: &MergedDeltas) -> io::Result<()> {
+fn write_changes(
+    args: &BeginArgs,
+    merged: &MergedDeltas,
+    carried: Option<&CarriedChanges>,
+) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -66,5 +80,9 @@ fn write_changes(args: &BeginArgs, merged: &MergedDeltas) -> io::Result<()> {
     let mut out = BufWriter::new(options.open(&args.changes)?);
     frames::write(&mut out, Content::Added, merged.added())?;
     frames::write(&mut out, Content::Removed, merged.removed().map_or(&[], |removed| removed))?;
+    if let Some(CarriedChanges { added, removed, .. }) = carried {
+        frames::write(&mut out, Content::CarriedAdded, added)?;
+        frames::write(&mut out, Content::CarriedRemoved, removed)?;
+    }
     out.flush()
 }

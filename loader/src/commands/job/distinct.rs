@@ -8,6 +8,7 @@ use clap::Args;
 
 use rtad_core::device::DeviceKey;
 
+use super::super::carried::CarriedReport;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, ReportLine};
@@ -63,6 +64,7 @@ impl FromStr for Part {
 
 pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), CommandError> {
     let (mut keys, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut carried_added, mut carried_removed) = (Vec::new(), Vec::new());
     let progress = output.progress();
     progress.phase("reading keys");
     let stdin = io::stdin().lock();
@@ -75,11 +77,15 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
             Content::Ids => keys.extend_from_slice(found),
             Content::Added => added.extend_from_slice(found),
             Content::Removed => removed.extend_from_slice(found),
+            Content::CarriedAdded => carried_added.extend_from_slice(found),
+            Content::CarriedRemoved => carried_removed.extend_from_slice(found),
         }
     })?;
     progress.phase("sorting keys");
     sort_distinct(&mut added);
     sort_distinct(&mut removed);
+    sort_distinct(&mut carried_added);
+    sort_distinct(&mut carried_removed);
     let mut line = DistinctLine {
         first_bucket: args.part.first,
         buckets: args.part.buckets,
@@ -94,6 +100,16 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         keys.retain(|key| removed.binary_search(key).is_err());
     }
     line.keys = keys.len() as u64;
+    let members = |carried: &[DeviceKey]| {
+        carried.iter().filter(|key| keys.binary_search(key).is_ok()).count() as u64
+    };
+    line.carried = CarriedReport {
+        added: carried_added.len() as u64,
+        removed: carried_removed.len() as u64,
+        dropped: carried_added.len() as u64 - members(&carried_added),
+        returned: members(&carried_removed),
+        kept: false,
+    };
     progress.phase("writing keys");
     let mut out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     let written = match args.bare {

@@ -68,10 +68,15 @@ use the same --keys in all steps; nothing was published"
     )]
     InvalidPart { first: u32, buckets: u32 },
     #[error(
-        "`rtad-loader distinct` read {found} keys that deltas {what}: expected {expected}, as \
+        "`rtad-loader distinct` read {found} keys that {what}: expected {expected}, as \
          written by `begin`; give every part the frames of --changes; nothing was published"
     )]
     ChangesNotRead { what: &'static str, found: u64, expected: u64 },
+    #[error(
+        "--max-carried-loss: `rtad-loader begin` could not read the changes that the previous \
+         build merged; nothing was published"
+    )]
+    CarriedUnread,
     #[error("the chunks give an invalid manifest; nothing was published")]
     InvalidManifest(#[source] ManifestError),
     #[error("the chunks have {found} keys: expected {expected}; {}; nothing was published",

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
 
+use super::super::carried::CarriedReport;
 use super::super::error::CommandError;
 use super::error::JobError;
 use crate::input::{Counts, Reason};
@@ -45,6 +46,9 @@ pub(super) struct DistinctLine {
     pub(super) added: u64,
     /// Keys removed by deltas and tombstones, present in the input or not.
     pub(super) removed: u64,
+    /// Carried changes, and those that the input undoes.
+    #[serde(default)]
+    pub(super) carried: CarriedReport,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use rtad_core::snapshot::{Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
+use super::super::carried::{CarriedLimitArgs, CarriedReport};
 use super::super::context::{Output, runtime, write_chunks_written, write_published};
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
@@ -58,6 +59,8 @@ pub(in super::super) struct PublishArgs {
     #[command(flatten)]
     gate: GateArgs,
     #[command(flatten)]
+    carried: CarriedLimitArgs,
+    #[command(flatten)]
     expiry: ExpiryArgs,
     /// Run all checks, but write nothing to the store
     #[arg(long)]
@@ -82,6 +85,7 @@ struct DistinctParts {
     found: u64,
     /// Keys read from `--changes`.
     changes: ChangedKeys,
+    carried: CarriedReport,
 }
 
 pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
@@ -96,6 +100,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     };
     let reported = StepReports::read(args)?;
     reported.check(args)?;
+    let carried = reported.carried(job);
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
         // First, because the gate compares with the live generation.
@@ -123,10 +128,16 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             &manifest,
             &reported,
             gate,
-            args.dry_run,
-            is_signed,
+            carried,
+            (args.dry_run, is_signed),
         ))
     })?;
+    if let Some(carried) = carried {
+        carried.warn(job.audience.as_str());
+    }
+    if !args.dry_run {
+        args.carried.write_metrics(job.audience.as_str(), carried)?;
+    }
     output.report(&summary, PublishReport::write_text)
 }
 
@@ -192,7 +203,11 @@ impl StepReports {
     /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
         args.reject_limit.check(self.read.malformed(), self.read.values)?;
-        self.distinct.check(args.job.changes)?;
+        self.distinct.check(&args.job)?;
+        if args.carried.is_given() && args.job.carried.report.is_none() {
+            return Err(JobError::CarriedUnread.into());
+        }
+        args.carried.check(self.distinct.carried)?;
         let found = self.chunks.values().map(|line| line.entry.keys).sum();
         let cut_for = self.chunks.values().next().map_or(0, |line| line.keys);
         for expected in [self.distinct.keys, cut_for] {
@@ -207,6 +222,12 @@ impl StepReports {
         Ok(())
     }
 
+    /// The carried changes; `None` if `begin` could not read them.
+    fn carried(&self, job: &Job) -> Option<CarriedReport> {
+        let report = job.carried.report?;
+        Some(if report.kept { report } else { self.distinct.carried })
+    }
+
     fn manifest(&self, args: &PublishArgs, generation: u64) -> Manifest {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
@@ -219,7 +240,7 @@ impl StepReports {
             rejected: self.read.rejected.values().sum(),
             ..BuildReport::default()
         };
-        let folded = job.base().folded();
+        let folded = job.folded();
         new_manifest(manifest, &job.audience, generation, build, folded, args.expiry)
     }
 
@@ -241,11 +262,16 @@ impl DistinctParts {
         self.found += line.found;
         self.changes.added += line.added;
         self.changes.removed += line.removed;
+        self.carried.added += line.carried.added;
+        self.carried.removed += line.carried.removed;
+        self.carried.dropped += line.carried.dropped;
+        self.carried.returned += line.carried.returned;
         Ok(())
     }
 
     /// Checks that every bucket is in one part, and that the parts read all of `--changes`.
-    fn check(&self, changes: ChangedKeys) -> Result<(), JobError> {
+    fn check(&self, job: &Job) -> Result<(), JobError> {
+        let carried = job.carried.report.filter(|report| !report.kept).unwrap_or_default();
         let mut next = 0;
         for (first, buckets) in
             self.parts.iter().map(|(first, buckets)| (*first, *buckets)).chain([(BUCKETS, 0)])
@@ -259,8 +285,10 @@ impl DistinctParts {
             next = first + buckets;
         }
         for (what, found, expected) in [
-            ("added", self.changes.added, changes.added),
-            ("removed", self.changes.removed, changes.removed),
+            ("deltas added", self.changes.added, job.changes.added),
+            ("deltas removed", self.changes.removed, job.changes.removed),
+            ("earlier deltas added", self.carried.added, carried.added),
+            ("earlier deltas removed", self.carried.removed, carried.removed),
         ] {
             if found != expected {
                 return Err(JobError::ChangesNotRead { what, found, expected });
@@ -290,6 +318,8 @@ struct PublishReport {
     chunks: usize,
     chunks_written: usize,
     expires_unix_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carried: Option<CarriedReport>,
     gate: Gate,
 }
 
@@ -298,8 +328,8 @@ impl PublishReport {
         manifest: &Manifest,
         reported: &StepReports,
         gate: Gate,
-        dry_run: bool,
-        signed: bool,
+        carried: Option<CarriedReport>,
+        (dry_run, signed): (bool, bool),
     ) -> Self {
         let StepReports { read, distinct, chunks, .. } = reported;
         Self {
@@ -319,6 +349,7 @@ impl PublishReport {
             chunks: chunks.len(),
             chunks_written: chunks.values().filter(|line| line.written).count(),
             expires_unix_seconds: manifest.expires_unix_seconds(),
+            carried,
             gate,
         }
     }
@@ -338,6 +369,9 @@ impl PublishReport {
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         write_chunks_written(out, self.chunks_written, self.chunks)?;
         writeln!(out, "  fpr         {:.3e} by fill", self.expected_fpr)?;
+        if let Some(carried) = &self.carried {
+            carried.write_text(out)?;
+        }
         self.gate.write_text(out)
     }
 }

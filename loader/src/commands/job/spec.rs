@@ -5,14 +5,15 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{AudienceName, Current, Digest};
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Digest, Folded};
 use rtad_store::write::Base;
 
+use super::super::carried::CarriedReport;
 use super::super::error::UsageError;
 use super::super::min_keys::check_min_keys;
 
 const FORMAT: &str = "rtad-job";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Largest accepted job; a `CURRENT` in it has at most 4 KiB.
 const MAX_JOB_BYTES: u64 = 64 << 10;
 
@@ -29,6 +30,17 @@ pub(super) struct Job {
     current: Option<Current>,
     /// Keys that `begin` wrote to `--changes`; all parts together must have read them.
     pub(super) changes: ChangedKeys,
+    pub(super) carried: CarriedJob,
+}
+
+/// The carried changes of the live generation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CarriedJob {
+    /// Their numbers; `None` if they were unreadable.
+    pub(super) report: Option<CarriedReport>,
+    /// The deltas of those that are kept.
+    pub(super) folded: Vec<DeltaEntry>,
 }
 
 /// Number of keys that deltas and tombstones changed.
@@ -52,7 +64,7 @@ impl Job {
         base: &Base,
         filter: &FilterSpec,
         target_fpr: f64,
-        changes: ChangedKeys,
+        (changes, carried): (ChangedKeys, CarriedJob),
     ) -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -66,6 +78,7 @@ impl Job {
             target_fpr,
             current: base.current().cloned(),
             changes,
+            carried,
         }
     }
 
@@ -117,6 +130,12 @@ impl Job {
         Base::new(self.audience.clone(), self.current.clone())
     }
 
+    /// The manifest's entry for the deltas that were read.
+    pub(super) fn folded(&self) -> Option<Folded> {
+        let folded = self.base().folded()?;
+        Some(Folded { deltas: self.carried.folded.clone(), ..folded })
+    }
+
     /// Rejects a number of keys at which filters of this kind exceed their rate.
     pub(super) fn check_size(&self, keys: u64) -> Result<(), UsageError> {
         check_min_keys(self.filter.kind, self.target_fpr, keys)
@@ -133,18 +152,19 @@ mod tests {
         let current = Current::new(7, 3, b"a manifest", None);
         let base = Base::new("a".parse().unwrap(), Some(current));
         let changes = ChangedKeys { added: 3, removed: 2 };
-        let job = Job::new(&base, &filter, 0.0001, changes);
+        let job = Job::new(&base, &filter, 0.0001, (changes, CarriedJob::default()));
         let text = serde_json::to_string(&job).unwrap();
         let again = Job::parse(&text).unwrap();
         assert_eq!((again.id(), again.filter()), (job.id(), filter));
         assert_eq!((again.base().folded(), again.changes), (base.folded(), changes));
 
-        let other = Job::new(&Base::new("a".parse().unwrap(), None), &filter, 0.0001, changes);
+        let none = (changes, CarriedJob::default());
+        let other = Job::new(&Base::new("a".parse().unwrap(), None), &filter, 0.0001, none);
         assert_ne!(other.id(), job.id());
         for (from, to, reason) in [
             (
-                "\"version\":1,\"audience\"",
                 "\"version\":2,\"audience\"",
+                "\"version\":3,\"audience\"",
                 "use the same rtad-loader",
             ),
             ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),

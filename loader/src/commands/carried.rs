@@ -1,4 +1,4 @@
-//! Carried changes of a build: devices that were appended or removed before the previous build.
+//! Carried changes of a build, on one machine or distributed: devices that were appended or removed before the previous build.
 //!
 //! The previous build merged them into its generation. This build knows them only through its
 //! input, unless `--keep-carried` applies them again. The differences are counted while keys are
@@ -14,11 +14,11 @@ use rtad_core::snapshot::AudienceName;
 use rtad_http::error_chain::error_chain;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::super::context::now_unix_seconds;
-use super::super::error::CommandError;
-use super::super::gate::GateError;
+use super::context::now_unix_seconds;
+use super::error::CommandError;
+use super::gate::GateError;
 use crate::exit;
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
@@ -29,6 +29,12 @@ pub(super) struct CarriedArgs {
     /// input contains
     #[arg(long)]
     pub(super) keep_carried: bool,
+    #[command(flatten)]
+    pub(super) limit: CarriedLimitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CarriedLimitArgs {
     /// Publish nothing if the input undoes more of these changes than N, or than P percent of them
     #[arg(long, value_name = "N|P%", value_parser = parse_limit)]
     max_carried_loss: Option<CarriedLimit>,
@@ -81,34 +87,34 @@ pub(super) struct Carried {
     /// Those that the input decides about.
     changes: CarriedChanges,
     report: CarriedReport,
-    limit: Option<CarriedLimit>,
 }
 
 /// Part of the JSON object of `build --json`.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CarriedReport {
     /// Carried additions and removals.
-    added: u64,
-    removed: u64,
+    pub(super) added: u64,
+    pub(super) removed: u64,
     /// Additions that the input lacks.
-    dropped: u64,
+    pub(super) dropped: u64,
     /// Removed devices that the input contains.
-    returned: u64,
+    pub(super) returned: u64,
     /// Whether they apply to this generation, despite the input.
-    kept: bool,
+    pub(super) kept: bool,
 }
 
 impl Carried {
-    /// Reads the carried changes. Without a flag that needs them, unreadable ones are a warning.
+    /// Reads the carried changes, and adds them to `merged` if they are kept. Unless they are
+    /// needed, unreadable ones are a warning.
     pub(super) async fn read(
-        args: &CarriedArgs,
+        (is_kept, is_needed): (bool, bool),
         merged: &mut MergedDeltas,
         store: &Store,
         base: &Base,
     ) -> Result<Option<Self>, CommandError> {
         let changes = match merged.read_carried(store, base).await {
             Ok(changes) => changes,
-            Err(source) if args.keep_carried || args.max_carried_loss.is_some() => {
+            Err(source) if is_kept || is_needed => {
                 return Err(CommandError::CarriedUnreadable(source));
             }
             Err(error) => {
@@ -118,12 +124,22 @@ impl Carried {
         };
         let (added, removed) = (changes.added.len() as u64, changes.removed.len() as u64);
         let report = CarriedReport { added, removed, ..CarriedReport::default() };
-        let mut carried = Self { changes, report, limit: args.max_carried_loss };
-        if args.keep_carried {
+        let mut carried = Self { changes, report };
+        if is_kept {
             merged.keep(std::mem::take(&mut carried.changes));
             carried.report.kept = true;
         }
         Ok(Some(carried))
+    }
+
+    /// The changes that the input decides about.
+    pub(super) const fn changes(&self) -> &CarriedChanges {
+        &self.changes
+    }
+
+    /// The report without what the input undoes.
+    pub(super) const fn unchecked(&self) -> CarriedReport {
+        self.report
     }
 
     /// Counts the changes among the keys of the new generation.
@@ -136,18 +152,6 @@ impl Carried {
         let [kept, returned] = distinct.counted;
         let dropped = (self.changes.added.len() as u64).saturating_sub(kept);
         CarriedReport { dropped, returned, ..self.report }
-    }
-
-    /// Checks `--max-carried-loss`.
-    pub(super) fn check(&self, distinct: &Distinct) -> Result<(), GateError> {
-        let CarriedReport { dropped, returned, .. } = self.report(distinct);
-        let all = self.changes.len();
-        match self.limit.filter(|limit| !limit.allows(dropped + returned, all)) {
-            None => Ok(()),
-            Some(limit) => {
-                Err(GateError::Carried { limit: limit.to_string(), dropped, returned, all })
-            }
-        }
     }
 }
 
@@ -188,7 +192,24 @@ impl CarriedReport {
     }
 }
 
-impl CarriedArgs {
+impl CarriedLimitArgs {
+    /// Whether a flag needs the carried changes.
+    pub(super) const fn is_given(&self) -> bool {
+        self.max_carried_loss.is_some()
+    }
+
+    /// Checks `--max-carried-loss`.
+    pub(super) fn check(&self, report: CarriedReport) -> Result<(), GateError> {
+        let CarriedReport { added, removed, dropped, returned, .. } = report;
+        let all = added + removed;
+        match self.max_carried_loss.filter(|limit| !limit.allows(dropped + returned, all)) {
+            None => Ok(()),
+            Some(limit) => {
+                Err(GateError::Carried { limit: limit.to_string(), dropped, returned, all })
+            }
+        }
+    }
+
     /// Writes `--metrics-file` at once, as a collector may read it at any time.
     pub(super) fn write_metrics(
         &self,
