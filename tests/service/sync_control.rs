@@ -11,6 +11,7 @@ use testkit::server::{Fault, FileServer};
 use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
 use testkit::wait_until;
 
+use crate::rtad_process::Rtad;
 use crate::server::{NEVER, Server, config};
 
 const AUDIENCE: &str = "old_users";
@@ -191,4 +192,26 @@ fn reload_is_recorded_although_its_caller_hangs_up() {
     site.web.behave();
     let recorded = "rtad_config_last_reload_successful";
     wait_until("it is recorded", || server.metric(recorded) == 1);
+}
+
+/// While nothing is served, there are no requests to delay.
+#[test]
+fn first_load_runs_at_normal_priority_and_later_ones_at_the_lowest() {
+    let site = Site::new();
+    site.web.misbehave(Fault::Drip, "chunks/");
+    let file = site.folder.path().join("rtad.toml");
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+         [store]\nurl = {:?}\n{CONFIG}",
+        site.web.url()
+    );
+    std::fs::write(&file, config).unwrap();
+    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let rtad = Rtad::spawn(&arguments, &[]);
+    wait_until("the first load", || site.web.requests("chunks/") > 0);
+    let normal = rtad.niceness("rtad");
+    assert_eq!(rtad.niceness("sync"), normal);
+    site.web.behave();
+    rtad.log("decision port listens", 1);
+    assert_eq!(rtad.niceness("sync"), Some(19));
 }

@@ -160,6 +160,19 @@ impl Service {
         signal(self.child.id(), name);
     }
 
+    /// Niceness of its first thread of this name.
+    pub fn niceness(&self, thread: &str) -> Option<i32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let stats =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        // The name is in parentheses; the niceness is the 19th field.
+        let niceness = |stat: String| {
+            let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+            (name == thread).then(|| fields.split(' ').nth(16)?.parse().ok())?
+        };
+        stats.filter_map(niceness).next()
+    }
+
     /// Peak memory, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         peak_bytes(self.child.id())

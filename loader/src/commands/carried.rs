@@ -1,4 +1,5 @@
-//! Carried changes of a build, on one machine or distributed: devices that were appended or removed before the previous build.
+//! Carried changes of a build, on one machine or distributed: devices that were appended or removed
+//! before the previous build.
 //!
 //! The previous build merged them into its generation. This build knows them only through its
 //! input, unless `--keep-carried` applies them again. The differences are counted while keys are

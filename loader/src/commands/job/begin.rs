@@ -22,8 +22,8 @@ use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 /// The job records the live generation. Devices appended or removed before stay appended or
 /// removed: their keys go to --changes, as frames for `rtad-loader distinct` beside those of the
 /// input. About changes from before the previous build the input decides: their keys go there too,
-/// to be counted. Later appends apply to the new generation. `rtad-loader publish` exits with code 6 if
-/// another process published in between.
+/// to be counted. Later appends apply to the new generation. `rtad-loader publish` exits with code
+/// 6 if another process published in between.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(in super::super) struct BeginArgs {
