@@ -26,7 +26,7 @@ BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 # Suites mostly wait, so two run at a time, the longest first.
 AT_ONCE = 2
-FIRST = ["fleet", "console", "monitoring"]
+FIRST = ["fleet", "stores", "console", "monitoring"]
 NO_TESTS = 5
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from suites.testkit import azure, programs, s3
+from suites.testkit import azure, gcs, programs, s3
 
 # kubectl and hadolint are in the virtual environment, HAProxy in /usr/sbin.
 os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin"
@@ -35,4 +35,11 @@ def s3_server(tmp_path_factory):
 def azure_server(tmp_path_factory):
     """The environment of an Azure Blob Storage server's clients."""
     with azure.server(tmp_path_factory.mktemp("azure")) as env:
+        yield env
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory):
+    """The environment of a Google Cloud Storage server's clients."""
+    with gcs.server(tmp_path_factory.mktemp("gcs")) as env:
         yield env

@@ -1,4 +1,4 @@
-//! Tests over all writable stores: a directory, memory (conditional puts like buckets), and the
+//! Tests over all writable stores: a directory and memory (conditional puts like buckets), or the
 //! bucket of a server if the `stores` suite has started one.
 
 mod appending;
@@ -23,7 +23,10 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{
+    Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
 use tempfile::TempDir;
 
 use super::backend::Backend;
@@ -66,18 +69,16 @@ impl StoreFixture {
     /// An unused prefix of the test bucket.
     fn bucket() -> Option<Self> {
         static PREFIXES: AtomicU32 = AtomicU32::new(0);
-        let Ok(bucket) = std::env::var("RTAD_TEST_BUCKET") else {
-            println!("skipped: RTAD_TEST_BUCKET names no bucket");
-            return None;
-        };
+        let bucket = std::env::var("RTAD_TEST_BUCKET").ok()?;
         let prefix = PREFIXES.fetch_add(1, Ordering::Relaxed);
         let url = format!("{bucket}/unit-{}-{prefix}/with%20space", std::process::id());
         println!("on {url}");
         Some(Self::open(&url))
     }
 
-    fn all() -> impl Iterator<Item = Self> {
-        [Self::directory(), Self::memory()].into_iter().chain(Self::bucket())
+    /// The bucket of the test server, or without one a directory and memory.
+    fn all() -> Vec<Self> {
+        Self::bucket().map_or_else(|| vec![Self::directory(), Self::memory()], |one| vec![one])
     }
 
     fn store(&self) -> &Store {
@@ -259,5 +260,33 @@ async fn lists_of_several_pages_are_complete() {
             .await;
         let listed = fixture.store().generations(&audience()).await.unwrap();
         assert_eq!(listed, (1..=count).collect::<Vec<u64>>(), "{}", fixture.name());
+    }
+}
+
+#[tokio::test]
+async fn conditional_puts_are_refused_after_a_change() {
+    for fixture in StoreFixture::all().into_iter().filter(|fixture| fixture.folder.is_none()) {
+        let path = Path::from("old_users/CURRENT");
+        let objects = fixture.store().objects(&path).unwrap();
+        let put = async |mode, text: &'static str| {
+            let options = PutOptions { mode, ..PutOptions::default() };
+            objects.put_opts(&path, PutPayload::from(text), options).await.map(UpdateVersion::from)
+        };
+        let first = put(PutMode::Create, "first").await.unwrap();
+        let second = put(PutMode::Update(first.clone()), "second").await.unwrap();
+        for mode in [PutMode::Create, PutMode::Update(first)] {
+            let error = put(mode, "refused").await.unwrap_err();
+            assert!(
+                matches!(error, Error::AlreadyExists { .. } | Error::Precondition { .. }),
+                "{}: {error:?}",
+                fixture.name()
+            );
+        }
+        let read = objects.get(&path).await.unwrap();
+        let version =
+            UpdateVersion { e_tag: read.meta.e_tag.clone(), version: read.meta.version.clone() };
+        assert_eq!(version, second, "{}", fixture.name());
+        assert_eq!(read.bytes().await.unwrap(), "second", "{}", fixture.name());
+        put(PutMode::Update(version), "third").await.unwrap();
     }
 }

@@ -15,6 +15,7 @@ STORE_TESTS = (
     "appending",
     "collecting",
     "concurrent_appends",
+    "conditional_puts_are_refused_after_a_change",
     "deleting",
     "early_chunks",
     "faults",
@@ -25,7 +26,7 @@ STORE_TESTS = (
 )
 
 
-@pytest.mark.parametrize("server", ["s3_server", "azure_server"])
+@pytest.mark.parametrize("server", ["s3_server", "azure_server", "gcs_server"])
 @pytest.mark.parametrize(
     ("target", "filters"),
     [

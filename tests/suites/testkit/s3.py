@@ -24,8 +24,9 @@ BUCKET = "rtad-test"
 
 
 @contextlib.contextmanager
-def server(folder):
-    """Yields the environment of its clients: RTAD_TEST_BUCKET with the bucket, AWS_… with the keys."""
+def server(folder, anonymous=False):
+    """Yields the environment of its clients: RTAD_TEST_BUCKET with the bucket, AWS_… with the keys.
+    `anonymous` clients need no keys."""
     folder = Path(folder)
     ports = free_ports(8)
     master, master_grpc, volume, volume_grpc, filer, filer_grpc, s3, s3_grpc = ports
@@ -38,13 +39,12 @@ def server(folder):
         "RTAD_TEST_BUCKET": f"s3://{BUCKET}/{os.getpid()}",
     }
     keys = {"accessKey": env["AWS_ACCESS_KEY_ID"], "secretKey": env["AWS_SECRET_ACCESS_KEY"]}
-    identity = {
-        "name": "test",
-        "actions": ["Admin", "Read", "Write", "List"],
-        "credentials": [keys],
-    }
+    actions = ["Admin", "Read", "Write", "List"]
+    identities = [{"name": "test", "actions": actions, "credentials": [keys]}]
+    if anonymous:
+        identities.append({"name": "anonymous", "actions": actions})
     config, data = folder / "s3.json", folder / "data"
-    config.write_text(json.dumps({"identities": [identity]}))
+    config.write_text(json.dumps({"identities": identities}))
     data.mkdir()
     command = [WEED, "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"]
     command += [f"-master.port={master}", f"-master.port.grpc={master_grpc}"]
