@@ -202,7 +202,7 @@ fn first_load_runs_at_normal_priority_and_later_ones_at_the_lowest() {
     let file = site.folder.path().join("rtad.toml");
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         [store]\nurl = {:?}\n{CONFIG}",
+         [store]\nurl = {:?}\nstall_timeout = \"1s\"\npoll_interval = \"100ms\"\n{CONFIG}",
         site.web.url()
     );
     std::fs::write(&file, config).unwrap();

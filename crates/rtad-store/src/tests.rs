@@ -267,7 +267,7 @@ async fn lists_of_several_pages_are_complete() {
 async fn conditional_puts_are_refused_after_a_change() {
     for fixture in StoreFixture::all().into_iter().filter(|fixture| fixture.folder.is_none()) {
         let path = Path::from("old_users/CURRENT");
-        let objects = fixture.store().objects(&path).unwrap();
+        let objects = fixture.store().objects(&path).await.unwrap();
         let put = async |mode, text: &'static str| {
             let options = PutOptions { mode, ..PutOptions::default() };
             objects.put_opts(&path, PutPayload::from(text), options).await.map(UpdateVersion::from)
