@@ -42,6 +42,8 @@ pub enum Fault {
     EndlessError,
     /// The correct body, one byte every 20 ms.
     Drip,
+    /// The correct body, 10 KiB a second: slow, but no stall.
+    Trickle,
     /// Answers range requests with 200 and the whole body.
     RangeIgnored,
     /// [`Fault::RangeIgnored`], and every other request without a range gets [`Fault::Short`].
@@ -363,6 +365,14 @@ fn misbehave(
             for byte in body {
                 stream.write_all(&[*byte])?;
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(true)
+        }
+        Fault::Trickle => {
+            stream.write_all(head.as_bytes())?;
+            for part in body.chunks(1024) {
+                stream.write_all(part)?;
+                std::thread::sleep(Duration::from_millis(100));
             }
             Ok(true)
         }
