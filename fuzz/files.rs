@@ -90,6 +90,9 @@ fn read_manifest(text: &[u8]) -> Option<Manifest> {
     let current = Current::new(9, generation, &written, None);
     let named = Manifest::parse_named(&written, &audience, &current).expect("named by CURRENT");
     assert_eq!(named, manifest);
+    for changed in [written[1..].to_vec(), [&written[1..], b" "].concat()] {
+        assert!(accepted(Manifest::parse_named(&changed, &audience, &current)).is_none());
+    }
     let shards = |entry: &ChunkEntry| entry.first_shard..entry.first_shard + entry.shard_count;
     let mut end = 0;
     for entry in manifest.chunks() {
@@ -270,13 +273,14 @@ fn check_accepted_chunk(spec: &FilterSpec, entry: &ChunkEntry, file: &[u8], chun
     }
 }
 
-/// Repairs of a delta file, and a contradiction to its entry: bits of the first byte.
+/// Repairs of a delta file, and contradictions to its entry: bits of the first byte.
 mod delta_mode {
     /// Magic, version, reserved bytes and the counts follow from the length.
     pub(super) const REPAIR: u8 = 1;
     /// The keys are sorted, and split by their last bit.
     pub(super) const SORT: u8 = 2;
-    pub(super) const WRONG: u8 = 4;
+    pub(super) const WRONG_COUNTS: u8 = 4;
+    pub(super) const WRONG_DIGEST: u8 = 8;
 }
 
 /// The entry of a delta file by its own header, if `CURRENT` may have it.
@@ -321,8 +325,11 @@ pub fn check_delta(input: &[u8]) {
         repair_delta(&mut file, mode & delta_mode::SORT != 0);
     }
     let Some(mut entry) = delta_entry_of(&file) else { return };
-    if mode & delta_mode::WRONG != 0 {
+    if mode & delta_mode::WRONG_COUNTS != 0 {
         (entry.added, entry.removed) = (entry.removed, entry.added);
+    }
+    if mode & delta_mode::WRONG_DIGEST != 0 {
+        entry.sha256 = Digest::of(b"another file");
     }
     let read = bounded("delta", file.len(), 8, || Delta::parse(&file, &entry));
     let Some(delta) = accepted(read) else { return };

@@ -324,6 +324,8 @@ CURRENT["twelve-deltas"] = as_json(
     }
 )
 CURRENT["long-unknown-field"] = as_json(NAMES | {"a\n" + "\x7f" * 600: 1})
+CURRENT["published-later"] = as_json(NAMES | {"published_sequence": 10})
+CURRENT["thirteen-deltas"] = as_json(NAMES | {"deltas": [CHANGES[1]] * 13})
 CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
 CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
 
@@ -334,6 +336,7 @@ for KIND in ["block512", "classic"]:
     MANIFEST[KIND + "-folded"] = as_json(
         GENERATION | {"folded": FOLDED, "expires_unix_seconds": 1 << 40}
     )
+    MANIFEST[KIND + "-expired"] = as_json(GENERATION | {"expires_unix_seconds": 1})
     MANIFEST[KIND + "-unknown-field"] = as_json(GENERATION | {"line\nend": 1})
     # One byte of the mode, see files.rs.
     CHUNK[KIND] = b"\0\x63" + FILES[0]
@@ -360,7 +363,8 @@ DELTA["removals"] = b"\0" + TOMBSTONES[0]
 DELTA["repaired"] = b"\3" + CHANGES[0]
 DELTA["unsorted"] = b"\1" + delta(ADDED[::-1], REMOVED)[0]
 DELTA["one-key-in-both"] = b"\1" + delta(ADDED, ADDED[:1])[0]
-DELTA["wrong-entry"] = b"\4" + CHANGES[0]
+DELTA["wrong-counts"] = b"\4" + CHANGES[0]
+DELTA["wrong-digest"] = b"\10" + CHANGES[0]
 DELTA["first-bits-equal"] = b"\3" + delta([bytes(15) + bytes([i]) for i in range(90)], [])[0]
 
 STATS = {"min": 0.25, "max": 0.5, "sum": 0.75, "shards": 2, "fpr_sum": 1e-9}

@@ -60,6 +60,10 @@ pub(super) struct ChunkRead {
 impl Read for ChunkRead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.chunk.end.saturating_sub(self.offset);
+        // The crate takes the end for skipped bytes, and may skip 2³¹ list items without progress.
+        if left == 0 && !buffer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let count = left.min(buffer.len() as u64) as usize;
         let end = self.offset + count as u64;
         if count > 0 {
@@ -67,5 +71,21 @@ impl Read for ChunkRead {
         }
         self.offset = end;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_at_the_end_of_a_column_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut &file, b"01234567").unwrap();
+        let chunk = Chunk { access: Arc::new(Access::File { file, len: 8 }), end: 6 };
+        let mut read = chunk.get_read(2).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(read.read(&mut buffer).unwrap(), 4);
+        assert_eq!(read.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }
