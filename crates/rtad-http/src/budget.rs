@@ -101,10 +101,14 @@ impl Account {
         Self { budget, unanswered: AtomicUsize::new(0), free: AtomicUsize::new(FREE_BYTES) }
     }
 
-    /// Size of the largest read.
+    /// Size of the largest read. Below [`FREE_BYTES`], the size of hyper's first buffer, as hyper
+    /// doubles a buffer that a read has filled, and keeps it while the connection is idle.
     #[inline]
     pub(crate) fn largest_read(&self) -> usize {
-        self.free.load(Relaxed)
+        match self.free.load(Relaxed) {
+            LARGE_BYTES => LARGE_BYTES,
+            free => free - 1,
+        }
     }
 
     /// Adds bytes that were read.

@@ -7,7 +7,7 @@ from suites.testkit.programs import loader
 
 # Memory besides snapshots, and per connection: docs/guides/size-a-fleet.md.
 BESIDE = {"whole": 50e6, "rolling": 100e6}
-CONNECTION = 16e3
+CONNECTION = 19e3
 # Time to close the remaining connections after the drain, and to exit.
 AFTER_DRAIN = 5
 
