@@ -295,12 +295,21 @@ fn overload_sheds_only_requests_with_incomplete_bodies() {
 #[test]
 fn callers_without_credentials_cannot_hold_permits() {
     let server = server("max_in_flight = 2");
-    let head = "POST /rta/closed HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n\0";
+    let body = tencent_request(NON_MEMBER);
+    let head = |headers: &str| {
+        let length = body.len();
+        format!("POST /rta/closed HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n\r\n")
+    };
     for _ in 0..4 {
         let mut caller = server.connect();
-        caller.send(head);
+        caller.send(head(""));
+        // One permit for each address: that caller would have it.
+        let mut known = server.connect();
+        known.send(head("X-Rta-Token: new\r\n"));
         let answer = caller.next().expect("an answer before the body is complete");
         assert_eq!(accepted(&answer), None);
+        known.send(&body);
+        assert_eq!(accepted(&known.next().unwrap()), Some(vec!["bold".to_owned()]));
     }
     counted(&server, "closed", &[("unauthorized", 4.0)]);
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 0.0);
