@@ -254,6 +254,8 @@ fn unfinished_chunked_bodies_do_not_refuse_other_writes() {
     );
     let mut stalled: Vec<Api> = (0..40).map(|_| serve.connect()).collect();
     stalled.iter_mut().for_each(|Api(client)| client.send(&head));
+    // Until they are all being read; without it, a fault could be missed.
+    std::thread::sleep(std::time::Duration::from_millis(300));
     let id = "5f93f983524def3dca464469d2cf9f3e";
     let body = format!(r#"{{"op":"add","ids":["{id}"]}}"#);
     let answer = serve.connect().ask("POST", &format!("{AUDIENCE}/devices"), body);
