@@ -71,17 +71,23 @@ pub(crate) fn bucket(
 /// Refuses an endpoint of plain HTTP unless it is allowed: the client's own error comes with the
 /// first request, and names no variable.
 fn check_endpoint(builder: &AmazonS3Builder) -> object_store::Result<()> {
-    let plain_is_allowed = builder
-        .get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp))
-        .is_some_and(|allowed| allowed == "true");
-    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+    let allowed = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    // The endpoint of S3 alone precedes the other.
+    let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]
+        .iter()
+        .find_map(|key| builder.get_config_value(key));
     let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    if !is_plain || plain_is_allowed {
+    if !is_plain || allowed.is_some_and(|allowed| is_true(&allowed)) {
         return Ok(());
     }
     let source = "the endpoint in AWS_ENDPOINT_URL is plain HTTP, which shows the data to the \
                   network; accepted: https://, or AWS_ALLOW_HTTP=true";
     Err(object_store::Error::Generic { store: "S3", source: source.into() })
+}
+
+/// Whether object_store takes the text of a variable for "true". It returns the text as it is.
+fn is_true(text: &str) -> bool {
+    ["1", "true", "on", "yes", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// A client for the files below a URL.
@@ -111,7 +117,7 @@ impl HttpConnector for SameHost {
     /// the clouds' metadata services.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let option = |key| options.get_config_value(&key);
-        let plain = option(ClientConfigKey::AllowHttp).is_some_and(|allowed| allowed == "true");
+        let plain = option(ClientConfigKey::AllowHttp).is_some_and(|allowed| is_true(&allowed));
         let connect_timeout = option(ClientConfigKey::ConnectTimeout)
             .and_then(|text| humantime::parse_duration(&text).ok())
             .map_or(CONNECT_TIMEOUT, |wanted| wanted.min(CONNECT_TIMEOUT));

@@ -119,6 +119,8 @@ pub(crate) enum UsageError {
     FollowInputs,
     #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
+    #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
+    BadRowsOfOthers,
     #[error(transparent)]
     Memory(TooLittle),
     #[error("--memory: more than the system has")]

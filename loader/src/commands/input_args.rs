@@ -104,6 +104,9 @@ impl InputArgs {
 
     /// Resolves the flags and `inputs`.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+        if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
+            return Err(UsageError::BadRowsOfOthers.into());
+        }
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
                 return Err(UsageError::ColumnOfLines.into());

@@ -162,10 +162,13 @@ fn rows_with_an_open_quote_are_skipped_up_to_a_limit() {
     sandbox.file("dump.csv.zst", zst(text.as_bytes()));
     let common = "build --store {}/s --audience a --json --format csv --column idfa=idfa";
     sandbox.run(&format!("{common} {{}}/dump.csv")).fails(3, "--bad-rows skip rejects such lines");
+    sandbox.run("dedup --bad-rows skip {}/dump.csv").fails(2, "--bad-rows skip requires --format");
     for name in ["dump.csv", "dump.csv.gz", "dump.csv.zst"] {
         let flags = "--bad-rows skip --rejects {}/rejects --max-bad-rows";
+        let before = sandbox.store();
         let few = sandbox.run(&format!("{common} {flags} 3 {{}}/{name}"));
         few.fails(3, "line 101001 leaves a quote open, as did 3 others: more than --max-bad-rows");
+        assert_eq!(sandbox.store(), before, "nothing is published");
         let built = sandbox.run(&format!("{common} {flags} 4 {{}}/{name}")).json();
         assert_eq!((&built["rows"], &built["keys"]), (&101_000.into(), &100_996.into()));
         assert_eq!(built["rejected"]["open_quote"], 4);

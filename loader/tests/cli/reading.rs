@@ -252,3 +252,18 @@ fn usage_is_exit_2_and_help_is_not() {
         assert!(help.stdout.contains(text), "{text} in {}", help.stdout);
     }
 }
+
+#[test]
+fn man_page_of_every_command_has_examples_and_exit_codes() {
+    let sandbox = Sandbox::new();
+    sandbox.run("man {}/pages").succeeds();
+    let pages: Vec<_> = std::fs::read_dir(sandbox.path().join("pages")).unwrap().collect();
+    assert!(pages.len() > 20, "{}", pages.len());
+    for page in pages {
+        let page = page.unwrap();
+        let text = std::fs::read_to_string(page.path()).unwrap();
+        let is_command = page.file_name() != "rtad-loader.1";
+        assert_eq!(text.contains(".SH EXAMPLES\n.nf\n"), is_command, "{page:?}");
+        assert!(text.contains(".SH \"EXIT STATUS\"\n"), "{page:?}");
+    }
+}

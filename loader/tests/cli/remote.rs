@@ -356,6 +356,19 @@ fn plain_http_endpoint_needs_permission() {
     for words in ["s3://bucket", "AWS_ENDPOINT_URL is plain HTTP", "AWS_ALLOW_HTTP=true"] {
         refused.fails(5, words);
     }
+    let of_s3 = [("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1"), ("AWS_ALLOW_HTTP", "no")];
+    let refused = with_credentials(&sandbox, "inspect --store s3://bucket", &of_s3);
+    refused.fails(5, "is plain HTTP");
+    for word in ["true", "TRUE", "1", "yes"] {
+        let environment = [
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+            ("AWS_ALLOW_HTTP", word),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ];
+        let tried = with_credentials(&sandbox, "inspect --store s3://bucket", &environment);
+        tried.fails(5, "Connection refused");
+    }
 }
 
 /// Nothing is sent before the credentials are complete, and no message quotes a key.

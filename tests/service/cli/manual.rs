@@ -49,6 +49,13 @@ fn every_command_has_a_man_page() {
             "{page}: {text}"
         );
     }
+    for page in std::fs::read_dir(&pages).unwrap() {
+        let page = page.unwrap();
+        let text = std::fs::read_to_string(page.path()).unwrap();
+        let is_command = page.file_name() != "rtad.1";
+        assert_eq!(text.contains(".SH EXAMPLES\n"), is_command, "{page:?}");
+        assert!(text.contains(".SH \"EXIT STATUS\"\n"), "{page:?}");
+    }
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     let failed = man(file.as_os_str());
