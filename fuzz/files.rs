@@ -96,7 +96,9 @@ fn read_manifest(text: &[u8]) -> Option<Manifest> {
     let shards = |entry: &ChunkEntry| entry.first_shard..entry.first_shard + entry.shard_count;
     let mut end = 0;
     for entry in manifest.chunks() {
-        assert!(shards(entry).start >= end && entry.filter_bytes() >= 8);
+        let least = if manifest.filter().kind() == FilterKind::Ribbon { 4 } else { 8 };
+        assert!(shards(entry).start >= end);
+        assert!(entry.filter_bytes(manifest.filter().kind()) >= least);
         end = shards(entry).end;
     }
     assert!(end <= 1 << 16);
@@ -140,6 +142,7 @@ fn spec_of(file: &[u8]) -> Option<FilterSpec> {
     let kind = match u32_at(file, 12) {
         1 => FilterKind::Classic,
         2 => FilterKind::Block512,
+        3 => FilterKind::Ribbon,
         _ => return None,
     };
     FilterSpec::new(kind, u32_at(file, 16), u32_at(file, 20)).ok()
@@ -150,11 +153,30 @@ fn entry_of(file: &[u8]) -> Option<ChunkEntry> {
     let (first_shard, shard_count) = (u32_at(file, 24), u32_at(file, 28));
     let (keys, size_bytes) = (u64_at(file, 32), file.len() as u64);
     let entry = ChunkEntry { digest: Digest::of(file), first_shard, shard_count, keys, size_bytes };
+    let kind = spec_of(file)?.kind();
+    let least = if kind == FilterKind::Ribbon { 4 } else { 8 };
     let is_valid = first_shard < 1 << 16
         && (1..=(1 << 16) - first_shard).contains(&shard_count)
         && keys > 0
-        && entry.filter_bytes() >= 8;
+        && entry.filter_bytes(kind) >= least;
     is_valid.then_some(entry)
+}
+
+/// Size of a shard of a ribbon chunk by the documented rules.
+fn ribbon_bytes(spec: &FilterSpec, shard: u32, keys: u32, diverted: u32, listed: u32) -> u64 {
+    let lines = |keys: u32, load: u64, slots: u64| match keys {
+        0..32 => 0,
+        _ => ((200 * u64::from(keys) + load * slots) / (2 * load * slots)).max(2),
+    };
+    let (bits, part) = (spec.millibits_per_key() / 1000, spec.millibits_per_key() % 1000);
+    let longer = (shard & 0xffff).wrapping_mul(40_503) & 0xffff < part * 65_536 / 1000;
+    let slots = [42, 39, 36, 34, 31][(bits - 12) as usize + usize::from(longer)];
+    let second = match lines(diverted, 94, 34) {
+        0 => 0,
+        lines => lines + 1,
+    };
+    let first = lines(keys, if keys < 3000 { 98 } else { 100 }, slots);
+    64 * (first + second) + 4 * u64::from(listed)
 }
 
 /// Makes the fields of a chunk file agree with its filter spec, shard count and key counts.
@@ -164,18 +186,29 @@ fn repair_chunk(file: &mut Vec<u8>) {
     file[..8].copy_from_slice(b"RTADCHNK");
     file[8..12].copy_from_slice(&1_u32.to_le_bytes());
     file[48..64].fill(0);
-    let counts = u32_at(file, 28) as usize;
-    let counts_end = CHUNK_HEADER_BYTES + 4 * counts.min(1 << 16);
+    let Some(spec) = spec_of(file) else { return };
+    let is_ribbon = spec.kind() == FilterKind::Ribbon;
+    let shards = (u32_at(file, 28) as usize).min(1 << 16);
+    let arrays = if is_ribbon { 3 } else { 1 };
+    let counts_end = CHUNK_HEADER_BYTES + 4 * arrays * shards;
     let body = counts_end.next_multiple_of(64);
-    let (Some(spec), Some(padding)) = (spec_of(file), file.get_mut(counts_end..body)) else {
-        return;
-    };
+    let Some(padding) = file.get_mut(counts_end..body) else { return };
     padding.fill(0);
-    let counts = file[CHUNK_HEADER_BYTES..counts_end].as_chunks::<4>().0.iter();
     let (mut keys, mut bytes) = (0, 0);
-    for count in counts.map(|count| u32::from_le_bytes(*count)) {
+    for shard in 0..shards {
+        let at = |array: usize| CHUNK_HEADER_BYTES + 4 * (array * shards + shard);
+        let count = u32_at(file, at(0));
         keys += u64::from(count);
-        bytes += spec.filter_bytes(count);
+        if !is_ribbon {
+            bytes += spec.filter_bytes(count);
+            continue;
+        }
+        let most = [count, if count < 3000 { 0 } else { count }, count];
+        let [_, diverted, listed] = [0, 1, 2].map(|array| u32_at(file, at(array)).min(most[array]));
+        file[at(1)..at(1) + 4].copy_from_slice(&diverted.to_le_bytes());
+        file[at(2)..at(2) + 4].copy_from_slice(&listed.to_le_bytes());
+        let shard = u32_at(file, 24).wrapping_add(shard as u32);
+        bytes += ribbon_bytes(&spec, shard, count, diverted, listed);
     }
     if bytes <= MAX_BODY_BYTES {
         file.resize(body + bytes as usize, 0x55);
@@ -237,15 +270,23 @@ pub fn check_chunk(input: &[u8]) {
 }
 
 fn check_accepted_chunk(spec: &FilterSpec, entry: &ChunkEntry, file: &[u8], chunk: &Chunk) {
-    assert!(chunk.matches(spec, entry) && chunk.filters().len() as u64 == entry.filter_bytes());
-    let (written, inserted) = BuiltChunk::grown(spec, Some((entry, file)), &[]);
-    assert!(written.entry == *entry && written.bytes == file && inserted == 0);
-    let mut keys = 0;
-    for ((shard, range), (count, filter)) in chunk.shards().zip(shards_of(spec, entry, file)) {
-        assert!(chunk.filter(shard) == filter && chunk.filters()[range] == *filter);
-        assert_eq!((chunk.keys(shard), filter.is_empty()), (count, count == 0));
-        keys += u64::from(count);
+    assert!(chunk.matches(spec, entry));
+    assert_eq!(chunk.filters().len() as u64, entry.filter_bytes(spec.kind()));
+    let is_growable = spec.kind().is_growable();
+    if is_growable {
+        let (written, inserted) = BuiltChunk::grown(spec, Some((entry, file)), &[]);
+        assert!(written.entry == *entry && written.bytes == file && inserted == 0);
     }
+    let (mut keys, mut bytes) = (0, 0);
+    for (shard, read) in chunk.shards().zip(shards_of(spec, entry, file)) {
+        let (held, filter) = (chunk.shard(shard), read.filter);
+        assert!(held.filter == filter && held.shard == read.shard && held.keys == read.keys);
+        assert!(!is_growable || filter.is_empty() == (held.keys == 0));
+        assert!((0.0..=1.0).contains(&spec.expected_fpr(shard, filter)));
+        keys += u64::from(held.keys);
+        bytes += filter.len();
+    }
+    assert_eq!(bytes, chunk.filters().len());
     assert_eq!((chunk.shards().count(), keys), (entry.shard_count as usize, entry.keys));
     // Keys of its shards, with the bytes of the file as hashes.
     let mut new: Vec<DeviceKey> = file[CHUNK_HEADER_BYTES..]
@@ -261,6 +302,12 @@ fn check_accepted_chunk(spec: &FilterSpec, entry: &ChunkEntry, file: &[u8], chun
         .collect();
     new.sort_unstable();
     new.dedup();
+    if !is_growable {
+        for key in &new {
+            let _ = spec.contains(chunk.filter(key.shard()), key);
+        }
+        return;
+    }
     let (grown, inserted) = BuiltChunk::grown(spec, Some((entry, file)), &new);
     assert!(inserted <= new.len() as u64);
     let read = feed(ChunkDecoder::new(spec, &grown.entry), &grown.bytes, usize::MAX);

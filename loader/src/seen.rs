@@ -143,7 +143,7 @@ impl Bloom {
 
     #[inline]
     fn insert(&mut self, key: &DeviceKey) -> bool {
-        let is_new = !self.spec.contains(&self.filter, key);
+        let is_new = !self.spec.contains(&self.filter[..], key);
         if is_new {
             self.spec.insert(&mut self.filter, key);
             self.keys += 1;

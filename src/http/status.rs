@@ -92,6 +92,11 @@ struct SnapshotStatus<'a> {
     filter: &'a str,
     target_fpr: f64,
     expected_fpr: f64,
+    /// Of a ribbon filter: keys in second tiers and in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diverted_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_keys: Option<u64>,
     created_unix_seconds: u64,
     age_seconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +146,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         max_age_seconds: audience.max_age.map(|age| age.as_secs()),
         snapshot: audience.snapshot.as_ref().map(|snapshot| {
             let manifest = snapshot.manifest();
+            let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
             SnapshotStatus {
                 generation: manifest.generation(),
                 keys: manifest.keys(),
@@ -148,6 +154,8 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 filter: manifest.filter().kind().as_str(),
                 target_fpr: manifest.target_fpr(),
                 expected_fpr: manifest.expected_fpr(),
+                diverted_keys,
+                listed_keys,
                 created_unix_seconds: manifest.created_unix_seconds(),
                 age_seconds: audience.age_seconds(now).unwrap_or(0),
                 deltas: DeltaStatus::of(snapshot.overlay()),

@@ -24,6 +24,7 @@ use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, held};
 use super::state::Sync;
 use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
+use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, ChunkVerifier, Manifest, Snapshot};
 use rtad_store::Signed;
 
@@ -71,24 +72,23 @@ impl RollPlan {
             });
             begin = end;
         }
-        let peak_bytes = peak_bytes(&steps, served, &held);
+        let peak_bytes = peak_bytes(&steps, manifest.filter().kind(), served, &held);
         Self { steps, held, peak_bytes }
     }
 }
 
 /// Largest memory use above the present one. A chunk of the old generation is freed when the steps
 /// pass its last shard.
-fn peak_bytes(steps: &[Step], served: &Snapshot, held: &Chunks) -> u64 {
+fn peak_bytes(steps: &[Step], kind: FilterKind, served: &Snapshot, held: &Chunks) -> u64 {
     let leaving = served.chunks().iter().filter(|chunk| !held.contains_key(chunk.digest()));
-    let last_shard =
-        |chunk: &Chunk| chunk.shards().last().map_or(0, |(shard, _)| usize::from(shard));
+    let last_shard = |chunk: &Chunk| chunk.shards().last().map_or(0, usize::from);
     let mut leaving: Vec<(usize, i128)> =
         leaving.map(|chunk| (last_shard(chunk), chunk.filters().len() as i128)).collect();
     leaving.sort_unstable();
     let mut leaving = leaving.into_iter().peekable();
     let (mut more, mut peak) = (0, 0);
     for step in steps {
-        more += i128::from(step.missing.filter_bytes());
+        more += i128::from(step.missing.filter_bytes(kind));
         peak = peak.max(more);
         while let Some((_, bytes)) = leaving.next_if(|(last, _)| *last < step.shards.end) {
             more -= bytes;
@@ -139,7 +139,7 @@ impl Sync {
         let mut chunks = plan.held;
         for Step { missing, shards, held: mut replacing } in plan.steps {
             // Memory may have been allocated elsewhere, or replaced chunks may not be freed yet.
-            self.memory.check(missing.filter_bytes())?;
+            self.memory.check(missing.filter_bytes(manifest.filter().kind()))?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
             chunks.insert(missing.digest, Arc::clone(&chunk));
             replacing.push(chunk);

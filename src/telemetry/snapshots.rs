@@ -9,7 +9,9 @@ impl Telemetry {
     /// Sets the gauges of a served audience, and its `max_age`.
     pub fn snapshot(&self, snapshot: &Snapshot, max_age: Option<Duration>) {
         let manifest = snapshot.manifest();
+        // NaN for a ribbon filter, which has no fill.
         let fill = manifest.fill_ratio();
+        let fill = fill.map_or([f64::NAN; 3], |fill| [fill.min, fill.mean, fill.max]);
         let values = [
             manifest.generation() as f64,
             manifest.keys() as f64,
@@ -23,7 +25,7 @@ impl Telemetry {
             f64::from(u8::from(snapshot.is_mixed())),
         ];
         let audience = manifest.audience().as_str();
-        self.set_snapshot(audience, values, [fill.min, fill.mean, fill.max]);
+        self.set_snapshot(audience, values, fill);
         self.deltas(audience, snapshot.overlay());
     }
 

@@ -1,6 +1,7 @@
-//! The Bloom filter of one shard: bit layout, insertion and lookup. The layout is frozen.
+//! The filter of one shard: bit layout, insertion and lookup. The layout is frozen.
 //!
-//! A filter is a byte slice, read according to a [`FilterSpec`]. Bit `b` is bit `b % 8` of byte
+//! A Bloom filter is a byte slice; a ribbon filter, described in `filter/ribbon.rs`, is three. Bloom
+//! filters are read according to a [`FilterSpec`]. Bit `b` is bit `b % 8` of byte
 //! `b / 8`, which is the same as bit `b % 64` of little-endian word `b / 64`.
 //!
 //! An md5 is uniform, so two parts of the key serve as hashes. The 16 bits that select the shard
@@ -23,16 +24,19 @@
 //!   block has only 512 · 256 patterns: among 22 keys, shared patterns alone would give a
 //!   false-positive rate of 1 in 6,000.
 //!
-//! `docs/explanation/performance.md` compares the two and chooses the default.
+//! `docs/explanation/performance.md` compares the kinds and chooses the default.
 
 mod kind;
+mod ribbon;
 mod sizing;
 
 pub use kind::{FilterKind, ParseFilterKindError};
+pub(crate) use ribbon::{RibbonBuilder, ShardCounts};
 pub use sizing::{FilterSpec, SizingError};
 
 use crate::device::DeviceKey;
 use kind::{BLOCK_BITS, BLOCK_BYTES};
+use ribbon::Verdict;
 
 /// The two hashes of a key.
 #[inline]
@@ -86,23 +90,59 @@ fn block_probes(spec: &FilterSpec, key: &DeviceKey) -> impl Iterator<Item = (usi
     })
 }
 
+/// The filter of one shard in its parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShardFilter<'a> {
+    /// All of a Bloom filter, or the first tier of a ribbon filter.
+    pub(crate) first: &'a [u8],
+    pub(crate) second: &'a [u8],
+    pub(crate) list: &'a [u8],
+}
+
+impl<'a> ShardFilter<'a> {
+    /// All bits of a Bloom filter, for its fill.
+    pub const fn bloom_bits(&self) -> &'a [u8] {
+        self.first
+    }
+
+    /// Whether the shard has no keys.
+    pub const fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.list.is_empty()
+    }
+
+    /// Its bytes.
+    pub const fn len(&self) -> usize {
+        self.first.len() + self.second.len() + self.list.len()
+    }
+}
+
+/// A Bloom filter.
+impl<'a> From<&'a [u8]> for ShardFilter<'a> {
+    fn from(bits: &'a [u8]) -> Self {
+        Self { first: bits, ..Self::default() }
+    }
+}
+
 /// The part of a filter that the lookup of one key reads.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeTarget<'a> {
-    /// A block, or all of a classic filter; empty if the filter is empty.
+    /// A block, two lines, or all of a classic filter; empty if there is none.
     bits: &'a [u8],
     first: &'a u8,
+    last: &'a u8,
+    /// Place of a ribbon filter's row in its line.
+    place: u64,
 }
 
 impl ProbeTarget<'_> {
-    const EMPTY: Self = Self { bits: &[], first: &0 };
+    const EMPTY: Self = Self { bits: &[], first: &0, last: &0, place: 0 };
 
-    /// Reads the first byte that [`FilterSpec::contains_at`] will read. A batch touches the targets
-    /// of many keys before it tests any, so their cache misses overlap. Returns the byte, so that
-    /// the read is not optimized away.
+    /// Reads a byte of each cache line that a lookup will surely read. A batch touches the targets
+    /// of many keys before it tests any, so their cache misses overlap. Returns the bytes, so that
+    /// the reads are not optimized away.
     #[inline]
     pub const fn touch(&self) -> u8 {
-        *self.first
+        *self.first ^ *self.last
     }
 }
 
@@ -118,7 +158,8 @@ impl FilterSpec {
     ///
     /// # Panics
     ///
-    /// If `filter` is empty: a shard without keys has no filter to insert into.
+    /// If `filter` is empty: a shard without keys has no filter to insert into. If it is a ribbon
+    /// filter, which is built from all its keys at once.
     #[inline]
     pub fn insert(&self, filter: &mut [u8], key: &DeviceKey) {
         match self.kind() {
@@ -134,25 +175,33 @@ impl FilterSpec {
                     block[byte] |= mask;
                 }
             }
+            FilterKind::Ribbon => panic!("no key can be added to a ribbon filter"),
         }
     }
 
-    /// Computes which part of a filter a lookup of the key reads, without reading it.
+    /// Computes which bytes a lookup of the key reads first, without reading them. `first` is the
+    /// first part of the key's shard.
     #[inline]
-    pub fn probe_target<'a>(&self, filter: &'a [u8], key: &DeviceKey) -> ProbeTarget<'a> {
-        if filter.is_empty() {
+    pub(crate) fn probe_target<'a>(&self, first: &'a [u8], key: &DeviceKey) -> ProbeTarget<'a> {
+        if first.is_empty() {
             return ProbeTarget::EMPTY;
         }
         match self.kind() {
             FilterKind::Classic => {
-                let first =
-                    classic_probes(self, filter.len(), key).next().map_or(0, |(byte, _)| byte);
-                ProbeTarget { bits: filter, first: &filter[first] }
+                let byte =
+                    classic_probes(self, first.len(), key).next().map_or(0, |(byte, _)| byte);
+                ProbeTarget { bits: first, first: &first[byte], last: &first[byte], place: 0 }
             }
             FilterKind::Block512 => {
-                let start = block_start(filter.len(), key);
-                let block = &filter[start..start + BLOCK_BYTES];
-                ProbeTarget { bits: block, first: &block[0] }
+                let start = block_start(first.len(), key);
+                let block = &first[start..start + BLOCK_BYTES];
+                ProbeTarget { bits: block, first: &block[0], last: &block[0], place: 0 }
+            }
+            FilterKind::Ribbon => {
+                let (lines, place) = ribbon::locate(first, key);
+                let [first, last] = [0, ribbon::LINE_BYTES].map(|byte| lines.get(byte));
+                let (first, last) = (first.unwrap_or(&0), last.unwrap_or(&0));
+                ProbeTarget { bits: lines, first, last, place }
             }
         }
     }
@@ -160,21 +209,38 @@ impl FilterSpec {
     /// Whether the key may be in the set: always true for an inserted key, true for any other with
     /// the filter's false-positive rate. An empty filter contains nothing.
     #[inline]
-    pub fn contains(&self, filter: &[u8], key: &DeviceKey) -> bool {
-        self.contains_at(self.probe_target(filter, key), key)
+    pub fn contains<'a>(&self, filter: impl Into<ShardFilter<'a>>, key: &DeviceKey) -> bool {
+        let filter = filter.into();
+        let rest = || (filter.second, filter.list);
+        self.contains_at(self.probe_target(filter.first, key), key, rest)
     }
 
-    /// The same as [`FilterSpec::contains`] for a target computed earlier for the same key.
+    /// The same as [`FilterSpec::contains`] for a target computed earlier for the same key. `rest`
+    /// gives the second and the third part of the filter; one key of a hundred needs them.
     ///
-    /// Stops at the first clear bit: the branch lets the processor speculate past the memory read;
-    /// a test of all bits at once would wait for it.
+    /// Of a Bloom filter stops at the first clear bit: the branch lets the processor speculate past
+    /// the memory read; a test of all bits at once would wait for it.
     #[inline]
-    pub fn contains_at(&self, target: ProbeTarget<'_>, key: &DeviceKey) -> bool {
+    pub(crate) fn contains_at<'a>(
+        &self,
+        target: ProbeTarget<'_>,
+        key: &DeviceKey,
+        rest: impl FnOnce() -> (&'a [u8], &'a [u8]),
+    ) -> bool {
         let bits = target.bits;
-        if bits.is_empty() {
-            return false;
-        }
         match self.kind() {
+            FilterKind::Ribbon => {
+                let fingerprint_bits = self.fingerprint_bits(key.shard());
+                match ribbon::look_at(fingerprint_bits, bits, target.place, key) {
+                    Verdict::No => false,
+                    Verdict::Yes => true,
+                    Verdict::Ask => {
+                        let (second, list) = rest();
+                        ribbon::is_in_rest(second, list, key)
+                    }
+                }
+            }
+            _ if bits.is_empty() => false,
             FilterKind::Classic => {
                 classic_probes(self, bits.len(), key).all(|(byte, mask)| bits[byte] & mask != 0)
             }
@@ -184,23 +250,27 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate computed from the filter's fill: `fill^k`, for block512 the mean
-    /// over its blocks.
-    pub fn expected_fpr(&self, filter: &[u8]) -> f64 {
-        if filter.is_empty() {
+    /// The false-positive rate computed from a shard's filter. Of a Bloom filter by its fill:
+    /// `fill^k`, for block512 the mean over its blocks. Of a ribbon filter by its thresholds.
+    pub fn expected_fpr<'a>(&self, shard: u16, filter: impl Into<ShardFilter<'a>>) -> f64 {
+        let ShardFilter { first, second, list } = filter.into();
+        if self.kind() == FilterKind::Ribbon {
+            return ribbon::expected_fpr(self.fingerprint_bits(shard), first, second, list);
+        }
+        if first.is_empty() {
             return 0.0;
         }
         let unit = match self.kind() {
-            FilterKind::Classic => filter.len(),
             FilterKind::Block512 => BLOCK_BYTES,
+            _ => first.len(),
         };
-        let units = filter.chunks_exact(unit);
+        let units = first.chunks_exact(unit);
         let count = units.len() as f64;
         units.map(|unit| fill_ratio(unit).powi(self.hashes() as i32)).sum::<f64>() / count
     }
 }
 
-/// The fraction of bits that are set; 0 for an empty filter.
+/// The fraction of a Bloom filter's bits that are set; 0 for an empty one.
 pub fn fill_ratio(filter: &[u8]) -> f64 {
     if filter.is_empty() {
         return 0.0;

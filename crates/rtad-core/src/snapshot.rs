@@ -29,10 +29,12 @@ mod shard_index;
 use std::sync::Arc;
 
 pub use builder::{
-    BuiltChunk, ChunkBuilder, ChunkRecord, FillStats, ManifestBuilder, chunk_runs, shards_of,
-    shards_per_chunk,
+    BuiltChunk, ChunkBuilder, ChunkRecord, FilterStats, ManifestBuilder, RibbonStats, chunk_runs,
+    shards_of, shards_per_chunk,
 };
-pub use chunk::{Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkVerifier};
+pub use chunk::{
+    Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkShard, ChunkVerifier,
+};
 pub use current::{Current, State};
 pub use delta::{
     BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
@@ -43,7 +45,7 @@ pub use name::{AudienceName, Digest, NameError};
 pub use overlay::Overlay;
 
 use crate::device::DeviceKey;
-use crate::filter::{FilterSpec, ProbeTarget};
+use crate::filter::{ProbeTarget, ShardFilter};
 use shard_index::ShardIndex;
 
 /// Keys looked up together in a large batch: enough reads in flight to fill the processor's miss
@@ -88,8 +90,8 @@ pub struct Snapshot {
     is_mixed: bool,
 }
 
-/// The part of a filter that a lookup reads, and the filter's spec.
-type Located<'a> = (&'a FilterSpec, ProbeTarget<'a>);
+/// The chunk of a key's shard, if any, and the part of the filter that a lookup reads.
+type Located<'a> = (Option<&'a Chunk>, ProbeTarget<'a>);
 
 impl Snapshot {
     /// Assembles a snapshot from a manifest and its chunks, in the manifest's order. Chunks may be
@@ -103,7 +105,7 @@ impl Snapshot {
         let mut chunk_of_shard = ShardIndex::empty();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
             assert!(chunk.matches(manifest.filter(), entry), "chunks are in the manifest's order");
-            for (shard, _) in chunk.shards() {
+            for shard in chunk.shards() {
                 chunk_of_shard[usize::from(shard)] = Some(index);
             }
         }
@@ -139,14 +141,14 @@ impl Snapshot {
     }
 
     /// The filter of one shard; empty if the shard has no keys.
-    pub fn filter(&self, shard: u16) -> &[u8] {
-        self.chunk_of(shard).map_or(&[], |chunk| chunk.filter(shard))
+    pub fn filter(&self, shard: u16) -> ShardFilter<'_> {
+        self.chunk_of(shard).map_or_else(ShardFilter::default, |chunk| chunk.filter(shard))
     }
 
     /// Number of distinct keys that a shard's filter was built from, without deltas. Costs two
     /// memory reads.
     pub fn shard_keys(&self, shard: u16) -> u32 {
-        self.chunk_of(shard).map_or(0, |chunk| chunk.keys(shard))
+        self.chunk_of(shard).map_or(0, |chunk| chunk.shard(shard).keys)
     }
 
     #[inline]
@@ -156,16 +158,15 @@ impl Snapshot {
 
     #[inline]
     fn locate(&self, key: &DeviceKey) -> Located<'_> {
-        let shard = key.shard();
-        match self.chunk_of(shard) {
-            Some(chunk) => (chunk.spec(), chunk.spec().probe_target(chunk.filter(shard), key)),
-            None => (self.manifest.filter(), ProbeTarget::default()),
+        match self.chunk_of(key.shard()) {
+            Some(chunk) => (Some(chunk), chunk.probe_target(key)),
+            None => (None, ProbeTarget::default()),
         }
     }
 
     /// Whether the key may be in the audience: always true for a member, true for a non-member with
     /// the audience's false-positive rate, exact for a key that a delta names. Reads the shard
-    /// index, one cache line of the default filter, and one cache line per delta.
+    /// index, one cache line of the default filter, two of a ribbon filter, and one per delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
         self.contains_located(key, || self.locate(key))
@@ -178,8 +179,15 @@ impl Snapshot {
         {
             return is_member;
         }
-        let (spec, target) = located();
-        spec.contains_at(target, key)
+        let (chunk, target) = located();
+        chunk.is_some_and(|chunk| chunk.contains_at(target, key))
+    }
+
+    /// Reads a byte of each cache line that [`Snapshot::contains`] will read of the filter, and
+    /// returns them: a measurement can make the next key depend on the bytes read.
+    #[inline]
+    pub fn touch(&self, key: &DeviceKey) -> u8 {
+        self.locate(key).1.touch()
     }
 
     /// Whether any of a device's keys may be in the audience. Cache misses of the keys overlap.
@@ -215,7 +223,7 @@ impl Snapshot {
     /// misses overlap. Prefetch instructions were measured to wait for each page walk.
     #[inline]
     fn locate_and_touch<const N: usize>(&self, keys: &[DeviceKey]) -> [Located<'_>; N] {
-        let mut located: [Located<'_>; N] = [(self.manifest.filter(), ProbeTarget::default()); N];
+        let mut located: [Located<'_>; N] = [(None, ProbeTarget::default()); N];
         for (located, key) in located.iter_mut().zip(keys) {
             *located = self.locate(key);
         }

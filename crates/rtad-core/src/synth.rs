@@ -80,6 +80,15 @@ impl Synth {
     }
 }
 
+/// Random key of an index: two steps of SplitMix64 (Steele, Lea and Flood 2014), seeded by the
+/// index. It is a member of an audience with a chance of 2⁻¹²⁸ only.
+pub fn random_key(index: u64) -> DeviceKey {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |n: u64| mix(n.wrapping_mul(STEP).wrapping_add(0x7261_6e64_6f6d_6b65));
+    let (high, low) = (step(2 * index), step(2 * index + 1));
+    DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+}
+
 /// A version-4 UUID. The four bits of `high` that the version replaces move into `low`, so no bit
 /// of `high` is lost. Avoids `format!`: load generators make millions per second.
 fn uuid(high: u64, low: u64) -> [u8; 36] {

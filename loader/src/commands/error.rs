@@ -119,6 +119,17 @@ pub(crate) enum UsageError {
     FollowInputs,
     #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
+    #[error(
+        "--plot-of {figure}: filters of kind {kind} have none; accepted are keys, fpr, and fill \
+         of block512 and classic or diverted of ribbon"
+    )]
+    NoFigure { figure: String, kind: &'static str },
+    #[error(
+        "audience {audience} has ribbon filters, to which no key can be added: run a full build, \
+         which includes the deltas, or stay with deltas until then; block512 and classic can be \
+         compacted"
+    )]
+    CompactRibbon { audience: AudienceName },
     #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
     BadRowsOfOthers,
     #[error(transparent)]

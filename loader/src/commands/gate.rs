@@ -1,20 +1,25 @@
 //! Publish gate: limits that stop an empty or truncated export from going live.
 //!
-//! Three limits: shrinkage against the live generation, the false-positive rate by fill, and the
+//! Three limits: shrinkage against the live generation, the expected false-positive rate, and the
 //! fill of the fullest shard. The first is checked before chunks are built, the others after. A
 //! rejected build makes nothing live. Each limit has a flag that overrides it for one run.
+//!
+//! A ribbon filter has no fill. Instead its builder looked members and random keys up in it, and
+//! the gate rejects a missing member or too many false positives.
 
 use std::io;
 
 use clap::Args;
 use serde::Serialize;
 
+use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::Manifest;
+use rtad_core::snapshot::{Manifest, RibbonStats};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
 use super::value_parsers::parse_ratio;
+use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
@@ -33,7 +38,7 @@ pub(super) struct GateArgs {
     max_fpr: Option<f64>,
     /// Publish nothing if any shard has a higher fraction of bits set [default: 0.1 above the fill
     /// of filters of
-    /// this kind and rate; 0.49 for block512 at the default rate]
+    /// this kind and rate; 0.49 for block512 at the default rate; ribbon filters have no fill]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
 }
@@ -45,7 +50,8 @@ pub(super) struct Gate {
     live_keys: Option<u64>,
     max_shrink: f64,
     max_fpr: f64,
-    max_fill: f64,
+    /// `None` for ribbon filters.
+    max_fill: Option<f64>,
 }
 
 /// A build that exceeds a limit.
@@ -73,6 +79,18 @@ nothing was published; a higher --max-fpr allows it"
 nothing was published; a higher --max-fill allows it"
     )]
     Fill { found: f64, max: f64 },
+    #[error("--max-fill is for block512 and classic: a ribbon filter has no fill; omit the flag")]
+    NoFill,
+    #[error(
+        "check of the built filters: {missing} of {checked} members are missing; nothing was \
+published; the memory of this machine may be faulty: build again, on another one if it repeats"
+    )]
+    MissingMembers { missing: u64, checked: u64 },
+    #[error(
+        "check of the built filters: expected a false-positive rate of {expected:.3e}, found \
+{found:.3e} among {probes} random keys; nothing was published; the keys may not be md5s"
+    )]
+    MeasuredFpr { found: f64, expected: f64, probes: u64 },
     #[error(
         "live generation {generation} is unreadable, so the sizes cannot be compared; \
 nothing was published; --max-shrink 1 skips the comparison"
@@ -93,12 +111,17 @@ impl Gate {
         store: &Store,
         base: &Base,
     ) -> Result<Self, GateError> {
+        let is_ribbon = filter.kind() == FilterKind::Ribbon;
+        if is_ribbon && args.max_fill.is_some() {
+            return Err(GateError::NoFill);
+        }
+        let max_fill = || args.max_fill.unwrap_or_else(|| default_max_fill(filter));
         let mut gate = Self {
             live_generation: None,
             live_keys: None,
             max_shrink: args.max_shrink,
             max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
-            max_fill: args.max_fill.unwrap_or_else(|| default_max_fill(filter)),
+            max_fill: (!is_ribbon).then(max_fill),
         };
         if let Some(current) = base.current().filter(|_| args.max_shrink < 1.0) {
             let generation = current.generation;
@@ -118,7 +141,7 @@ impl Gate {
             live_keys: None,
             max_shrink: 1.0,
             max_fpr: 1.0,
-            max_fill: 1.0,
+            max_fill: None,
         }
     }
 
@@ -128,7 +151,11 @@ impl Gate {
         if let Some(live_keys) = self.live_keys {
             write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
         }
-        writeln!(out, "fpr up to {:.3e}, fill up to {}", self.max_fpr, self.max_fill)
+        write!(out, "fpr up to {:.3e}", self.max_fpr)?;
+        match self.max_fill {
+            Some(max) => writeln!(out, ", fill up to {max}"),
+            None => writeln!(out, ", members and random keys looked up"),
+        }
     }
 
     fn least_keys(&self, live_keys: u64) -> u64 {
@@ -158,15 +185,30 @@ impl Gate {
         })
     }
 
-    /// Checks all limits on the built chunks.
-    pub(super) fn check(&self, built: &Manifest) -> Result<(), GateError> {
+    /// Checks all limits on the built chunks. `stats` are those of the chunks.
+    pub(super) fn check(&self, built: &Manifest, stats: &RibbonStats) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });
         }
-        let (found, max) = (built.fill_ratio().max, self.max_fill);
-        if found > max {
-            return Err(GateError::Fill { found, max });
+        if let (Some(fill), Some(max)) = (built.fill_ratio(), self.max_fill)
+            && fill.max > max
+        {
+            return Err(GateError::Fill { found: fill.max, max });
+        }
+        let RibbonStats { members_checked, members_missing, probes, false_positives, .. } = *stats;
+        if members_missing > 0 {
+            let (missing, checked) = (members_missing, members_checked);
+            return Err(GateError::MissingMembers { missing, checked });
+        }
+        // Each shard with keys has as many probes; the manifest's rate is over all shards.
+        let shards = probes as f64 / RibbonStats::PROBES_PER_SHARD as f64;
+        let expected = built.expected_fpr() * SHARDS as f64 / shards;
+        if false_positives >= MIN_POSITIVES
+            && wilson(false_positives, probes).0 > expected * MAX_EXCESS
+        {
+            let found = false_positives as f64 / probes as f64;
+            return Err(GateError::MeasuredFpr { found, expected, probes });
         }
         self.check_keys(built.keys())
     }
@@ -217,7 +259,7 @@ mod tests {
             live_keys: None,
             max_shrink: 0.5,
             max_fpr: 2.0 * fpr,
-            max_fill,
+            max_fill: Some(max_fill),
         }
     }
 
@@ -233,12 +275,12 @@ mod tests {
                 {
                     let manifest = built(filter, &keys(count, narrow));
                     // The loader rejects small `classic` audiences earlier: they exceed their rate.
-                    let checked = gate.check(&manifest);
-                    let fill = manifest.fill_ratio().max;
+                    let checked = gate.check(&manifest, &RibbonStats::default());
+                    let fill = manifest.fill_ratio().unwrap().max;
                     assert!(
                         checked.is_ok()
                             || kind == FilterKind::Classic && count / (u32::from(narrow) + 1) < 100,
-                        "{kind:?} {fpr} {count} {narrow}: {fill} of {}, {checked:?}",
+                        "{kind:?} {fpr} {count} {narrow}: {fill} of {:?}, {checked:?}",
                         gate.max_fill
                     );
                 }
@@ -251,11 +293,14 @@ mod tests {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let manifest = built(filter, &keys(5000, 255));
         let gate = gate(&filter, 0.0001);
-        assert!((0.4..0.5).contains(&gate.max_fill), "{}", gate.max_fill);
-        let fill = Gate { max_fill: manifest.fill_ratio().max - 0.001, ..gate };
-        assert!(matches!(fill.check(&manifest), Err(GateError::Fill { .. })));
+        let max_fill = gate.max_fill.unwrap();
+        assert!((0.4..0.5).contains(&max_fill), "{max_fill}");
+        let max_fill = Some(manifest.fill_ratio().unwrap().max - 0.001);
+        let fill = Gate { max_fill, ..gate };
+        let stats = RibbonStats::default();
+        assert!(matches!(fill.check(&manifest, &stats), Err(GateError::Fill { .. })));
         let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
-        assert!(matches!(fpr.check(&manifest), Err(GateError::Fpr { .. })));
+        assert!(matches!(fpr.check(&manifest, &stats), Err(GateError::Fpr { .. })));
 
         let over = |live, max_shrink| Gate {
             live_generation: Some(7),

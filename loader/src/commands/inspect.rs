@@ -5,8 +5,8 @@ mod map;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
+use clap::{Args, ValueEnum as _};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -15,8 +15,8 @@ use rtad_core::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, 
 use rtad_store::StoreError;
 
 use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
-use super::error::CommandError;
-use super::verify::{FillSurvey, Spread};
+use super::error::{CommandError, UsageError};
+use super::verify::{FilterSurvey, Spread};
 use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
@@ -54,13 +54,20 @@ struct InspectReport {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
-    fill_ratio: FillRatio,
+    /// Of Bloom filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fill_ratio: Option<FillRatio>,
+    /// Of ribbon filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diverted_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_keys: Option<u64>,
     build: BuildReport,
     /// Merged deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<Folded>,
     /// Fill computed from the chunks, over the shards with keys.
-    survey: FillSurvey,
+    survey: FilterSurvey,
     chunks: Vec<ChunkEntry>,
 }
 
@@ -71,7 +78,13 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     let mut map = ShardMap::new(args.plot_of);
     let (manifest, survey) = runtime()?.block_on(async {
         let manifest = args.target.manifest(&store, args.generation).await?;
-        let (mut survey, spec) = (FillSurvey::default(), manifest.filter());
+        let kind = manifest.filter().kind();
+        if args.plot.is_some() && !args.plot_of.is_of(kind) {
+            let figure = args.plot_of.to_possible_value().expect("no figure is hidden");
+            let (figure, kind) = (figure.get_name().to_owned(), kind.as_str());
+            return Err(UsageError::NoFigure { figure, kind }.into());
+        }
+        let (mut survey, spec) = (FilterSurvey::default(), manifest.filter());
         progress.expect(manifest.chunks().len() as u64);
         // In order, so that floating-point sums are reproducible.
         let read = |entry| {
@@ -80,10 +93,9 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         };
         let mut files = stream::iter(manifest.chunks()).map(read).buffered(default_threads());
         while let Some((entry, file)) = files.try_next().await? {
-            for (shard, (keys, filter)) in (entry.first_shard..).zip(shards_of(spec, entry, &file))
-            {
-                if let Some((fill, fpr)) = survey.add_shard(spec, filter) {
-                    map.set(shard, keys, fill, fpr);
+            for shard in shards_of(spec, entry, &file) {
+                if let Some(figures) = survey.add_shard(spec, shard) {
+                    map.set(shard.shard, shard.keys, &figures);
                 }
             }
             progress.add(1);
@@ -110,7 +122,8 @@ fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
 }
 
 impl InspectReport {
-    fn new(manifest: &Manifest, survey: FillSurvey) -> Self {
+    fn new(manifest: &Manifest, survey: FilterSurvey) -> Self {
+        let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: manifest.generation(),
@@ -125,6 +138,8 @@ impl InspectReport {
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
             fill_ratio: manifest.fill_ratio(),
+            diverted_keys,
+            listed_keys,
             build: manifest.build().clone(),
             folded: manifest.folded().cloned(),
             survey,
@@ -155,11 +170,24 @@ impl InspectReport {
         let Self { chunks, filter, hashes, target_fpr, expected_fpr, .. } = self;
         let (size, chunks) = (HumanBytes(self.size_bytes), chunks.len());
         writeln!(out, "  size        {size} in {chunks} chunks")?;
-        writeln!(out, "  filter      {filter}, {hashes} hashes, {bits} bits per key")?;
-        let Spread { min, mean, max } = self.survey.fill;
-        writeln!(out, "  fill        min {min:.4}  mean {mean:.4}  max {max:.4}")?;
+        if let (Some(diverted), Some(listed)) = (self.diverted_keys, self.listed_keys) {
+            let all = self.size_bytes as f64 * 8.0 / self.keys.max(1) as f64;
+            writeln!(
+                out,
+                "  filter      {filter}, {bits} fingerprint bits, {all:.3} bits per key"
+            )?;
+            let (diverted, listed) = (HumanCount(diverted), HumanCount(listed));
+            writeln!(out, "  tiers       {diverted} keys in second tiers, {listed} in lists")?;
+        } else {
+            writeln!(out, "  filter      {filter}, {hashes} hashes, {bits} bits per key")?;
+        }
+        for (name, spread) in [("fill", self.survey.fill), ("diverted", self.survey.diverted)] {
+            if let Some(Spread { min, mean, max }) = spread {
+                writeln!(out, "  {name:<11} min {min:.4}  mean {mean:.4}  max {max:.4}")?;
+            }
+        }
         let Spread { min, mean, max } = self.survey.expected_fpr;
         writeln!(out, "  shards' fpr min {min:.3e}  mean {mean:.3e}  max {max:.3e}")?;
-        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")
+        writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")
     }
 }

@@ -1,8 +1,9 @@
 //! `plan` command: memory, disk and pods of an audience, computed before a build.
 //!
-//! Filter size is a step function of a shard's key count, and key counts are Poisson distributed.
-//! Sizes are means over that distribution, so they also hold for small audiences, whose shards
-//! are mostly rounding.
+//! The size of a Bloom filter is a step function of a shard's key count, and key counts are Poisson
+//! distributed. Sizes are means over that distribution, so they also hold for small audiences,
+//! whose shards are mostly rounding. The size of a ribbon filter depends on its keys: a sample of
+//! shards is built from random keys.
 
 mod table;
 
@@ -12,9 +13,10 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::device::SHARDS;
+use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::shards_per_chunk;
+use rtad_core::snapshot::{ChunkBuilder, shards_per_chunk};
+use rtad_core::synth::random_key;
 
 use super::context::Output;
 use super::error::{CommandError, UsageError};
@@ -33,7 +35,7 @@ pub(super) struct PlanArgs {
     /// False-positive rate, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Only this kind of filter: block512, classic [default: both]
+    /// Only this kind of filter: block512, classic, ribbon [default: all that have this rate]
     #[arg(long, value_name = "KIND")]
     filter: Option<FilterKind>,
     /// Table of the false-positive rate of one classic filter: for 1,000 million and 7 million
@@ -83,20 +85,25 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
 
 pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
     let Some(keys) = args.keys else { return table::run(args.measure, output) };
-    let kinds = match args.filter {
-        Some(kind) => vec![kind],
-        None => vec![FilterKind::Block512, FilterKind::Classic],
+    let plan = |kind| FilterPlan::new(kind, keys, args.fpr);
+    let filters = match args.filter {
+        Some(kind) => vec![plan(kind)?],
+        None => {
+            let mut filters = vec![plan(FilterKind::Block512)?, plan(FilterKind::Classic)?];
+            // It does not have the lowest rates.
+            filters.extend(plan(FilterKind::Ribbon));
+            filters
+        }
     };
-    let filters = kinds.into_iter().map(|kind| FilterPlan::new(kind, keys, args.fpr));
     let report = PlanReport {
         keys,
         target_fpr: args.fpr,
-        filters: filters.collect::<Result<_, _>>()?,
+        filters,
         build_key_bytes: keys * 16,
         qps: PEAK_QPS,
         decisions_per_core_per_second: DECISIONS_PER_CORE,
         one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
-        note: "computed, not measured; during a swap both snapshots are in memory",
+        note: "computed, ribbon from a built sample; during a whole swap both snapshots are in memory",
     };
     output.data(&report, PlanReport::write_text)
 }
@@ -104,11 +111,15 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
 impl FilterPlan {
     fn new(kind: FilterKind, keys: u64, fpr: f64) -> Result<Self, UsageError> {
         let spec = FilterSpec::for_fpr(kind, fpr).map_err(UsageError::Fpr)?;
-        let memory = mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64;
+        let memory = match kind {
+            FilterKind::Ribbon => sampled_filter_bytes(&spec, keys),
+            _ => mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64,
+        };
         let per_chunk = u64::from(shards_per_chunk(&spec, keys));
         // With few keys some chunks are empty.
         let chunks = (SHARDS as u64 / per_chunk).min(keys);
-        let headers = chunks * (64 + 4 * per_chunk);
+        let arrays = if kind == FilterKind::Ribbon { 3 } else { 1 };
+        let headers = chunks * (64 + 4 * arrays * per_chunk);
         Ok(Self {
             filter: kind,
             hashes: spec.hashes(),
@@ -119,6 +130,30 @@ impl FilterPlan {
             disk_bytes: memory as u64 + headers,
         })
     }
+}
+
+/// The size of the filters of `keys` keys, from those of a sample of shards: all shards of an
+/// audience of up to two million keys, at least 16 of a larger one. Takes under a second.
+fn sampled_filter_bytes(spec: &FilterSpec, keys: u64) -> f64 {
+    const SAMPLE_KEYS: u64 = 2_000_000;
+    let mut shards = SHARDS as u64;
+    while shards > 16 && keys * shards / SHARDS as u64 > SAMPLE_KEYS {
+        shards /= 2;
+    }
+    let mut sample: Vec<DeviceKey> = (0..keys * shards / SHARDS as u64)
+        .map(|index| {
+            let mut bytes = *random_key(index).as_bytes();
+            let shard = u64::from(u16::from_be_bytes([bytes[0], bytes[1]])) % shards;
+            bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
+            DeviceKey::from_bytes(bytes)
+        })
+        .collect();
+    sample.sort_unstable();
+    let mut chunk = ChunkBuilder::new(spec, 0);
+    for keys in sample.chunk_by(|a, b| a.shard() == b.shard()) {
+        chunk.add_shard(keys[0].shard(), keys.iter().copied());
+    }
+    chunk.body_bytes() as f64 * SHARDS as f64 / shards as f64
 }
 
 /// The mean size of a shard's filter when the shards have `mean` keys on average.
@@ -198,6 +233,17 @@ mod tests {
             let found = mean_filter_bytes(&spec, mean);
             // Rounding up to 8 bytes adds at most a word.
             assert!(found >= linear && found <= linear + 8.0, "{mean}: {found} for {linear}");
+        }
+    }
+
+    #[test]
+    fn sample_has_the_size_of_the_audience() {
+        let spec = FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap();
+        // Below 32 keys a shard: a list of 4 bytes each. Then measured figures of large shards.
+        assert_eq!(sampled_filter_bytes(&spec, 100_000), 400_000.0);
+        for (keys, low, high) in [(100_000_000_u64, 13.8, 14.1), (1_500_000_000, 13.6, 13.9)] {
+            let bits = sampled_filter_bytes(&spec, keys) * 8.0 / keys as f64;
+            assert!((low..high).contains(&bits), "{keys}: {bits}");
         }
     }
 

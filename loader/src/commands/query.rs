@@ -80,8 +80,8 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
 }
 
 fn contains(manifest: &Manifest, chunk: &Chunk, key: &DeviceKey) -> bool {
-    let filter = chunk.shards().find(|(shard, _)| *shard == key.shard());
-    filter.is_some_and(|(_, range)| manifest.filter().contains(&chunk.filters()[range], key))
+    chunk.shards().any(|shard| shard == key.shard())
+        && manifest.filter().contains(chunk.filter(key.shard()), key)
 }
 
 impl QueryReport {

@@ -26,15 +26,15 @@ use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
 use error::VerifyError;
-pub(super) use fill::{FillSurvey, Spread};
+pub(super) use fill::{FilterSurvey, ShardFigures, Spread};
 use probe::MeasuredFpr;
-pub(super) use probe::{random_key, wilson};
+pub(super) use probe::wilson;
 
 /// Verification fails if the whole interval of the measured rate exceeds the expected rate by this
 /// factor.
-const MAX_EXCESS: f64 = 1.1;
+pub(super) const MAX_EXCESS: f64 = 1.1;
 /// Fewer false positives prove nothing: in a small audience a single one may be chance.
-const MIN_POSITIVES: u64 = 100;
+pub(super) const MIN_POSITIVES: u64 = 100;
 /// Relative tolerance for floating-point sums in another order.
 const TOLERANCE: f64 = 1e-6;
 
@@ -149,10 +149,10 @@ async fn load(
     let read = args.target.manifest_and_overlay(store, args.generation).await;
     let (manifest, overlay) = read.map_err(fault)?;
     progress.expect(manifest.chunks().len() as u64);
-    let mut survey = FillSurvey::default();
+    let mut survey = FilterSurvey::default();
     let mut chunks = HashMap::new();
     let arrived = |entry: &ChunkEntry, chunk: Chunk| {
-        survey.add(manifest.filter(), &chunk);
+        survey.add(&chunk);
         chunks.insert(entry.first_shard, Arc::new(chunk));
         progress.add(1);
     };
@@ -166,14 +166,23 @@ async fn load(
     Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }
 
-fn check_statistics(manifest: &Manifest, survey: &FillSurvey) -> Result<(), VerifyError> {
-    let stated_fill = manifest.fill_ratio();
-    for (field, found, stated) in [
-        ("filter.expected_fpr", survey.overall_fpr(), manifest.expected_fpr()),
-        ("filter.fill_ratio.min", survey.fill.min, stated_fill.min),
-        ("filter.fill_ratio.mean", survey.fill.mean, stated_fill.mean),
-        ("filter.fill_ratio.max", survey.fill.max, stated_fill.max),
-    ] {
+fn check_statistics(manifest: &Manifest, survey: &FilterSurvey) -> Result<(), VerifyError> {
+    let mut figures = vec![("filter.expected_fpr", survey.overall_fpr(), manifest.expected_fpr())];
+    if let Some(stated) = manifest.fill_ratio() {
+        let found = survey.fill.unwrap_or_default();
+        figures.extend([
+            ("filter.fill_ratio.min", found.min, stated.min),
+            ("filter.fill_ratio.mean", found.mean, stated.mean),
+            ("filter.fill_ratio.max", found.max, stated.max),
+        ]);
+    }
+    if let Some((diverted, listed)) = manifest.diverted_and_listed_keys() {
+        figures.extend([
+            ("filter.diverted_keys", survey.diverted_keys as f64, diverted as f64),
+            ("filter.listed_keys", survey.listed_keys as f64, listed as f64),
+        ]);
+    }
+    for (field, found, stated) in figures {
         if (found - stated).abs() > TOLERANCE * found.max(stated) {
             return Err(VerifyError::Statistics { field, found, stated });
         }
@@ -235,6 +244,6 @@ impl VerifyReport {
         writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
         writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
         let Self { expected_fpr, target_fpr, .. } = self;
-        writeln!(out, "  expected    {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")
+        writeln!(out, "  expected    {expected_fpr:.3e}, {target_fpr:.3e} requested")
     }
 }

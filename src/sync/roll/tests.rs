@@ -32,7 +32,7 @@ fn shards(plan: &RollPlan) -> Vec<Range<usize>> {
 
 /// The peak in chunks of sixteen shards, which all have one size.
 fn chunks_at_peak(plan: &RollPlan, manifest: &Manifest) -> f64 {
-    plan.peak_bytes as f64 / manifest.chunks()[0].filter_bytes() as f64
+    plan.peak_bytes as f64 / manifest.chunks()[0].filter_bytes(FilterKind::Block512) as f64
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn different_chunk_boundaries_need_memory_for_two_more_chunks() {
     let plan = RollPlan::new(&served, &coarse);
     assert_eq!(
         plan.peak_bytes,
-        coarse.chunks()[0].filter_bytes(),
+        coarse.chunks()[0].filter_bytes(FilterKind::Block512),
         "a single chunk holds all shards"
     );
 }

@@ -1,7 +1,7 @@
 //! Unwritable or full cache disk during rolling: the old generation stays, with an error.
 
 use rtad::sync::{Headroom, Shared, SwapMode, Sync};
-use rtad_core::snapshot::ChunkEntry;
+use rtad_core::filter::FilterKind;
 use rtad_store::Store;
 
 use super::*;
@@ -113,8 +113,12 @@ fn rolling_needs_disk_memory_for_chunks_only() {
     assert_eq!(poll(500_000_000), [ok(), ok()]);
 
     let bytes = |site: &Site, generation| {
-        let chunks =
-            site.snapshot(generation).manifest().chunks().iter().map(ChunkEntry::filter_bytes);
+        let chunks = site
+            .snapshot(generation)
+            .manifest()
+            .chunks()
+            .iter()
+            .map(|chunk| chunk.filter_bytes(FilterKind::Block512));
         (chunks.clone().sum::<u64>(), chunks.max().unwrap())
     };
     let next = site.publish();

@@ -13,6 +13,9 @@ pub enum FilterKind {
     Classic,
     /// One cache line per key: the fastest, and as fast for members as for non-members.
     Block512,
+    /// A static filter near the theoretical limit: two adjacent cache lines per key. Members cannot
+    /// be added to it.
+    Ribbon,
 }
 
 impl FilterKind {
@@ -21,7 +24,13 @@ impl FilterKind {
         match self {
             Self::Classic => "classic",
             Self::Block512 => "block512",
+            Self::Ribbon => "ribbon",
         }
+    }
+
+    /// Whether keys can be added to a filter after it is built.
+    pub const fn is_growable(self) -> bool {
+        !matches!(self, Self::Ribbon)
     }
 }
 
@@ -32,6 +41,7 @@ impl std::str::FromStr for FilterKind {
         match name {
             "classic" => Ok(Self::Classic),
             "block512" => Ok(Self::Block512),
+            "ribbon" => Ok(Self::Ribbon),
             _ => Err(ParseFilterKindError),
         }
     }
@@ -39,6 +49,6 @@ impl std::str::FromStr for FilterKind {
 
 /// An unknown name of a filter kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown filter kind; the kinds are block512, classic")]
+#[error("unknown filter kind; the kinds are block512, classic, ribbon")]
 #[non_exhaustive]
 pub struct ParseFilterKindError;

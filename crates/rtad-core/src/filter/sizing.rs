@@ -10,14 +10,22 @@
 //! Both are solved for c by bisection for every allowed k; the k with the fewest bits wins. c is
 //! then rounded up to a thousandth and stored as an integer: shard sizes do not depend on the
 //! floating-point library.
+//!
+//! A ribbon filter has r bits per key, 12 to 16, and some 3 % more. Two r are mixed between shards
+//! to meet a rate exactly: with 13,367 millibits, 36.7 % of the shards have 14 bits, the others 13.
 
 use super::kind::{BLOCK_BITS, FilterKind};
+use super::ribbon::{self, PartBytes, ShardCounts};
 use crate::device::SHARDS;
 
 /// A filter's kind, number of hashes and bits per key; the same for all shards of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterSpec {
     kind: FilterKind,
+    /// Of a ribbon filter: the fingerprint bits of most shards, and the end of the range of those
+    /// that have one more.
+    fingerprint_bits: u8,
+    longer: u16,
     hashes: u32,
     millibits_per_key: u32,
 }
@@ -27,8 +35,12 @@ pub struct FilterSpec {
 #[non_exhaustive]
 pub enum SizingError {
     /// The false-positive rate is out of range.
-    #[error("false-positive rate is {found}, expected {min} to {max}")]
+    #[error(
+        "false-positive rate of a {} filter is {found}, expected {min} to {max}", kind.as_str()
+    )]
     FprOutOfRange {
+        /// The filter's kind.
+        kind: FilterKind,
         /// The requested rate.
         found: f64,
         /// The lowest accepted value.
@@ -37,12 +49,14 @@ pub enum SizingError {
         max: f64,
     },
     /// The number of hashes is out of the kind's range.
-    #[error("hashes of a {} filter is {hashes}, expected 1 to {max}", kind.as_str())]
+    #[error("hashes of a {} filter is {hashes}, expected {min} to {max}", kind.as_str())]
     HashesOutOfRange {
         /// The filter's kind.
         kind: FilterKind,
         /// The number found.
         hashes: u32,
+        /// The kind's lowest value.
+        min: u32,
         /// The kind's highest value.
         max: u32,
     },
@@ -59,26 +73,32 @@ pub enum SizingError {
 }
 
 const MIN_FPR: f64 = 1e-7;
+/// What 16 fingerprint bits give.
+const MIN_RIBBON_FPR: f64 = 1.6e-5;
 const MAX_FPR: f64 = 0.1;
 /// 1,000 bits per key: enough for block512 at the lowest rate.
 const MAX_MILLIBITS: u32 = 1_000_000;
 
 impl FilterSpec {
-    /// The smallest filter of `kind` whose false-positive rate is `fpr`, a fraction from 1e-7 to
-    /// 0.1.
+    /// The smallest filter of `kind` whose false-positive rate is at most `fpr`, a fraction from
+    /// 1e-7 to 0.1; for a ribbon filter from 1.6e-5. A ribbon filter's rate is never above 2.5e-4.
     ///
     /// # Errors
     ///
     /// [`SizingError::FprOutOfRange`].
     pub fn for_fpr(kind: FilterKind, fpr: f64) -> Result<Self, SizingError> {
-        if !(MIN_FPR..=MAX_FPR).contains(&fpr) {
-            return Err(SizingError::FprOutOfRange { found: fpr, min: MIN_FPR, max: MAX_FPR });
+        let min = if kind == FilterKind::Ribbon { MIN_RIBBON_FPR } else { MIN_FPR };
+        if !(min..=MAX_FPR).contains(&fpr) {
+            return Err(SizingError::FprOutOfRange { kind, found: fpr, min, max: MAX_FPR });
+        }
+        if kind == FilterKind::Ribbon {
+            return Ok(Self::from_numbers(kind, RIBBON_HASHES, ribbon_millibits(fpr)));
         }
         let (hashes, bits) = (1..=max_hashes(kind))
             .map(|hashes| (hashes, solve_bits_per_key(kind, hashes, fpr)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .expect("every kind allows at least one hash");
-        Ok(Self { kind, hashes, millibits_per_key: (bits * 1000.0).ceil() as u32 })
+        Ok(Self::from_numbers(kind, hashes, (bits * 1000.0).ceil() as u32))
     }
 
     /// A spec with the numbers of a manifest.
@@ -88,17 +108,37 @@ impl FilterSpec {
     /// [`SizingError`] for a number out of the kind's range.
     pub fn new(kind: FilterKind, hashes: u32, millibits_per_key: u32) -> Result<Self, SizingError> {
         let max = max_hashes(kind);
-        if !(1..=max).contains(&hashes) {
-            return Err(SizingError::HashesOutOfRange { kind, hashes, max });
+        let min = if kind == FilterKind::Ribbon { RIBBON_HASHES } else { 1 };
+        if !(min..=max).contains(&hashes) {
+            return Err(SizingError::HashesOutOfRange { kind, hashes, min, max });
         }
-        if !(1000..=MAX_MILLIBITS).contains(&millibits_per_key) {
-            return Err(SizingError::BitsOutOfRange {
-                found: millibits_per_key,
-                min: 1000,
-                max: MAX_MILLIBITS,
-            });
+        let (min, max) = match kind {
+            FilterKind::Ribbon => (1000 * ribbon::BITS.start(), 1000 * ribbon::BITS.end()),
+            _ => (1000, MAX_MILLIBITS),
+        };
+        if !(min..=max).contains(&millibits_per_key) {
+            return Err(SizingError::BitsOutOfRange { found: millibits_per_key, min, max });
         }
-        Ok(Self { kind, hashes, millibits_per_key })
+        Ok(Self::from_numbers(kind, hashes, millibits_per_key))
+    }
+
+    fn from_numbers(kind: FilterKind, hashes: u32, millibits_per_key: u32) -> Self {
+        let (fingerprint_bits, longer) = match kind {
+            // A thousandth below 1 of 65,536 fits 16 bits.
+            FilterKind::Ribbon => {
+                let longer = (millibits_per_key % 1000) * SHARDS as u32 / 1000;
+                ((millibits_per_key / 1000) as u8, longer as u16)
+            }
+            _ => (0, 0),
+        };
+        Self { kind, fingerprint_bits, longer, hashes, millibits_per_key }
+    }
+
+    /// Fingerprint bits of a shard of a ribbon filter. Multiplication by an odd constant spreads the
+    /// longer ones evenly over the shards.
+    #[inline]
+    pub(super) fn fingerprint_bits(&self, shard: u16) -> u32 {
+        u32::from(self.fingerprint_bits) + u32::from(shard.wrapping_mul(40_503) < self.longer)
     }
 
     /// The filter's kind.
@@ -107,25 +147,28 @@ impl FilterSpec {
         self.kind
     }
 
-    /// Probes per key.
+    /// Probes per key; for a ribbon filter the lines of its row, which are two.
     #[inline]
     pub const fn hashes(&self) -> u32 {
         self.hashes
     }
 
-    /// Bits per key in thousandths: the integer that sizes every shard.
+    /// The integer that sizes every shard, in thousandths of a bit: bits per key of a Bloom filter,
+    /// the mean number of fingerprint bits of a ribbon filter.
     pub const fn millibits_per_key(&self) -> u32 {
         self.millibits_per_key
     }
 
-    /// Bytes of the filter of a shard with exactly `keys` distinct keys; 0 for none.
+    /// Bytes of the filter of a shard with exactly `keys` distinct keys; 0 for none. Exact for a
+    /// Bloom filter. The size of a ribbon filter depends on the keys: this is one that random keys
+    /// do not exceed.
     ///
     /// classic: rounded up to a 64-bit word. block512: rounded up to a block below eight blocks,
     /// and to the *nearest* block from there on. Rounding up always would give a shard of 300 keys
     /// 4 % more bits and a third fewer false positives than requested; with rounding to nearest,
     /// the mean over the shards meets the target.
-    pub const fn filter_bytes(&self, keys: u32) -> u64 {
-        let millibits = keys as u64 * self.millibits_per_key as u64;
+    pub fn filter_bytes(&self, keys: u32) -> u64 {
+        let millibits = u64::from(keys) * u64::from(self.millibits_per_key);
         match self.kind {
             FilterKind::Classic => millibits.div_ceil(64_000) * 8,
             FilterKind::Block512 => {
@@ -135,8 +178,17 @@ impl FilterSpec {
                 } else {
                     (millibits + BLOCK / 2) / BLOCK
                 };
-                blocks * BLOCK_BITS as u64 / 8
+                blocks * u64::from(BLOCK_BITS) / 8
             }
+            FilterKind::Ribbon => ribbon::max_bytes(keys, self.millibits_per_key.div_ceil(1000)),
+        }
+    }
+
+    /// Sizes of the parts of a shard's filter.
+    pub(crate) fn part_bytes(&self, shard: u16, counts: ShardCounts) -> PartBytes {
+        match self.kind {
+            FilterKind::Ribbon => ribbon::part_bytes(self.fingerprint_bits(shard), counts),
+            _ => PartBytes { first: self.filter_bytes(counts.keys), ..PartBytes::default() },
         }
     }
 
@@ -149,17 +201,37 @@ impl FilterSpec {
     pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
         match kind {
             FilterKind::Classic => (SHARDS as f64 * (0.5 / fpr).max(500.0)).ceil() as u64,
-            FilterKind::Block512 => 0,
+            FilterKind::Block512 | FilterKind::Ribbon => 0,
         }
     }
 
-    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula.
+    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula. For a
+    /// ribbon filter it does not depend on them.
     pub fn theoretical_fpr(&self, keys: u32, bytes: u64) -> f64 {
         if keys == 0 || bytes == 0 {
             return 0.0;
         }
+        if self.kind == FilterKind::Ribbon {
+            return ribbon_fpr(self.millibits_per_key);
+        }
         fpr_at(self.kind, self.hashes, bytes as f64 * 8.0 / f64::from(keys))
     }
+}
+
+/// Lines of a row of a ribbon filter.
+const RIBBON_HASHES: u32 = 2;
+
+/// The rate of a ribbon filter in which shards of two numbers of bits are mixed.
+fn ribbon_fpr(millibits: u32) -> f64 {
+    let (bits, longer) = (millibits / 1000, f64::from(millibits % 1000) / 1000.0);
+    let [short, long] = [bits, bits + 1].map(ribbon::nominal_fpr);
+    short + (long - short) * longer
+}
+
+/// The fewest thousandths of a fingerprint bit at which the rate is at most `fpr`.
+fn ribbon_millibits(fpr: f64) -> u32 {
+    let range = 1000 * ribbon::BITS.start()..1000 * ribbon::BITS.end();
+    range.clone().find(|millibits| ribbon_fpr(*millibits) <= fpr).unwrap_or(range.end)
 }
 
 /// block512 has ten 9-bit fields to probe with. classic has no limit; no accepted rate needs 30.
@@ -167,6 +239,7 @@ const fn max_hashes(kind: FilterKind) -> u32 {
     match kind {
         FilterKind::Classic => 30,
         FilterKind::Block512 => 10,
+        FilterKind::Ribbon => RIBBON_HASHES,
     }
 }
 
@@ -184,7 +257,6 @@ fn solve_bits_per_key(kind: FilterKind, hashes: u32, fpr: f64) -> f64 {
 fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
     let k = f64::from(hashes);
     match kind {
-        FilterKind::Classic => (1.0 - (-k / bits_per_key).exp()).powf(k),
         FilterKind::Block512 => {
             let block = f64::from(BLOCK_BITS);
             let mean = block / bits_per_key;
@@ -199,5 +271,6 @@ fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
             }
             fpr
         }
+        _ => (1.0 - (-k / bits_per_key).exp()).powf(k),
     }
 }

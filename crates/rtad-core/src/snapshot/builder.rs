@@ -5,11 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{ChunkEntry, HEADER_BYTES, encode_prefix, file_prefix_bytes};
-use super::manifest::{BuildReport, Description, FillRatio, Manifest};
+use super::chunk::{ChunkEntry, ChunkShard, Layout, counts_of, encode_prefix, file_prefix_bytes};
+use super::manifest::{BuildReport, Description, Figures, FillRatio, Manifest};
 use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
-use crate::filter::{FilterSpec, fill_ratio};
+use crate::filter::{FilterKind, FilterSpec, RibbonBuilder, ShardCounts, ShardFilter, fill_ratio};
+use crate::synth::random_key;
 
 /// Target size of a chunk. A few changed shards cost a small fetch; a snapshot of gigabytes has
 /// hundreds of files.
@@ -17,7 +18,8 @@ const CHUNK_BYTES: u64 = 16 << 20;
 /// 16 chunks even for a small audience, so that its rebuilds share chunks too.
 const MAX_SHARDS_PER_CHUNK: u32 = 4096;
 /// Largest prefix of a chunk file.
-const MAX_PREFIX_BYTES: usize = file_prefix_bytes(MAX_SHARDS_PER_CHUNK) as usize;
+const MAX_PREFIX_BYTES: usize =
+    file_prefix_bytes(FilterKind::Ribbon, MAX_SHARDS_PER_CHUNK) as usize;
 const MIN_SHARDS_PER_CHUNK: u32 = 16;
 
 /// Shards per chunk for an audience of `keys` keys: a power of two from 16 to 4,096.
@@ -48,27 +50,100 @@ pub struct BuiltChunk {
     /// The file's bytes.
     pub bytes: Vec<u8>,
     /// Fill of the filters, for the manifest.
-    pub stats: FillStats,
+    pub stats: FilterStats,
 }
 
-/// Fill statistics of a chunk's filters, as sums that a manifest builder merges. Serializable, so
-/// that chunks and manifest can be built on different machines.
+/// Statistics of a chunk's filters, as sums that a manifest builder merges. Serializable, so that
+/// chunks and manifest can be built on different machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FillStats {
+pub struct FilterStats {
     min: f64,
     max: f64,
     sum: f64,
     shards: u32,
     fpr_sum: f64,
+    /// Of ribbon filters, which have no fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ribbon: Option<RibbonStats>,
 }
 
-impl FillStats {
-    const NONE: Self = Self { min: f64::INFINITY, max: 0.0, sum: 0.0, shards: 0, fpr_sum: 0.0 };
+/// Figures of ribbon filters, and the results of their check after they were built.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RibbonStats {
+    /// Keys of second tiers.
+    pub diverted_keys: u64,
+    /// Entries of lists.
+    pub listed_keys: u64,
+    /// Members looked up again.
+    pub members_checked: u64,
+    /// Those of them that are missing: 0, unless the builder or the machine is at fault.
+    pub members_missing: u64,
+    /// Random keys looked up.
+    pub probes: u64,
+    /// Those of them that are in the filter.
+    pub false_positives: u64,
+}
 
-    fn of_shard(spec: &FilterSpec, filter: &[u8]) -> Self {
+impl RibbonStats {
+    /// Random keys looked up in each shard: with 65,536 shards, a rate of 1e-4 is known to 10 %.
+    pub const PROBES_PER_SHARD: u64 = 64;
+
+    fn merge(&mut self, other: &Self) {
+        for (sum, number) in [
+            (&mut self.diverted_keys, other.diverted_keys),
+            (&mut self.listed_keys, other.listed_keys),
+            (&mut self.members_checked, other.members_checked),
+            (&mut self.members_missing, other.members_missing),
+            (&mut self.probes, other.probes),
+            (&mut self.false_positives, other.false_positives),
+        ] {
+            *sum = sum.saturating_add(number);
+        }
+    }
+}
+
+/// Every how manieth member is looked up after a ribbon filter is built. A lookup costs a third of
+/// the construction.
+const CHECK_EVERY: usize = 8;
+
+impl FilterStats {
+    const NONE: Self =
+        Self { min: f64::INFINITY, max: 0.0, sum: 0.0, shards: 0, fpr_sum: 0.0, ribbon: None };
+
+    fn of_bloom(spec: &FilterSpec, shard: u16, filter: &[u8]) -> Self {
         let fill = fill_ratio(filter);
-        Self { min: fill, max: fill, sum: fill, shards: 1, fpr_sum: spec.expected_fpr(filter) }
+        let fpr_sum = spec.expected_fpr(shard, filter);
+        Self { min: fill, max: fill, sum: fill, shards: 1, fpr_sum, ribbon: None }
+    }
+
+    fn of_ribbon(
+        spec: &FilterSpec,
+        shard: u16,
+        counts: ShardCounts,
+        filter: ShardFilter<'_>,
+        keys: impl Iterator<Item = DeviceKey>,
+    ) -> Self {
+        let mut ribbon = RibbonStats {
+            diverted_keys: counts.diverted.into(),
+            listed_keys: counts.listed.into(),
+            probes: RibbonStats::PROBES_PER_SHARD,
+            ..RibbonStats::default()
+        };
+        for key in keys.step_by(CHECK_EVERY) {
+            ribbon.members_checked += 1;
+            ribbon.members_missing += u64::from(!spec.contains(filter, &key));
+        }
+        for index in 0..RibbonStats::PROBES_PER_SHARD {
+            let index = u64::from(shard) * RibbonStats::PROBES_PER_SHARD + index;
+            let mut bytes = *random_key(index).as_bytes();
+            bytes[..2].copy_from_slice(&shard.to_be_bytes());
+            let key = DeviceKey::from_bytes(bytes);
+            ribbon.false_positives += u64::from(spec.contains(filter, &key));
+        }
+        let fpr_sum = spec.expected_fpr(shard, filter);
+        Self { min: 0.0, max: 0.0, sum: 0.0, shards: 1, fpr_sum, ribbon: Some(ribbon) }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -77,6 +152,9 @@ impl FillStats {
         self.sum += other.sum;
         self.shards = self.shards.saturating_add(other.shards);
         self.fpr_sum += other.fpr_sum;
+        if let Some(ribbon) = &other.ribbon {
+            self.ribbon.get_or_insert_default().merge(ribbon);
+        }
     }
 }
 
@@ -103,100 +181,126 @@ impl BuiltChunk {
 pub struct ChunkBuilder<'s> {
     spec: &'s FilterSpec,
     first_shard: u32,
-    shard_keys: Vec<u32>,
-    body: Vec<u8>,
-    stats: FillStats,
+    counts: Vec<ShardCounts>,
+    /// Filters of all shards: first parts, then, of ribbon, second tiers and lists.
+    parts: [Vec<u8>; 3],
+    ribbon: RibbonBuilder,
+    stats: FilterStats,
 }
 
 impl<'s> ChunkBuilder<'s> {
     /// A builder without shards. `body_bytes` is the expected size of the filters, or more: unused
     /// memory is not touched.
     pub fn new(spec: &'s FilterSpec, body_bytes: u64) -> Self {
-        let body = Vec::with_capacity(
+        let first = Vec::with_capacity(
             usize::try_from(body_bytes).expect("a chunk fits memory") + MAX_PREFIX_BYTES,
         );
-        Self { spec, first_shard: 0, shard_keys: Vec::new(), body, stats: FillStats::NONE }
+        Self {
+            spec,
+            first_shard: 0,
+            counts: Vec::new(),
+            parts: [first, Vec::new(), Vec::new()],
+            ribbon: RibbonBuilder::default(),
+            stats: FilterStats::NONE,
+        }
     }
 
-    /// Adds a shard with its keys, at least one. Takes about 20 ns per key.
+    /// Adds a shard with its keys, at least one. Takes about 20 ns per key, for ribbon 50.
     ///
     /// # Panics
     ///
     /// If shards are not added in ascending order, or the keys are not sorted, distinct and of that
     /// shard.
-    pub fn add_shard(&mut self, shard: u16, keys: impl ExactSizeIterator<Item = DeviceKey>) {
+    pub fn add_shard(
+        &mut self,
+        shard: u16,
+        keys: impl ExactSizeIterator<Item = DeviceKey> + Clone,
+    ) {
         let count = u32::try_from(keys.len()).expect("a shard holds fewer than 2³² keys");
         assert!(count > 0, "an added shard has keys");
-        let shard = u32::from(shard);
-        if self.shard_keys.is_empty() {
-            self.first_shard = shard;
+        if self.counts.is_empty() {
+            self.first_shard = shard.into();
         }
-        let next = self.first_shard + self.shard_keys.len() as u32;
-        assert!(shard >= next, "shards are sorted and distinct");
-        self.shard_keys.resize((shard - self.first_shard) as usize, 0);
-        self.shard_keys.push(count);
-        let start = self.body.len();
-        self.body.resize(start + self.spec.filter_bytes(count) as usize, 0);
-        let filter = &mut self.body[start..];
+        let next = self.first_shard + self.counts.len() as u32;
+        assert!(u32::from(shard) >= next, "shards are sorted and distinct");
+        self.counts.resize((u32::from(shard) - self.first_shard) as usize, ShardCounts::default());
         let mut last: Option<DeviceKey> = None;
-        for key in keys {
-            assert!(last.is_none_or(|last| last < key), "keys are sorted and distinct");
-            assert!(u32::from(key.shard()) == shard, "keys belong to the shard");
-            self.spec.insert(filter, &key);
-            last = Some(key);
-        }
-        self.stats.merge(&FillStats::of_shard(self.spec, filter));
+        let checked = keys.clone().inspect(|key| {
+            assert!(last.is_none_or(|last| last < *key), "keys are sorted and distinct");
+            assert!(key.shard() == shard, "keys belong to the shard");
+            last = Some(*key);
+        });
+        let starts = self.parts.each_ref().map(Vec::len);
+        let counts = if self.spec.kind() == FilterKind::Ribbon {
+            self.ribbon.build(self.spec, shard, checked, self.parts.each_mut())
+        } else {
+            let [first, ..] = &mut self.parts;
+            first.resize(starts[0] + self.spec.filter_bytes(count) as usize, 0);
+            let filter = &mut first[starts[0]..];
+            checked.for_each(|key| self.spec.insert(filter, &key));
+            ShardCounts { keys: count, ..ShardCounts::default() }
+        };
+        self.counts.push(counts);
+        let [first, second, list] = [0, 1, 2].map(|part| &self.parts[part][starts[part]..]);
+        self.stats.merge(&if self.spec.kind() == FilterKind::Ribbon {
+            let filter = ShardFilter { first, second, list };
+            FilterStats::of_ribbon(self.spec, shard, counts, filter, keys)
+        } else {
+            FilterStats::of_bloom(self.spec, shard, first)
+        });
     }
 
     /// Size of the filters added so far.
-    pub const fn body_bytes(&self) -> u64 {
-        self.body.len() as u64
+    pub fn body_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
     /// The chunk; `None` if it has no keys.
     pub fn finish(self) -> Option<BuiltChunk> {
-        let Self { spec, first_shard, shard_keys, body: mut bytes, stats } = self;
-        if shard_keys.is_empty() {
+        if self.counts.is_empty() {
             return None;
         }
+        let body_bytes = self.body_bytes();
+        let Self { spec, first_shard, counts, parts: [mut bytes, second, list], stats, .. } = self;
         let mut prefix = Vec::new();
-        encode_prefix(spec, first_shard, &shard_keys, &mut prefix);
-        let body_bytes = bytes.len();
-        bytes.resize(body_bytes + prefix.len(), 0);
-        bytes.copy_within(..body_bytes, prefix.len());
+        encode_prefix(spec, first_shard, &counts, body_bytes, &mut prefix);
+        let first_bytes = bytes.len();
+        bytes.resize(first_bytes + prefix.len(), 0);
+        bytes.copy_within(..first_bytes, prefix.len());
         bytes[..prefix.len()].copy_from_slice(&prefix);
-        Some(BuiltChunk { entry: entry_of(&bytes, first_shard, &shard_keys), bytes, stats })
+        bytes.extend_from_slice(&second);
+        bytes.extend_from_slice(&list);
+        Some(BuiltChunk { entry: entry_of(&bytes, first_shard, &counts), bytes, stats })
     }
 }
 
-fn entry_of(file: &[u8], first_shard: u32, shard_keys: &[u32]) -> ChunkEntry {
+fn entry_of(file: &[u8], first_shard: u32, counts: &[ShardCounts]) -> ChunkEntry {
     ChunkEntry {
         digest: Digest::of(file),
         first_shard,
-        shard_count: shard_keys.len() as u32,
-        keys: shard_keys.iter().map(|keys| u64::from(*keys)).sum(),
+        shard_count: counts.len() as u32,
+        keys: counts.iter().map(|counts| u64::from(counts.keys)).sum(),
         size_bytes: file.len() as u64,
     }
 }
 
-/// The key count and the filter of each shard of a chunk file, in shard order. The filter of a
-/// shard without keys is empty.
+/// The shards of a chunk file, in order.
 ///
 /// # Panics
 ///
 /// If the file is not a verified chunk.
 pub fn shards_of<'a>(
-    spec: &'a FilterSpec,
+    spec: &FilterSpec,
     entry: &ChunkEntry,
     file: &'a [u8],
-) -> impl Iterator<Item = (u32, &'a [u8])> {
-    let counts =
-        file[HEADER_BYTES..].as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count));
-    let mut body = &file[file_prefix_bytes(entry.shard_count) as usize..];
-    counts.take(entry.shard_count as usize).map(move |count| {
-        let (filter, rest) = body.split_at(spec.filter_bytes(count) as usize);
-        body = rest;
-        (count, filter)
+) -> impl Iterator<Item = ChunkShard<'a>> {
+    let kind = spec.kind();
+    let counts = || counts_of(kind, entry.shard_count, file);
+    let (layout, _) = Layout::new(spec, entry.first_shard, counts());
+    let body = &file[file_prefix_bytes(kind, entry.shard_count) as usize..];
+    let shards = (entry.first_shard as u16..=u16::MAX).zip(counts()).enumerate();
+    shards.map(move |(index, (shard, counts))| {
+        ChunkShard::new(shard, counts, layout.filter(index, body))
     })
 }
 
@@ -208,7 +312,8 @@ impl BuiltChunk {
     ///
     /// # Panics
     ///
-    /// If `keys` are not sorted and distinct, or both `chunk` and `keys` are empty.
+    /// If `keys` are not sorted and distinct, or both `chunk` and `keys` are empty. If the filters
+    /// are not growable.
     pub fn grown(
         spec: &FilterSpec,
         chunk: Option<(&ChunkEntry, &[u8])>,
@@ -228,7 +333,7 @@ impl BuiltChunk {
         if let Some((entry, file)) = chunk {
             let start = (old.start - first) as usize;
             for (held, shard) in held[start..].iter_mut().zip(shards_of(spec, entry, file)) {
-                *held = shard;
+                *held = (shard.keys, shard.filter.first);
             }
         }
         let mut new: Vec<&[DeviceKey]> = vec![&[]; held.len()];
@@ -240,23 +345,28 @@ impl BuiltChunk {
             held => *held,
         };
         let shard_keys: Vec<u32> = held.iter().zip(&new).map(count).collect();
+        let counts = |keys: &u32| ShardCounts { keys: *keys, ..ShardCounts::default() };
+        let counts: Vec<ShardCounts> = shard_keys.iter().map(counts).collect();
+        let body_bytes = shard_keys.iter().map(|keys| spec.filter_bytes(*keys)).sum();
         let mut bytes = Vec::new();
-        encode_prefix(spec, first, &shard_keys, &mut bytes);
-        let (mut stats, mut inserted) = (FillStats::NONE, 0);
-        for ((count, (_, held)), new) in
-            shard_keys.iter().zip(held).zip(new).filter(|((count, _), _)| **count > 0)
+        encode_prefix(spec, first, &counts, body_bytes, &mut bytes);
+        let (mut stats, mut inserted) = (FilterStats::NONE, 0);
+        for ((shard, count), (held, new)) in (first as u16..=u16::MAX)
+            .zip(&shard_keys)
+            .zip(held.into_iter().map(|(_, held)| held).zip(new))
+            .filter(|((_, count), _)| **count > 0)
         {
             let start = bytes.len();
             bytes.extend_from_slice(held);
             bytes.resize(start + spec.filter_bytes(*count) as usize, 0);
             let filter = &mut bytes[start..];
             for key in new {
-                inserted += u64::from(!held.is_empty() && !spec.contains(filter, key));
+                inserted += u64::from(!held.is_empty() && !spec.contains(&*filter, key));
                 spec.insert(filter, key);
             }
-            stats.merge(&FillStats::of_shard(spec, filter));
+            stats.merge(&FilterStats::of_bloom(spec, shard, filter));
         }
-        (Self { entry: entry_of(&bytes, first, &shard_keys), bytes, stats }, inserted)
+        (Self { entry: entry_of(&bytes, first, &counts), bytes, stats }, inserted)
     }
 }
 
@@ -266,7 +376,7 @@ pub struct ChunkRecord {
     /// The manifest's entry.
     pub entry: ChunkEntry,
     /// Fill of the filters.
-    pub stats: FillStats,
+    pub stats: FilterStats,
 }
 
 impl BuiltChunk {
@@ -300,6 +410,15 @@ impl ManifestBuilder {
         self.chunks.push(chunk);
     }
 
+    /// Figures of ribbon filters and of their check; zeros for Bloom filters.
+    pub fn ribbon_stats(&self) -> RibbonStats {
+        let mut sum = RibbonStats::default();
+        for ribbon in self.chunks.iter().filter_map(|chunk| chunk.stats.ribbon) {
+            sum.merge(&ribbon);
+        }
+        sum
+    }
+
     /// The manifest of `generation`. Statistics are summed in shard order: the result does not
     /// depend on the order of additions.
     pub fn finish(
@@ -310,7 +429,7 @@ impl ManifestBuilder {
         build: BuildReport,
     ) -> Manifest {
         self.chunks.sort_by_key(|chunk| chunk.entry.first_shard);
-        let mut stats = FillStats::NONE;
+        let mut stats = FilterStats::NONE;
         for chunk in &self.chunks {
             stats.merge(&chunk.stats);
         }
@@ -320,6 +439,10 @@ impl ManifestBuilder {
                 FillRatio { min: stats.min, mean: stats.sum / f64::from(shards), max: stats.max }
             }
         };
+        let figures = match self.filter.kind() {
+            FilterKind::Ribbon => Figures::Ribbon(stats.ribbon.unwrap_or_default()),
+            _ => Figures::Bloom(fill_ratio),
+        };
         let description = Description {
             audience,
             generation,
@@ -327,7 +450,7 @@ impl ManifestBuilder {
             filter: self.filter,
             target_fpr: self.target_fpr,
             expected_fpr: stats.fpr_sum / SHARDS as f64,
-            fill_ratio,
+            figures,
             build,
         };
         Manifest::from_parts(

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{ChunkEntry, file_prefix_bytes};
+use super::builder::RibbonStats;
+use super::chunk::{ChunkEntry, file_prefix_bytes, least_body_bytes};
 use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
@@ -52,8 +53,21 @@ struct FilterFields {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
-    #[serde(deserialize_with = "object")]
-    fill_ratio: FillRatio,
+    /// Of Bloom filters.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    fill_ratio: Option<FillRatio>,
+    /// Of ribbon filters.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    diverted_keys: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    listed_keys: Option<u64>,
+}
+
+/// Figures of the filters, by their kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Figures {
+    Bloom(FillRatio),
+    Ribbon(RibbonStats),
 }
 
 /// The deltas merged into a generation's filters.
@@ -118,7 +132,7 @@ pub(super) struct Description {
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
     pub(super) expected_fpr: f64,
-    pub(super) fill_ratio: FillRatio,
+    pub(super) figures: Figures,
     pub(super) build: BuildReport,
 }
 
@@ -126,6 +140,10 @@ impl Manifest {
     pub(super) fn from_parts(description: Description, chunks: Vec<ChunkEntry>) -> Self {
         let Description { audience, generation, created_unix_seconds, filter, .. } = description;
         // Chunks may be from a damaged journal; parsing rejects a saturated sum.
+        let (fill_ratio, ribbon) = match description.figures {
+            Figures::Bloom(fill_ratio) => (Some(fill_ratio), None),
+            Figures::Ribbon(ribbon) => (None, Some(ribbon)),
+        };
         let sum =
             |size: fn(&ChunkEntry) -> u64| chunks.iter().map(size).fold(0, u64::saturating_add);
         let fields = ManifestFields {
@@ -143,7 +161,9 @@ impl Manifest {
                 millibits_per_key: filter.millibits_per_key(),
                 target_fpr: description.target_fpr,
                 expected_fpr: description.expected_fpr,
-                fill_ratio: description.fill_ratio,
+                fill_ratio,
+                diverted_keys: ribbon.map(|ribbon| ribbon.diverted_keys),
+                listed_keys: ribbon.map(|ribbon| ribbon.listed_keys),
             },
             build: description.build,
             folded: None,
@@ -192,22 +212,22 @@ impl Manifest {
         if fields.generation != generation {
             return Err(ManifestError::field("generation", fields.generation, generation));
         }
-        let FilterFields { kind, hashes, millibits_per_key, target_fpr, expected_fpr, fill_ratio } =
+        let FilterFields { kind, hashes, millibits_per_key, target_fpr, expected_fpr, .. } =
             &fields.filter;
         let known: FilterKind = kind
             .parse()
             .map_err(|_| ManifestError::FilterKind { found: kind.chars().take(40).collect() })?;
         let filter =
             FilterSpec::new(known, *hashes, *millibits_per_key).map_err(ManifestError::Filter)?;
-        let FillRatio { min, mean, max } = fill_ratio;
+        let FillRatio { min, mean, max } = check_figures(known, &fields.filter)?;
         for (name, value) in [
-            ("target_fpr", target_fpr),
-            ("expected_fpr", expected_fpr),
+            ("target_fpr", *target_fpr),
+            ("expected_fpr", *expected_fpr),
             ("fill_ratio.min", min),
             ("fill_ratio.mean", mean),
             ("fill_ratio.max", max),
         ] {
-            if !(0.0..=1.0).contains(value) {
+            if !(0.0..=1.0).contains(&value) {
                 return Err(ManifestError::field(format!("filter.{name}"), value, "0 to 1"));
             }
         }
@@ -218,7 +238,7 @@ impl Manifest {
                 format!("more than created_unix_seconds, {}", fields.created_unix_seconds);
             return Err(ManifestError::field("expires_unix_seconds", expires, expected));
         }
-        check_chunks(&fields)?;
+        check_chunks(&fields, known)?;
         if let Some(folded) = &fields.folded {
             check_in_order(&folded.deltas, "folded.deltas", u64::MAX)?;
             if let Some(residual) = &folded.residual {
@@ -296,9 +316,14 @@ impl Manifest {
         self.fields.filter.expected_fpr
     }
 
-    /// Fractions of bits set.
-    pub const fn fill_ratio(&self) -> FillRatio {
+    /// Fractions of bits set; `None` for ribbon filters.
+    pub const fn fill_ratio(&self) -> Option<FillRatio> {
         self.fields.filter.fill_ratio
+    }
+
+    /// Keys in second tiers of ribbon filters, and in their lists; `None` for Bloom filters.
+    pub fn diverted_and_listed_keys(&self) -> Option<(u64, u64)> {
+        self.fields.filter.diverted_keys.zip(self.fields.filter.listed_keys)
     }
 
     /// Report of the build's input.
@@ -334,9 +359,26 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u
     u64::deserialize(deserializer).map(Some)
 }
 
+/// Checks that the figures are those of the kind. Returns the fill, zeros for ribbon filters.
+fn check_figures(kind: FilterKind, fields: &FilterFields) -> Result<FillRatio, ManifestError> {
+    let is_ribbon = kind == FilterKind::Ribbon;
+    for (field, is_present, is_expected) in [
+        ("filter.fill_ratio", fields.fill_ratio.is_some(), !is_ribbon),
+        ("filter.diverted_keys", fields.diverted_keys.is_some(), is_ribbon),
+        ("filter.listed_keys", fields.listed_keys.is_some(), is_ribbon),
+    ] {
+        if is_present != is_expected {
+            let word = |is_present| if is_present { "present" } else { "missing" };
+            let expected = format!("{} for kind {}", word(is_expected), kind.as_str());
+            return Err(ManifestError::field(field, word(is_present), expected));
+        }
+    }
+    Ok(fields.fill_ratio.unwrap_or(FillRatio { min: 0.0, mean: 0.0, max: 0.0 }))
+}
+
 /// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up
 /// to the totals.
-fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
+fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), ManifestError> {
     let mut next_shard = 0;
     // u128 cannot overflow here; a saturated u64 could match a wrong total.
     let (mut keys, mut size_bytes) = (0_u128, 0_u128);
@@ -355,7 +397,7 @@ fn check_chunks(fields: &ManifestFields) -> Result<(), ManifestError> {
         if chunk.keys == 0 {
             return Err(ManifestError::field(field("keys"), 0, "at least 1"));
         }
-        let least = file_prefix_bytes(chunk.shard_count) + 8;
+        let least = file_prefix_bytes(kind, chunk.shard_count) + least_body_bytes(kind);
         if chunk.size_bytes < least {
             return Err(ManifestError::field(
                 field("size_bytes"),

@@ -48,10 +48,11 @@ impl Snapshot {
         let mut chunk_of_shard: Vec<Option<&Arc<Chunk>>> = (0..=u16::MAX).map(used).collect();
         chunk_of_shard[shards.clone()].fill(None);
         for chunk in chunks {
-            for (shard, range) in chunk.shards() {
+            for shard in chunk.shards() {
+                let is_empty = chunk.filter(shard).is_empty();
                 let shard = usize::from(shard);
                 assert!(shards.contains(&shard), "chunks replace only the given shards");
-                chunk_of_shard[shard] = (!range.is_empty()).then_some(chunk);
+                chunk_of_shard[shard] = (!is_empty).then_some(chunk);
             }
         }
         // Renumber the chunks still in use, in shard order.

@@ -10,14 +10,14 @@ use std::io::{self, Write};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay,
+    BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay, RibbonStats,
 };
 use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
 use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::super::context::now_unix_seconds;
-use super::super::error::CommandError;
+use super::super::error::{CommandError, UsageError};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use crate::progress::Progress;
@@ -57,6 +57,9 @@ pub(super) async fn run(
         return Err(CommandError::NotPublished { audience });
     };
     let old = store.manifest(&audience, &current).await?;
+    if !old.filter().kind().is_growable() {
+        return Err(UsageError::CompactRibbon { audience }.into());
+    }
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
     // Compaction does not extend the lifetime of the data.
@@ -88,7 +91,7 @@ pub(super) async fn run(
         Some(end) => manifest.expiring_at(end),
         None => manifest,
     };
-    gate.check(&manifest)?;
+    gate.check(&manifest, &RibbonStats::default())?;
     let compacted = CompactReport {
         audience: manifest.audience().as_str().to_owned(),
         generation: (!dry_run).then_some(generation),
@@ -194,6 +197,6 @@ impl CompactReport {
         writeln!(out, "  added       {added} ({inserted} beyond the size of the filters)")?;
         writeln!(out, "  removed     {} stay in a delta", HumanCount(*removed))?;
         writeln!(out, "  written     {} chunks", self.chunks_written)?;
-        writeln!(out, "  fpr         {expected_fpr:.3e} by fill")
+        writeln!(out, "  fpr         {expected_fpr:.3e} expected")
     }
 }

@@ -11,7 +11,9 @@ use tokio::runtime::Runtime;
 
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
-use rtad_core::snapshot::{AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder};
+use rtad_core::snapshot::{
+    AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder, RibbonStats,
+};
 use rtad_store::write::Publication;
 
 use super::super::carried::{Carried, CarriedLimitArgs};
@@ -64,6 +66,7 @@ pub(super) enum ChunkSink<'s> {
 #[derive(Debug)]
 pub(super) struct BuildOutcome {
     pub(super) manifest: Manifest,
+    pub(super) ribbon_stats: RibbonStats,
     /// Chunks new to the store.
     pub(super) chunks_written: u64,
     pub(super) distinct: Distinct,
@@ -223,16 +226,17 @@ impl BuildPlan<'_> {
             ChunkSink::Store(publication) => publication.generation(),
             ChunkSink::Nowhere => NO_GENERATION,
         };
+        let ribbon_stats = manifest.ribbon_stats();
         let manifest = self.manifest(manifest, generation, distinct.found);
         // Parse the manifest as readers do: chunks come from many threads and from interrupted
         // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(CommandError::InvalidManifest)?;
-        self.gate.check(&manifest)?;
+        self.gate.check(&manifest, &ribbon_stats)?;
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }
-        Ok(BuildOutcome { manifest, chunks_written, distinct })
+        Ok(BuildOutcome { manifest, ribbon_stats, chunks_written, distinct })
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {

@@ -6,7 +6,7 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_core::filter::FilterKind;
-use rtad_core::snapshot::FillRatio;
+use rtad_core::snapshot::{FillRatio, RibbonStats};
 
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
@@ -38,7 +38,16 @@ pub(super) struct BuildSummary {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
-    fill_ratio: FillRatio,
+    /// Of Bloom filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fill_ratio: Option<FillRatio>,
+    /// Of ribbon filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diverted_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<RibbonStats>,
     size_bytes: u64,
     chunks: usize,
     chunks_written: u64,
@@ -79,6 +88,7 @@ impl BuildSummary {
     ) -> Self {
         let manifest = &done.manifest;
         let filter = manifest.filter();
+        let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
@@ -105,6 +115,9 @@ impl BuildSummary {
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
             fill_ratio: manifest.fill_ratio(),
+            diverted_keys,
+            listed_keys,
+            check: diverted_keys.map(|_| done.ribbon_stats),
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
             chunks_written: done.chunks_written,
@@ -131,7 +144,7 @@ impl BuildSummary {
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         write_chunks_written(out, self.chunks_written as usize, self.chunks)?;
         let Self { target_fpr, expected_fpr, .. } = self;
-        writeln!(out, "  fpr         {expected_fpr:.3e} by fill, {target_fpr:.3e} requested")?;
+        writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
         }

@@ -14,7 +14,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use rtad_core::device::SHARDS;
+use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::Manifest;
+
+use super::super::verify::ShardFigures;
 
 /// The figure drawn for each shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -22,17 +25,29 @@ pub(crate) enum Figure {
     /// Distinct keys
     #[default]
     Keys,
-    /// Fraction of its filter's bits that are set
+    /// Fraction of its filter's bits that are set; not of ribbon filters
     Fill,
-    /// False-positive rate by fill
+    /// Fraction of its keys outside the first tier; only of ribbon filters
+    Diverted,
+    /// Expected false-positive rate
     Fpr,
 }
 
 impl Figure {
+    /// Whether filters of the kind have it.
+    pub(super) const fn is_of(self, kind: FilterKind) -> bool {
+        match self {
+            Self::Keys | Self::Fpr => true,
+            Self::Fill => !matches!(kind, FilterKind::Ribbon),
+            Self::Diverted => matches!(kind, FilterKind::Ribbon),
+        }
+    }
+
     const fn title(self) -> &'static str {
         match self {
             Self::Keys => "keys per shard",
             Self::Fill => "fill ratio per shard",
+            Self::Diverted => "diverted keys per shard",
             Self::Fpr => "expected fpr per shard",
         }
     }
@@ -44,7 +59,7 @@ impl Figure {
                 HumanCount(value.max(0.0).round() as u64).to_string()
             }
             Self::Keys => format!("{value:.1}"),
-            Self::Fill => format!("{value:.3}"),
+            Self::Fill | Self::Diverted => format!("{value:.3}"),
             Self::Fpr => format!("{:.1e}", 10_f64.powf(value)),
         }
     }
@@ -103,16 +118,14 @@ impl ShardMap {
         Self { figure, shards: vec![None; SHARDS] }
     }
 
-    pub(super) fn set(&mut self, shard: u32, keys: u32, fill: f64, fpr: f64) {
-        let value = match self.figure {
-            Figure::Keys => f64::from(keys),
-            Figure::Fill => fill,
+    pub(super) fn set(&mut self, shard: u16, keys: u32, figures: &ShardFigures) {
+        self.shards[usize::from(shard)] = match self.figure {
+            Figure::Keys => Some(f64::from(keys)),
+            Figure::Fill => figures.fill,
+            Figure::Diverted => figures.diverted,
             // Rates of small shards are powers of ten apart.
-            Figure::Fpr => fpr.max(f64::MIN_POSITIVE).log10(),
+            Figure::Fpr => Some(figures.expected_fpr.max(f64::MIN_POSITIVE).log10()),
         };
-        if let Some(slot) = self.shards.get_mut(shard as usize) {
-            *slot = Some(value);
-        }
     }
 
     pub(super) fn write(&self, manifest: &Manifest, path: &Path) -> io::Result<()> {
@@ -269,7 +282,10 @@ fn draw_header(area: &Area<'_>, manifest: &Manifest) -> Result<(), DrawError> {
     let filter = manifest.filter();
     let bits = f64::from(filter.millibits_per_key()) / 1000.0;
     let (kind, hashes) = (filter.kind().as_str(), filter.hashes());
-    let facts = format!("{keys} keys, {size}, {kind} with {hashes} hashes and {bits} bits per key");
+    let facts = match filter.kind() {
+        FilterKind::Ribbon => format!("{keys} keys, {size}, {kind} with {bits} fingerprint bits"),
+        _ => format!("{keys} keys, {size}, {kind} with {hashes} hashes and {bits} bits per key"),
+    };
     area.draw(&Text::new(facts, (90, 60), style(18, &MUTED)))
 }
 
@@ -277,19 +293,22 @@ fn draw_header(area: &Area<'_>, manifest: &Manifest) -> Result<(), DrawError> {
 mod tests {
     use super::*;
 
+    const FIGURES: ShardFigures =
+        ShardFigures { fill: Some(0.3), diverted: None, expected_fpr: 1e-4 };
+
     #[test]
     fn bars_cover_equal_numbers_of_keys() {
         let mut map = ShardMap::new(Figure::Keys);
         assert_eq!(map.scale().bins, BINS);
         for keys in [20, 75, 300] {
-            map.set(keys, keys, 0.3, 1e-4);
+            map.set(keys as u16, keys, &FIGURES);
         }
         let Scale { low, high, bins } = map.scale();
         let width = (high - low) / f64::from(bins);
         let is_whole = width.fract() == 0.0;
         assert!(bins <= BINS && is_whole && low == 19.5 && high > 300.0, "{low} {high} {bins}");
         let mut one = ShardMap::new(Figure::Fpr);
-        one.set(7, 20, 0.3, 1e-4);
+        one.set(7, 20, &FIGURES);
         let Scale { low, high, .. } = one.scale();
         assert!(low < -4.0 && high > -4.0);
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use rtad_core::snapshot::{ChunkEntry, Digest, FillStats};
+use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
 use super::super::error::CommandError;
@@ -57,7 +57,7 @@ pub(super) struct ChunkLine {
     /// Keys of the whole audience, which determine the chunk layout.
     pub(super) keys: u64,
     pub(super) entry: ChunkEntry,
-    pub(super) stats: FillStats,
+    pub(super) stats: FilterStats,
     /// Whether the chunk was new to the store.
     pub(super) written: bool,
 }

@@ -7,10 +7,11 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::synth::random_key;
 
 use super::super::context::{Output, default_threads};
 use super::super::error::CommandError;
-use super::super::verify::{random_key, wilson};
+use super::super::verify::wilson;
 use crate::progress::Progress;
 use crate::seen::{fpr, summed_fpr};
 
@@ -108,7 +109,7 @@ impl Measured {
                             return;
                         }
                         let keys = (first..PROBES.min(first + BATCH)).map(random_key);
-                        let positives = keys.filter(|key| spec.contains(&filter, key)).count();
+                        let positives = keys.filter(|key| spec.contains(&filter[..], key)).count();
                         found.fetch_add(positives as u64, Ordering::Relaxed);
                         progress.add(BATCH);
                     }

@@ -143,8 +143,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let Creation { fpr, filter } = with_body(request.into_body(), |body| parse_json(&body)).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
-    let kind =
-        kind.map_err(|_| ApiError::BadBody("filter: accepted are block512, classic".to_owned()))?;
+    let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
     let fpr = fpr.unwrap_or(DEFAULT_FPR);
     let spec = FilterSpec::for_fpr(kind, fpr);
     let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;

@@ -1,10 +1,10 @@
-//! Fill of the filters, computed from the chunks.
+//! Fill and expected rate of the filters, computed from the chunks.
 
 use serde::Serialize;
 
 use rtad_core::device::SHARDS;
-use rtad_core::filter::{FilterSpec, fill_ratio};
-use rtad_core::snapshot::Chunk;
+use rtad_core::filter::{FilterKind, FilterSpec, fill_ratio};
+use rtad_core::snapshot::{Chunk, ChunkShard};
 
 /// Minimum, mean and maximum of a figure over the shards with keys; 0 without any such shard.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -22,32 +22,68 @@ impl Spread {
     }
 }
 
-/// Fill statistics over the shards of chunks.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct FillSurvey {
-    pub(crate) shards: u32,
-    pub(crate) fill: Spread,
-    /// False-positive rate by fill.
-    pub(crate) expected_fpr: Spread,
+/// Figures of one shard's filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardFigures {
+    /// Fraction of bits set; `None` for a ribbon filter.
+    pub(crate) fill: Option<f64>,
+    /// Fraction of keys outside the first tier; `None` for a Bloom filter.
+    pub(crate) diverted: Option<f64>,
+    pub(crate) expected_fpr: f64,
 }
 
-impl FillSurvey {
-    pub(crate) fn add(&mut self, spec: &FilterSpec, chunk: &Chunk) {
-        for (_, range) in chunk.shards() {
-            self.add_shard(spec, &chunk.filters()[range]);
+/// Statistics over the shards of chunks.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct FilterSurvey {
+    pub(crate) shards: u32,
+    /// Of Bloom filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fill: Option<Spread>,
+    /// Of ribbon filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) diverted: Option<Spread>,
+    pub(crate) expected_fpr: Spread,
+    #[serde(skip)]
+    pub(crate) diverted_keys: u64,
+    #[serde(skip)]
+    pub(crate) listed_keys: u64,
+}
+
+impl FilterSurvey {
+    pub(crate) fn add(&mut self, chunk: &Chunk) {
+        for shard in chunk.shards() {
+            self.add_shard(chunk.spec(), chunk.shard(shard));
         }
     }
 
-    /// Adds a shard's filter, unless it is empty. Returns its fill and its false-positive rate.
-    pub(crate) fn add_shard(&mut self, spec: &FilterSpec, filter: &[u8]) -> Option<(f64, f64)> {
-        if filter.is_empty() {
+    /// Adds a shard, unless it is empty. Returns its figures.
+    pub(crate) fn add_shard(
+        &mut self,
+        spec: &FilterSpec,
+        shard: ChunkShard<'_>,
+    ) -> Option<ShardFigures> {
+        if shard.filter.is_empty() {
             return None;
         }
-        let (fill, fpr) = (fill_ratio(filter), spec.expected_fpr(filter));
+        let is_ribbon = spec.kind() == FilterKind::Ribbon;
+        let outside = || f64::from(shard.outside_first_tier()) / f64::from(shard.keys);
+        let figures = ShardFigures {
+            fill: (!is_ribbon).then(|| fill_ratio(shard.filter.bloom_bits())),
+            diverted: is_ribbon.then(outside),
+            expected_fpr: spec.expected_fpr(shard.shard, shard.filter),
+        };
         self.shards += 1;
-        self.fill.add(fill, self.shards);
-        self.expected_fpr.add(fpr, self.shards);
-        Some((fill, fpr))
+        for (spread, figure) in
+            [(&mut self.fill, figures.fill), (&mut self.diverted, figures.diverted)]
+        {
+            if let Some(figure) = figure {
+                spread.get_or_insert_default().add(figure, self.shards);
+            }
+        }
+        self.expected_fpr.add(figures.expected_fpr, self.shards);
+        self.diverted_keys += u64::from(shard.diverted_keys);
+        self.listed_keys += u64::from(shard.listed_keys);
+        Some(figures)
     }
 
     /// False-positive rate of a random key; in shards without keys it is 0.

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 
-use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::Snapshot;
+use rtad_core::synth::random_key;
 
 use crate::keys::next;
 use crate::progress::Progress;
@@ -83,20 +83,6 @@ fn count_members(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
         found += members[..keys.len()].iter().filter(|member| **member).count() as u64;
     }
     found
-}
-
-/// Random key of an index: two steps of SplitMix64 (Steele, Lea and Flood 2014), seeded by the
-/// index.
-pub(in super::super) fn random_key(index: u64) -> DeviceKey {
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-    let step = |n: u64| {
-        let z = n.wrapping_mul(STEP).wrapping_add(0x7261_6e64_6f6d_6b65);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let (high, low) = (step(2 * index), step(2 * index + 1));
-    DeviceKey::from_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
 }
 
 /// 95 % confidence interval of a proportion (Wilson 1927).

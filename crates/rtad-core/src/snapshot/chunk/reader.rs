@@ -6,10 +6,10 @@
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Chunk, ChunkEntry, ChunkError, HEADER_BYTES, MAGIC, MAX_BODY_BYTES, VERSION, file_prefix_bytes,
-    kind_number,
+    Chunk, ChunkEntry, ChunkError, HEADER_BYTES, Layout, MAGIC, MAX_BODY_BYTES, VERSION,
+    count_arrays, counts_of, file_prefix_bytes, kind_number,
 };
-use crate::filter::FilterSpec;
+use crate::filter::{FilterSpec, ShardCounts};
 use crate::memory::{Pages, Region};
 use crate::snapshot::Digest;
 
@@ -45,14 +45,14 @@ pub struct ChunkVerifier {
     prefix: Vec<u8>,
     prefix_bytes: usize,
     /// [`Chunk`]'s offsets of the filters, once the prefix is checked.
-    starts: Option<Box<[u32]>>,
+    layout: Option<Layout>,
 }
 
 impl ChunkVerifier {
     /// A verifier of the chunk with this manifest entry.
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
         let prefix_bytes =
-            usize::try_from(file_prefix_bytes(entry.shard_count)).expect("under 300 kB");
+            usize::try_from(file_prefix_bytes(spec.kind(), entry.shard_count)).expect("under 1 MB");
         Self {
             spec: *spec,
             entry: entry.clone(),
@@ -60,7 +60,7 @@ impl ChunkVerifier {
             received: 0,
             prefix: Vec::with_capacity(prefix_bytes),
             prefix_bytes,
-            starts: None,
+            layout: None,
         }
     }
 
@@ -75,33 +75,31 @@ impl ChunkVerifier {
         let missing = self.prefix_bytes - self.prefix.len();
         let (prefix, body) = bytes.split_at(missing.min(bytes.len()));
         self.prefix.extend_from_slice(prefix);
-        if self.starts.is_none() && self.prefix.len() == self.prefix_bytes {
-            self.starts = Some(self.check_prefix()?);
+        if self.layout.is_none() && self.prefix.len() == self.prefix_bytes {
+            self.layout = Some(self.check_prefix()?);
         }
         Ok(body)
     }
 
-    /// The key counts of the shards received so far.
-    fn shard_keys(&self) -> Box<[u32]> {
-        let counts = self.prefix.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
-        let counts = counts.iter().take(self.entry.shard_count as usize);
-        counts.map(|count| u32::from_le_bytes(*count)).collect()
+    /// The counts of the shards received so far.
+    fn counts(&self) -> impl Iterator<Item = ShardCounts> {
+        counts_of(self.spec.kind(), self.entry.shard_count, &self.prefix)
     }
 
     /// Checks length and digest; returns the offsets of the filters, too.
-    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Box<[u32]>), ChunkError> {
+    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Layout), ChunkError> {
         let (found, expected) = (self.received, self.entry.size_bytes);
-        let Some(starts) = self.starts.filter(|_| found == expected) else {
+        let Some(layout) = self.layout.filter(|_| found == expected) else {
             return Err(ChunkError::Length { found, expected });
         };
         let (found, expected) = (Digest::finish(self.hasher), self.entry.digest);
         if found != expected {
             return Err(ChunkError::Digest { found, expected });
         }
-        Ok((self.spec, self.entry, starts))
+        Ok((self.spec, self.entry, layout))
     }
 
-    fn check_prefix(&self) -> Result<Box<[u32]>, ChunkError> {
+    fn check_prefix(&self) -> Result<Layout, ChunkError> {
         let header = &self.prefix;
         let u32_at = |offset: usize| {
             u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
@@ -123,7 +121,7 @@ impl ChunkVerifier {
             }
         };
         let (spec, entry) = (&self.spec, &self.entry);
-        let body_bytes = entry.filter_bytes();
+        let body_bytes = entry.filter_bytes(spec.kind());
         check("filter kind", 12, u32_at(12).into(), kind_number(spec.kind()).into())?;
         check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
         check("millibits per key", 20, u32_at(20).into(), spec.millibits_per_key().into())?;
@@ -133,28 +131,30 @@ impl ChunkVerifier {
         check("body bytes", 40, u64_at(40), body_bytes)?;
         check("reserved", 48, u64_at(48), 0)?;
         check("reserved", 56, u64_at(56), 0)?;
-        let counts_end = HEADER_BYTES + 4 * entry.shard_count as usize;
-        let (counts, padding) = header[HEADER_BYTES..].split_at(counts_end - HEADER_BYTES);
-        for (index, byte) in padding.iter().enumerate() {
+        let shard_count = entry.shard_count as usize;
+        let counts_end = HEADER_BYTES + 4 * count_arrays(spec.kind()) * shard_count;
+        for (index, byte) in header[counts_end..].iter().enumerate() {
             check("padding", counts_end + index, u64::from(*byte), 0)?;
         }
-        let mut starts = Vec::with_capacity(entry.shard_count as usize + 1);
-        starts.push(0);
-        let (mut keys, mut end) = (0_u64, 0_u64);
-        for count in counts.as_chunks::<4>().0 {
-            let count = u32::from_le_bytes(*count);
-            keys += u64::from(count);
-            // Cannot overflow: 65,536 filters of 2³² keys at 1,000 bits are under 2⁵⁵ bytes.
-            end += spec.filter_bytes(count);
-            // Does not truncate: the size of the body is checked below.
-            starts.push((end / 8) as u32);
-        }
+        let keys = self.counts().map(|counts| u64::from(counts.keys)).sum();
         check("sum of the shards' keys", HEADER_BYTES, keys, entry.keys)?;
+        for (index, counts) in self.counts().enumerate() {
+            for (array, field, found, limit) in [
+                (1, "diverted keys", counts.diverted, counts.max_diverted()),
+                (2, "listed keys", counts.listed, counts.keys),
+            ] {
+                if found > limit {
+                    let offset = HEADER_BYTES + 4 * (array * shard_count + index);
+                    return Err(ChunkError::AboveLimit { field, offset, found, limit });
+                }
+            }
+        }
+        let (layout, end) = Layout::new(spec, entry.first_shard, self.counts());
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
         if body_bytes > MAX_BODY_BYTES {
             return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
         }
-        Ok(starts.into_boxed_slice())
+        Ok(layout)
     }
 }
 
@@ -195,8 +195,8 @@ impl ChunkReader for ChunkDecoder {
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), ChunkError> {
         let rest = self.verifier.take(bytes)?;
-        if self.body.is_none() && self.verifier.starts.is_some() {
-            let bytes = self.verifier.entry.filter_bytes();
+        if self.body.is_none() && self.verifier.layout.is_some() {
+            let bytes = self.verifier.entry.filter_bytes(self.verifier.spec.kind());
             let filters = Region::zeroed(bytes as usize, Pages::Large);
             let filters = filters.map_err(|source| ChunkError::Memory { bytes, source })?;
             self.body = Some(Body { filters, filled: 0 });
@@ -211,9 +211,9 @@ impl ChunkReader for ChunkDecoder {
 
     fn finish(self) -> Result<Chunk, ChunkError> {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
-        let shard_keys = self.verifier.shard_keys();
-        let (spec, entry, starts) = self.verifier.verify()?;
+        let counts = self.verifier.counts().collect();
+        let (spec, entry, layout) = self.verifier.verify()?;
         let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
-        Ok(Chunk { starts, filters, spec, first_shard: entry.first_shard, entry, shard_keys })
+        Ok(Chunk { filters, spec, first_shard: entry.first_shard, layout, entry, counts })
     }
 }

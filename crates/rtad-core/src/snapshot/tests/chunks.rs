@@ -21,25 +21,50 @@ fn header_field(offset: usize) -> (&'static str, &'static str) {
 }
 
 const COUNTS_END: usize = 64 + 8 * 4;
-const BODY: usize = 128;
+
+/// The end of all counts of the eight shards, and the start of the body.
+fn body_start(kind: FilterKind) -> (usize, usize) {
+    match kind {
+        FilterKind::Ribbon => (64 + 3 * 8 * 4, 192),
+        _ => (COUNTS_END, 128),
+    }
+}
+
+/// The variant and the start of the message for a byte of the diverted and the listed counts, in a
+/// file with the byte changed. No shard is large enough for a second tier.
+fn ribbon_count(file: &[u8], offset: usize) -> (&'static str, String) {
+    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let at = offset / 4 * 4;
+    let (field, limit) = match offset {
+        0..128 => ("diverted keys", 0),
+        _ => ("listed keys", number(at - 64)),
+    };
+    if number(at) > limit {
+        return ("AboveLimit", format!("{field} at byte {at} is {}", number(at)));
+    }
+    ("Field", "sum of the shards' filters at byte 64 is ".to_owned())
+}
 
 #[test]
 fn every_bit_of_the_prefix_is_checked() {
     for kind in KINDS {
+        let (counts_end, body) = body_start(kind);
         let sound = Files::new(kind);
-        for offset in 0..BODY {
+        for offset in 0..body {
             for bit in 0..8 {
                 let mut files = sound.clone();
                 files.chunks[1][offset] ^= 1 << bit;
                 files.repair_manifest();
                 let case = format!("bit {bit} of byte {offset} of a {} chunk", kind.as_str());
-                if (COUNTS_END..BODY).contains(&offset) {
-                    let message = format!("padding at byte {offset} is {}, expected 0", 1 << bit);
-                    assert_rejected(files.read(), &case, "Field", &message);
+                let (variant, message) = if offset >= counts_end {
+                    ("Field", format!("padding at byte {offset} is {}, expected 0", 1 << bit))
+                } else if offset >= COUNTS_END {
+                    ribbon_count(&files.chunks[1], offset)
                 } else {
                     let (variant, message) = header_field(offset);
-                    assert_rejected(files.read(), &case, variant, message);
-                }
+                    (variant, message.to_owned())
+                };
+                assert_rejected(files.read(), &case, variant, &message);
             }
         }
     }
@@ -49,7 +74,7 @@ fn every_bit_of_the_prefix_is_checked() {
 fn digest_covers_every_byte_of_the_body() {
     for kind in KINDS {
         let mut files = Files::new(kind);
-        for offset in BODY..files.chunks[0].len() {
+        for offset in body_start(kind).1..files.chunks[0].len() {
             files.chunks[0][offset] ^= 0x10;
             assert_rejected(files.read(), &format!("byte {offset}"), "Digest", "digest is ");
             files.chunks[0][offset] ^= 0x10;
@@ -61,32 +86,23 @@ fn digest_covers_every_byte_of_the_body() {
 #[test]
 fn truncated_chunk_is_rejected() {
     for kind in KINDS {
+        let body = body_start(kind).1;
+        let least = body + if kind == FilterKind::Ribbon { 4 } else { 8 };
         let sound = Files::new(kind);
         let whole = sound.chunks[0].len();
         for len in 0..whole {
             let mut files = sound.clone();
             files.chunks[0].truncate(len);
             let case = format!("{len} of {whole} bytes");
-            assert_rejected(
-                files.read(),
-                &case,
-                "Length",
-                &format!("has {len} bytes, expected {whole}"),
-            );
+            let message = format!("has {len} bytes, expected {whole}");
+            assert_rejected(files.read(), &case, "Length", &message);
             files.repair_manifest();
-            if len < BODY + 8 {
-                let message =
-                    format!("chunks[0].size_bytes is {len}, expected at least {}", BODY + 8);
-                assert_rejected(files.read(), &case, "Field", &message);
+            let message = if len < least {
+                format!("chunks[0].size_bytes is {len}, expected at least {least}")
             } else {
-                let body = "body bytes at byte 40 is ";
-                assert_rejected(
-                    files.read(),
-                    &case,
-                    "Field",
-                    &format!("{body}{}, expected {}", whole - BODY, len - BODY),
-                );
-            }
+                format!("body bytes at byte 40 is {}, expected {}", whole - body, len - body)
+            };
+            assert_rejected(files.read(), &case, "Field", &message);
         }
     }
 }
@@ -167,8 +183,9 @@ fn huge_sizes_are_rejected_before_allocation() {
     );
 
     let other = files.chunks[1].len() as u64;
-    files.manifest["chunks"][0]["size_bytes"] = json!(HUGE + BODY as u64);
-    files.manifest["size_bytes"] = json!(HUGE + BODY as u64 + other);
+    let body = body_start(FilterKind::Block512).1 as u64;
+    files.manifest["chunks"][0]["size_bytes"] = json!(HUGE + body);
+    files.manifest["size_bytes"] = json!(HUGE + body + other);
     let manifest = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap();
     assert!(manifest.size_bytes() > HUGE, "callers limit this before they read a chunk");
     let read = decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);

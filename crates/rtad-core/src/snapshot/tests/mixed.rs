@@ -102,7 +102,7 @@ proptest! {
         let target = if turn == new.chunks.len() { &new } else { &third };
         let from = if turn == new.chunks.len() { begin } else { 0 };
         let left = target.chunks.iter().filter(|chunk| {
-            chunk.shards().next().is_some_and(|(shard, _)| usize::from(shard) >= from)
+            chunk.shards().next().is_some_and(|shard| usize::from(shard) >= from)
         });
         // The rest in one step.
         let left: Vec<_> = left.cloned().collect();
@@ -122,8 +122,7 @@ proptest! {
     ) {
         let mut mixed = old.snapshot();
         let watched: Vec<(Vec<u16>, Weak<Chunk>)> = old.chunks.iter().map(|chunk| {
-            let filled = chunk.shards().filter(|(_, range)| !range.is_empty());
-            let filled = filled.map(|(shard, _)| shard);
+            let filled = chunk.shards().filter(|shard| !chunk.filter(*shard).is_empty());
             (filled.collect(), Arc::downgrade(chunk))
         }).collect();
         prop_assert_eq!(old_keys.is_empty(), watched.is_empty());
