@@ -70,9 +70,11 @@ impl Site {
     fn publish(&mut self) -> u64 {
         let generation = self.snapshots.len() as u64 + 1;
         let members = keys(generation, 4000, |shard| shard);
-        let filter = match generation % 3 {
+        let filter = match generation % 5 {
             0 => FilterSpec::for_fpr(FilterKind::Classic, 0.001).unwrap(),
             1 => FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
+            2 => FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap(),
+            3 => FilterSpec::new(FilterKind::Ribbon, 2, 14_500).unwrap(),
             _ => FilterSpec::new(FilterKind::Block512, 3, 60_000).unwrap(),
         };
         let shards_per_chunk = [4096, 5000, 3000, 8192][generation as usize % 4];

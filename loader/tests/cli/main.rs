@@ -16,6 +16,7 @@ mod reading;
 mod remote;
 mod remote_inputs;
 mod resume;
+mod ribbon;
 mod serve;
 mod signing;
 mod zoo;

@@ -172,13 +172,13 @@ fn inspect_and_list_report_generations() {
 }
 
 #[test]
-fn plan_reports_both_kinds_of_filter() {
+fn plan_reports_all_kinds_of_filter() {
     let sandbox = Sandbox::new();
     let plan = sandbox.run("plan --keys 600000000 --json").json();
     let filters = plan["filters"].as_array().unwrap();
     assert_eq!(
         filters.iter().map(|f| f["filter"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["block512", "classic"]
+        ["block512", "classic", "ribbon"]
     );
     let bits = filters[1]["bits_per_key"].as_f64().unwrap();
     assert!((19.17..19.2).contains(&bits), "{bits}: ln(1e-4) / ln(2)^2 is 19.17");
@@ -188,7 +188,9 @@ fn plan_reports_both_kinds_of_filter() {
         text.contains("classic") && !text.contains("block512") && text.contains("computed"),
         "{text}"
     );
-    sandbox.run("plan --keys 1 --fpr 0.5").fails(2, "--fpr: false-positive rate is 0.5, expected");
+    sandbox
+        .run("plan --keys 1 --fpr 0.5")
+        .fails(2, "--fpr: false-positive rate of a block512 filter is 0.5, expected");
 
     // The plan matches a build.
     let sandbox = published();
