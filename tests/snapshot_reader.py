@@ -26,6 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import ribbon  # noqa: E402
+
 CURRENT_MAX_BYTES = 4096
 MANIFEST_MAX_BYTES = 4 << 20
 SHARDS = 65_536
@@ -33,7 +37,13 @@ DELTAS_MAX = 12
 DELTA_KEYS_MAX = 1 << 25
 DELTA_HEADER = struct.Struct("<8s2I4Q16s")
 HEADER = struct.Struct("<8s6I2Q16s")
-KINDS = {"classic": (1, 30), "block512": (2, 10)}  # name -> (number in the header, maximum k)
+# Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per shard,
+# bytes of the smallest body).
+KINDS = {
+    "classic": (1, 1, 30, 1_000, 1_000_000, 1, 8),
+    "block512": (2, 1, 10, 1_000, 1_000_000, 1, 8),
+    "ribbon": (3, 2, 2, 12_000, 16_000, 3, 4),
+}
 U64_MAX = (1 << 64) - 1
 AUDIENCE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -57,9 +67,9 @@ def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
     return 64 * ((need + 256_000) // 512_000)
 
 
-def body_start(shard_count: int) -> int:
-    """Offset of a chunk's body: after header, key counts, and zeros up to a multiple of 64."""
-    return -(-(HEADER.size + 4 * shard_count) // 64) * 64
+def body_start(kind: str, shard_count: int) -> int:
+    """Offset of a chunk's body: after header, counts, and zeros up to a multiple of 64."""
+    return -(-(HEADER.size + 4 * KINDS[kind][5] * shard_count) // 64) * 64
 
 
 def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[int]:
@@ -315,13 +325,18 @@ class Manifest:
         kind = filters.text("kind")
         if kind not in KINDS:
             raise filters.fail("kind", kind, " or ".join(sorted(KINDS)))
-        hashes = filters.integer("hashes", 1, KINDS[kind][1])
-        millibits = filters.integer("millibits_per_key", 1_000, 1_000_000)
+        hashes = filters.integer("hashes", *KINDS[kind][1:3])
+        millibits = filters.integer("millibits_per_key", *KINDS[kind][3:5])
         filters.fraction("target_fpr")
         filters.fraction("expected_fpr")
-        fill = filters.object("fill_ratio")
-        for name in ("min", "mean", "max"):
-            fill.fraction(name)
+        if kind == "ribbon":
+            filters.integer("diverted_keys")
+            filters.integer("listed_keys")
+        else:
+            fill = filters.object("fill_ratio")
+            for name in ("min", "mean", "max"):
+                fill.fraction(name)
+            fill.end()
 
         build = top.object("build")
         build.text("tool")
@@ -341,8 +356,8 @@ class Manifest:
         entries = top.take("chunks")
         if not isinstance(entries, list):
             raise top.fail("chunks", type(entries).__name__, "an array")
-        chunks = list(Manifest._entries(file, entries))
-        for rest in (fill, filters, build, top):
+        chunks = list(Manifest._entries(file, kind, entries))
+        for rest in (filters, build, top):
             rest.end()
         for field, total, parts in (
             ("keys", keys, sum(chunk.keys for chunk in chunks)),
@@ -353,17 +368,15 @@ class Manifest:
         return Manifest(kind, hashes, millibits, keys, size_bytes, chunks)
 
     @staticmethod
-    def _entries(file: str, entries: List[Any]) -> Iterator[Entry]:
+    def _entries(file: str, kind: str, entries: List[Any]) -> Iterator[Entry]:
         next_shard = 0
         for index, value in enumerate(entries):
             fields = Fields(file, f"chunks[{index}]", value)
             digest = fields.text("digest", DIGEST)
             first = fields.integer("first_shard", next_shard, SHARDS - 1)
             count = fields.integer("shard_count", 1, SHARDS - first)
-            keys, size_bytes = (
-                fields.integer("keys", 1),
-                fields.integer("size_bytes", body_start(count) + 8),
-            )
+            keys = fields.integer("keys", 1)
+            size_bytes = fields.integer("size_bytes", body_start(kind, count) + KINDS[kind][6])
             yield Entry(digest, first, count, keys, size_bytes)
             fields.end()
             next_shard = first + count
@@ -371,10 +384,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The filters of a run of neighboring shards, in order; b"" for a shard without keys."""
+    """The filters of a run of neighboring shards, in order: one part each, three of ribbon. The
+    parts of a shard without keys are empty."""
 
     first_shard: int
-    filters: List[bytes]
+    filters: List[ribbon.Parts]
 
     @staticmethod
     def parse(file: str, data: bytes, manifest: Manifest, entry: Entry) -> Chunk:
@@ -395,20 +409,38 @@ class Chunk:
         same("keys", keys, entry.keys)
         same("reserved", reserved, bytes(16))
 
-        counts_end, start = HEADER.size + 4 * count, body_start(count)
+        arrays = KINDS[manifest.kind][5]
+        counts_end = HEADER.size + 4 * arrays * count
+        start = body_start(manifest.kind, count)
         same("body bytes", body_bytes, len(data) - start)
-        counts = struct.unpack_from(f"<{count}I", data, HEADER.size)
+        numbers = struct.unpack_from(f"<{arrays * count}I", data, HEADER.size)
+        counts = numbers[:count]
         same("key counts", sum(counts), keys)
-        sizes = [filter_size_bytes(manifest.kind, n, manifest.millibits_per_key) for n in counts]
-        same("body bytes", body_bytes, sum(sizes))
+        if manifest.kind == "ribbon":
+            sizes = []
+            for index, n in enumerate(counts):
+                diverted, listed = numbers[count + index], numbers[2 * count + index]
+                if diverted > (n if n >= ribbon.MIN_SECOND_KEYS else 0):
+                    raise SnapshotError(file, "diverted keys", diverted, f"at most those of {n}")
+                if listed > n:
+                    raise SnapshotError(file, "listed keys", listed, f"at most {n}")
+                bits = ribbon.bits_of(millibits, first + index)
+                sizes.append(ribbon.part_sizes(bits, n, diverted, listed))
+        else:
+            sizes = [(filter_size_bytes(manifest.kind, n, millibits), 0, 0) for n in counts]
+        same("body bytes", body_bytes, sum(sum(parts) for parts in sizes))
         same("padding", data[counts_end:start], bytes(start - counts_end))
         same("digest", hashlib.sha256(data).hexdigest(), entry.digest)
 
-        filters, at = [], start
-        for size_bytes in sizes:
-            filters.append(data[at : at + size_bytes])
-            at += size_bytes
-        return Chunk(first, filters)
+        sections: List[List[bytes]] = []
+        at = start
+        for part in range(3):
+            section = []
+            for size in sizes:
+                section.append(data[at : at + size[part]])
+                at += size[part]
+            sections.append(section)
+        return Chunk(first, [ribbon.Parts(*parts) for parts in zip(*sections)])
 
 
 class Snapshot:
@@ -472,7 +504,11 @@ class Snapshot:
         at = bisect_right(self._firsts, shard) - 1
         if at < 0 or shard - self._firsts[at] >= len(self.chunks[at].filters):
             return False
-        bits = self.chunks[at].filters[shard - self._firsts[at]]
+        parts = self.chunks[at].filters[shard - self._firsts[at]]
+        if self.manifest.kind == "ribbon":
+            bits_per_slot = ribbon.bits_of(self.manifest.millibits_per_key, shard)
+            return ribbon.contains(parts, bits_per_slot, key)
+        bits = parts.first
         if not bits:
             return False
         positions = bit_positions(self.manifest.kind, self.manifest.hashes, key, len(bits))

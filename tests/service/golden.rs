@@ -222,3 +222,115 @@ fn hashes_set_the_documented_bits() {
         }
     }
 }
+
+/// Ribbon filters: `tests/golden/make_golden_ribbon.py` solves the same equations in another way.
+mod ribbon {
+    use super::*;
+
+    const SHARDS: [(u16, usize); 12] = [
+        (0x0000, 1),
+        (0x0001, 2),
+        (0x0003, 31),
+        (0x0004, 32),
+        (0x0005, 33),
+        (0x0006, 100),
+        (0x0007, 2999),
+        (0x0008, 3000),
+        (0x0009, 9000),
+        (0x000a, 40),
+        (0x000b, 3100),
+        (0xffff, 7),
+    ];
+    const MILLIBITS: [u32; 6] = [12_000, 13_000, 13_367, 14_000, 15_500, 16_000];
+    const STRANGERS: usize = 20_000;
+    /// SHA-256 over the names and digests of all files, to detect regenerated ones.
+    const FILES: &str = "cd401a0b209bad1a7937641fcc39f282650ba5bcfd8462ce8b9c2a091e74a728";
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-ribbon")
+    }
+
+    /// A key of the shard with bytes of the md5 of a name.
+    fn key(shard: u16, name: &str, shared: bool) -> DeviceKey {
+        let mut key = *DeviceKey::of_canonical(name.as_bytes()).as_bytes();
+        key[..2].copy_from_slice(&shard.to_be_bytes());
+        if shared {
+            key[2..10].fill(0);
+        }
+        DeviceKey::from_bytes(key)
+    }
+
+    fn keys() -> Vec<DeviceKey> {
+        let shards = SHARDS.iter().flat_map(|(shard, count)| std::iter::repeat_n(*shard, *count));
+        shards
+            .enumerate()
+            .map(|(n, shard)| key(shard, &format!("ribbon-{n}"), matches!(shard, 0xa | 0xb)))
+            .collect()
+    }
+
+    #[test]
+    fn files_are_unchanged() {
+        let list: String = files(&root())
+            .into_iter()
+            .map(|(name, bytes)| format!("{name} {}\n", Digest::of(&bytes)))
+            .collect();
+        assert_eq!(Digest::of(list.as_bytes()).to_string(), FILES, "golden files never change");
+    }
+
+    #[test]
+    fn same_keys_give_the_golden_files() {
+        let mut keys = keys();
+        keys.sort_unstable();
+        for millibits in MILLIBITS {
+            let store = root().join(millibits.to_string()).join("golden");
+            let manifest = std::fs::read(store.join("manifests/1.json")).unwrap();
+            let golden = Manifest::parse(&manifest, &audience(), 1).unwrap();
+            let spec = FilterSpec::new(FilterKind::Ribbon, 2, millibits).unwrap();
+            assert_eq!(golden.filter(), &spec);
+            let mut builder = ManifestBuilder::new(spec, 0.0001);
+            for run in chunk_runs(&keys, shards_per_chunk(&spec, keys.len() as u64)) {
+                let chunk = BuiltChunk::build(&spec, run);
+                let path = store.join(format!("chunks/{}.chunk", chunk.entry.digest));
+                let file = std::fs::read(&path);
+                assert!(file.is_ok_and(|file| file == chunk.bytes), "{} differs", path.display());
+                builder.add(&chunk);
+            }
+            let stats = builder.ribbon_stats();
+            assert_eq!((stats.members_missing, stats.probes), (0, 12 * 64));
+            let made = builder.finish(audience(), 1, 1_763_722_800, BuildReport::default());
+            assert_eq!(made.chunks(), golden.chunks());
+            assert_eq!(made.diverted_and_listed_keys(), golden.diverted_and_listed_keys());
+            let (found, expected) = (made.expected_fpr(), golden.expected_fpr());
+            assert!((found - expected).abs() <= 1e-9 * expected, "{found:e} {expected:e}");
+        }
+    }
+
+    #[test]
+    fn golden_stores_give_the_same_answers() {
+        let keys = keys();
+        let answers = std::fs::read(root().join("answers.json")).unwrap();
+        let answers: BTreeMap<String, String> = serde_json::from_slice(&answers).unwrap();
+        let stranger = |n: usize| key(SHARDS[n % 12].0, &format!("stranger-{n}"), false);
+        let near = |n: usize| {
+            let mut key = *keys[3 * n % keys.len()].as_bytes();
+            let bit = 5 * n % 128;
+            key[bit / 8] ^= 1 << (bit % 8);
+            DeviceKey::from_bytes(key)
+        };
+        let asked: Vec<DeviceKey> =
+            (0..STRANGERS).map(stranger).chain((0..NEAR_MISSES).map(near)).collect();
+        for millibits in MILLIBITS {
+            let store = root().join(millibits.to_string());
+            let snapshot = Depot::over(store.to_str().unwrap()).read("golden").unwrap();
+            assert!(keys.iter().all(|key| snapshot.contains(key)), "{millibits}");
+            let mut members = vec![false; asked.len()];
+            snapshot.contains_many(&asked, &mut members);
+            let mut found = vec![0_u8; asked.len() / 8];
+            for (number, (key, member)) in asked.iter().zip(members).enumerate() {
+                assert_eq!(snapshot.contains(key), member);
+                found[number / 8] |= u8::from(member) << (number % 8);
+            }
+            assert_eq!(const_hex::encode(found), answers[&millibits.to_string()], "{millibits}");
+        }
+    }
+}
