@@ -8,7 +8,13 @@ import gzip
 import hashlib
 import json
 import struct
+import sys
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import ribbon  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -278,6 +284,40 @@ def golden(kind):
     return manifest | {"audience": "old", "generation": 7}, [file.read_bytes() for file in files]
 
 
+def ribbon_generation():
+    """A manifest and four small chunks of ribbon filters, the last with a second tier."""
+    millibits, files, entries = 12_500, [], []
+    for sizes in [{0: 40, 1: 5, 5: 33}, {0x1001: 100, 0x1003: 1}, {0x2FFF: 7}, {0x3000: 3060}]:
+        first, count = min(sizes), max(sizes) - min(sizes) + 1
+        numbers, parts = [], []
+        for shard in range(first, first + count):
+            keys = []
+            for number in range(sizes.get(shard, 0)):
+                digest = hashlib.md5(b"%d-%d" % (shard, number)).digest()
+                # Keys that start in one line are diverted.
+                start = bytes(8) if number >= 3000 else digest[2:10]
+                keys.append(shard.to_bytes(2, "big") + start + digest[10:])
+            built, diverted, listed = ribbon.build_shard(keys, ribbon.bits_of(millibits, shard))
+            numbers.append((len(keys), diverted, listed))
+            parts.append(built)
+        body = b"".join(built[part] for part in range(3) for built in parts)
+        held = sum(number[0] for number in numbers)
+        head = (b"RTADCHNK", 1, 3, 2, millibits, first, count, held, len(body))
+        file = struct.pack("<8s6I2Q16x", *head)
+        for array in range(3):
+            file += struct.pack(f"<{count}I", *(number[array] for number in numbers))
+        file += bytes(-len(file) % 64) + body
+        entry = {"digest": hashlib.sha256(file).hexdigest(), "first_shard": first}
+        entry |= {"shard_count": count, "keys": held, "size_bytes": len(file)}
+        files.append(file)
+        entries.append(entry)
+    manifest = golden("block512")[0]
+    figures = {"target_fpr": 0.0001, "expected_fpr": 1e-9, "diverted_keys": 60, "listed_keys": 70}
+    manifest["filter"] = {"kind": "ribbon", "hashes": 2, "millibits_per_key": millibits} | figures
+    totals = {field: sum(entry[field] for entry in entries) for field in ("keys", "size_bytes")}
+    return manifest | totals | {"chunks": entries}, files
+
+
 def as_json(value):
     return json.dumps(value).encode()
 
@@ -329,8 +369,8 @@ CURRENT["thirteen-deltas"] = as_json(NAMES | {"deltas": [CHANGES[1]] * 13})
 CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
 CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
 
-for KIND in ["block512", "classic"]:
-    GENERATION, FILES = golden(KIND)
+for KIND in ["block512", "classic", "ribbon"]:
+    GENERATION, FILES = ribbon_generation() if KIND == "ribbon" else golden(KIND)
     FOLDED = {"through": 8, "deltas": [CHANGES[1]], "residual": TOMBSTONES[1], "inserted_keys": 2}
     MANIFEST[KIND] = as_json(GENERATION)
     MANIFEST[KIND + "-folded"] = as_json(

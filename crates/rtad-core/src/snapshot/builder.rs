@@ -319,6 +319,7 @@ impl BuiltChunk {
         chunk: Option<(&ChunkEntry, &[u8])>,
         keys: &[DeviceKey],
     ) -> (Self, u64) {
+        assert!(spec.kind().is_growable(), "no key can be added to a static filter");
         assert!(keys.is_sorted_by(|a, b| a < b), "keys are sorted and distinct");
         let old = chunk.map(|(entry, _)| entry.first_shard..entry.first_shard + entry.shard_count);
         let old = old.unwrap_or(0..0);
