@@ -53,12 +53,12 @@ pub(super) fn describe() {
     );
     metrics::describe_gauge!(
         "rtad_snapshot_expected_fpr",
-        "False-positive rate by the filters' fill"
+        "Expected false-positive rate of the filters"
     );
     metrics::describe_gauge!("rtad_snapshot_mixed", "1 while chunks of two generations are served");
     metrics::describe_gauge!(
         "rtad_snapshot_fill_ratio",
-        "Fraction of the filters' bits that are set"
+        "Fraction of the filters' bits that are set; NaN for ribbon filters"
     );
     metrics::describe_gauge!("rtad_sync_alive", "1 while the sync thread runs");
     metrics::describe_counter!("rtad_sync_total", "Polls of the store, by audience and result");

@@ -284,7 +284,7 @@ def served(board):
         "False-positive rate",
         "none",
         rates,
-        "Expected from the fill of the filters, and target: the share of new users taken for members.",
+        "Expected of the filters, and target: the share of new users taken for members.",
         custom=STEPS,
     )
     fill = f"max by ({audience}, stat) ({of('rtad_snapshot_fill_ratio')})"

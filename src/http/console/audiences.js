@@ -264,7 +264,13 @@ function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
       oneIn(snapshot.expected_fpr),
       t("fpr-target", { target: oneIn(snapshot.target_fpr) }),
     ],
-    [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
+    snapshot.filter === "ribbon"
+      ? [
+          t("diverted"),
+          percent(snapshot.keys > 0 ? snapshot.diverted_keys / snapshot.keys : 0),
+          t("listed", { listed: short(snapshot.listed_keys) }),
+        ]
+      : [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
     [t("filter"), snapshot.filter],
     [
       t("deltas"),

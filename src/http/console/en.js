@@ -185,6 +185,8 @@ export const en = {
   "fpr-target": "target: {target}",
   fill: "Filter fill ratio",
   "fill-range": "{min} to {max}",
+  diverted: "Keys in second tiers",
+  listed: "{listed} in lists",
   filter: "Filter",
   deltas: "Deltas",
   "deltas-sum": "+{added} −{removed}",

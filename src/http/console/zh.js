@@ -185,6 +185,8 @@ export const zh = {
   "fpr-target": "目标 {target}",
   fill: "过滤器填充率",
   "fill-range": "{min} 到 {max}",
+  diverted: "第二层中的键",
+  listed: "列表中 {listed} 个",
   filter: "过滤器",
   deltas: "增量",
   "deltas-sum": "+{added} −{removed}",
