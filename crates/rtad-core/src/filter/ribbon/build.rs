@@ -14,7 +14,7 @@
 use super::Shape;
 use super::{
     Hash, LINE_BYTES, Line, MIN_SECOND_KEYS, SECOND_BITS, ShardCounts, Tier, first_lines, fraction,
-    parities, second_lines, with_shape,
+    second_lines, with_shape,
 };
 use crate::device::DeviceKey;
 use crate::filter::FilterSpec;
@@ -217,37 +217,69 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
     found.copy_from_slice(&pivots[..found.len()]);
 }
 
-/// Solves the slots from the last to the first, and writes the lines.
+/// Slots whose sums are tabulated together.
+const GROUP: usize = 4;
+/// Groups of the longest line.
+const GROUPS: usize = 42_usize.div_ceil(GROUP);
+/// For each slot of a group, ones in the entries of a table that have the slot.
+const ENTRIES: [[u16; 1 << GROUP]; GROUP] = {
+    let mut masks = [[0; 1 << GROUP]; GROUP];
+    let mut i = 0;
+    while i < GROUP << GROUP {
+        let (slot, entry) = (i >> GROUP, i % (1 << GROUP));
+        masks[slot][entry] = if entry >> slot & 1 == 1 { u16::MAX } else { 0 };
+        i += 1;
+    }
+    masks
+};
+
+/// The sums of the values of every set of slots of each group of a line.
+type Sums = [[u16; 1 << GROUP]; GROUPS];
+
+/// Solves the slots from the last to the first, and writes the lines. The sum of the slots under a
+/// row is looked up group by group.
 fn substitute<T: Tier, const R: usize>(pivots: &[Row], out: &mut [Line]) {
-    // The columns of the next line, and of this one as far as it is solved.
-    let mut next = [0_u64; 16];
+    let mut next: Sums = [[0; 1 << GROUP]; GROUPS];
     for (line, pivots) in out.iter_mut().zip(pivots.chunks_exact(T::SLOTS)).rev() {
-        let mut columns = [0_u64; 16];
+        let mut sums: Sums = [[0; 1 << GROUP]; GROUPS];
+        let mut values = [0_u16; 48];
         for (slot, [c0, rest]) in pivots.iter().enumerate().rev() {
             if *c0 == 0 {
                 continue;
             }
-            let c1 = rest & T::MASK;
-            let under = |j: usize| match j < R {
-                true => columns[j] & c0 ^ next[j] & c1,
-                false => 0,
-            };
-            let high = parities(std::array::from_fn(under));
-            let low = parities(std::array::from_fn(|j| under(j + 8)));
-            // Bit R - 1 - j belongs to column j.
-            let value = (high << 8 | low) >> (16 - R) ^ rest >> T::SLOTS;
-            for (j, column) in columns[..R].iter_mut().enumerate() {
-                *column |= (value >> (R - 1 - j) & 1) << slot;
+            let mut value = (rest >> T::SLOTS) as u16;
+            for (group, next) in next[..T::SLOTS.div_ceil(GROUP)].iter().enumerate() {
+                value ^= next[(rest & T::MASK) as usize >> (GROUP * group) & 15];
+            }
+            // Slots below this one are not under the row.
+            for (group, sums) in sums.iter().enumerate().skip(slot / GROUP) {
+                value ^= sums[*c0 as usize >> (GROUP * group) & 15];
+            }
+            values[slot] = value;
+            for (sum, mask) in sums[slot / GROUP].iter_mut().zip(ENTRIES[slot % GROUP]) {
+                *sum ^= value & mask;
             }
         }
-        write_line::<T>(&columns[..R], line);
-        next = columns;
+        write_line::<T, R>(&values, line);
+        next = sums;
     }
 }
 
-fn write_line<T: Tier>(columns: &[u64], line: &mut Line) {
+/// Packs the values of a line's slots, column by column.
+fn write_line<T: Tier, const R: usize>(values: &[u16; 48], line: &mut Line) {
+    // Bit j of a value belongs to column R - 1 - j.
+    let mut columns = [0_u64; 16];
+    for (group, values) in values.as_chunks::<8>().0.iter().enumerate() {
+        let bits = |shift: u32| {
+            transposed(u64::from_le_bytes(values.map(|value| (value >> shift) as u8))).to_le_bytes()
+        };
+        let bits = [bits(0), bits(8)];
+        for (column, bits) in columns[..R].iter_mut().rev().zip(bits.as_flattened()) {
+            *column |= u64::from(*bits) << (8 * group);
+        }
+    }
     let mut words = [0_u64; LINE_BYTES / 8 + 1];
-    for (j, column) in columns.iter().enumerate() {
+    for (j, column) in columns[..R].iter().enumerate() {
         let (word, shift) = (j * T::SLOTS / 64, j * T::SLOTS % 64);
         words[word] |= column << shift;
         if shift + T::SLOTS > 64 {
@@ -257,6 +289,17 @@ fn write_line<T: Tier>(columns: &[u64], line: &mut Line) {
     for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
     }
+}
+
+/// The transpose of a matrix of 8 by 8 bits, a byte per row: Warren, *Hacker's Delight*, 7-3.
+const fn transposed(rows: u64) -> u64 {
+    const fn swap(rows: u64, distance: u32, mask: u64) -> u64 {
+        let differing = (rows ^ rows >> distance) & mask;
+        rows ^ differing ^ differing << distance
+    }
+    let rows = swap(rows, 7, 0x00aa_00aa_00aa_00aa);
+    let rows = swap(rows, 14, 0x0000_cccc_0000_cccc);
+    swap(rows, 28, 0x0000_0000_f0f0_f0f0)
 }
 
 fn raise_threshold<T: Tier>(line: &mut Line, threshold: u64) {
