@@ -90,33 +90,63 @@ impl IdKind {
             return false;
         }
         match self {
-            Self::Md5 => id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit),
+            Self::Md5 => id.len() == 32 && is_hex(id),
             Self::Idfa | Self::Gaid => is_uuid(id),
-            Self::Imei => (14..=17).contains(&id.len()) && id.iter().all(u8::is_ascii_hexdigit),
-            Self::AndroidId => id.len() <= 16 && id.iter().all(u8::is_ascii_hexdigit),
+            Self::Imei => (14..=17).contains(&id.len()) && is_hex(id),
+            Self::AndroidId => id.len() <= 16 && is_hex(id),
             Self::Mac => is_mac(id),
-            Self::Oaid | Self::Caid | Self::Openid => id.iter().all(u8::is_ascii_graphic),
+            Self::Oaid | Self::Caid | Self::Openid => is_all(id, u8::is_ascii_graphic),
         }
     }
 }
 
+/// Whether all bytes pass. Reads all of them: digits and letters alternate at random, so a branch
+/// per byte would be mispredicted at every second one.
+#[inline]
+fn is_all(id: &[u8], passes: impl Fn(&u8) -> bool) -> bool {
+    id.iter().fold(true, |all, byte| all & passes(byte))
+}
+
+fn is_hex(id: &[u8]) -> bool {
+    is_all(id, u8::is_ascii_hexdigit)
+}
+
 fn is_uuid(id: &[u8]) -> bool {
-    id.len() == 36
-        && id.iter().enumerate().all(|(i, byte)| match i {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
+    const DASHES: [bool; 36] = separators(&[8, 13, 18, 23]);
+    id.as_array().is_some_and(|id| is_grouped(id, DASHES, |byte| byte == b'-'))
 }
 
 fn is_mac(id: &[u8]) -> bool {
+    const SEPARATORS: [bool; 17] = separators(&[2, 5, 8, 11, 14]);
     match id.len() {
-        12 => id.iter().all(u8::is_ascii_hexdigit),
-        17 => id.iter().enumerate().all(|(i, byte)| match i % 3 {
-            2 => matches!(byte, b':' | b'-'),
-            _ => byte.is_ascii_hexdigit(),
-        }),
-        _ => false,
+        12 => is_hex(id),
+        _ => id
+            .as_array()
+            .is_some_and(|id| is_grouped(id, SEPARATORS, |byte| (byte == b':') | (byte == b'-'))),
     }
+}
+
+const fn separators<const N: usize>(indexes: &[usize]) -> [bool; N] {
+    let mut separators = [false; N];
+    let mut index = 0;
+    while index < indexes.len() {
+        separators[indexes[index]] = true;
+        index += 1;
+    }
+    separators
+}
+
+/// Whether an id has separators at these indexes and hex digits elsewhere. Known lengths become
+/// vector instructions.
+#[inline]
+fn is_grouped<const N: usize>(
+    id: &[u8; N],
+    separators: [bool; N],
+    is_separator: impl Fn(u8) -> bool,
+) -> bool {
+    id.iter().zip(separators).fold(true, |all, (byte, separator)| {
+        all & ((byte.is_ascii_hexdigit() & !separator) | (is_separator(*byte) & separator))
+    })
 }
 
 impl fmt::Display for IdKind {

@@ -273,6 +273,47 @@ fn kinds_parse_from_their_names() {
     assert_eq!("ALL".parse::<Case>(), Err(ParseCaseError));
 }
 
+/// Ids of every shape, blank ones, and junk, also with a byte changed.
+fn any_id() -> impl Strategy<Value = Vec<u8>> {
+    let spelled = |pattern: &'static str| proptest::string::string_regex(pattern).unwrap();
+    let valid = prop_oneof![
+        spelled("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+        spelled("[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}"),
+        spelled("[0-9]{14,17}"),
+        spelled("[0-9a-fA-F]{1,17}"),
+        spelled("[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}"),
+        spelled("[0-9a-fA-F]{32}"),
+        spelled("[!-~]{1,130}"),
+        spelled("[ -~]{0,60}"),
+    ];
+    let blank = prop::sample::select(vec![
+        "",
+        "null",
+        "NuLL",
+        "UnKnown",
+        "__IMEI__",
+        "{oaid}",
+        "000000000000000",
+        "02:00:00:00:00:00",
+        "9774d56d682e549C",
+        "00000000-0000-0000-0000-000000000000",
+        "D41D8CD98F00B204e9800998ecf8427e",
+        "acme-TEST-phone",
+    ]);
+    prop_oneof![
+        4 => valid.clone().prop_map(String::into_bytes),
+        1 => blank.prop_map(|id| id.as_bytes().to_vec()),
+        1 => valid.prop_map(|id| format!(" {id}\t").into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 0..200),
+        1 => (spelled("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), 0..36_usize, any::<u8>())
+            .prop_map(|(id, at, byte)| {
+                let mut id = id.into_bytes();
+                id[at] = byte;
+                id
+            }),
+    ]
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -280,6 +321,26 @@ proptest! {
         for kind in IdKind::ALL {
             let _ = keys.key(kind, &id);
         }
+    }
+
+    #[test]
+    fn shapes_are_those_of_their_patterns(kind in 0..9_usize, id in any_id()) {
+        let is_hex = |id: &[u8]| id.iter().all(u8::is_ascii_hexdigit);
+        let groups = |lengths: &[usize], separators: &[u8]| {
+            let parts: Vec<_> = id.split(|byte| separators.contains(byte)).collect();
+            parts.len() == lengths.len()
+                && parts.iter().zip(lengths).all(|(part, len)| part.len() == *len && is_hex(part))
+        };
+        let kind = IdKind::ALL[kind];
+        let expected = match kind {
+            IdKind::Md5 => id.len() == 32 && is_hex(&id),
+            IdKind::Idfa | IdKind::Gaid => groups(&[8, 4, 4, 4, 12], b"-"),
+            IdKind::Imei => (14..=17).contains(&id.len()) && is_hex(&id),
+            IdKind::AndroidId => (1..=16).contains(&id.len()) && is_hex(&id),
+            IdKind::Mac => groups(&[12], b"") || groups(&[2; 6], b":-"),
+            _ => (1..=128).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic),
+        };
+        prop_assert_eq!(kind.has_shape(&id), expected);
     }
 
     #[test]
