@@ -59,7 +59,7 @@ impl KeyMaker {
     ///
     /// # Errors
     ///
-    /// [`Unusable`] if the id is blank or malformed, in any case.
+    /// [`Unusable`] if the id is blank or malformed, in any case. Then no key is appended.
     pub fn keys(
         &self,
         kind: IdKind,
@@ -73,9 +73,13 @@ impl KeyMaker {
         }
         let start = keys.len();
         for case in [Case::AsIs, Case::Lower, Case::Upper] {
-            let key = self.key_in_case(kind, case, id)?;
-            if !keys[start..].contains(&key) {
-                keys.push(key);
+            match self.key_in_case(kind, case, id) {
+                Ok(key) if keys[start..].contains(&key) => {}
+                Ok(key) => keys.push(key),
+                Err(unusable) => {
+                    keys.truncate(start);
+                    return Err(unusable);
+                }
             }
         }
         Ok(())

@@ -259,6 +259,14 @@ fn case_all_makes_one_key_per_distinct_spelling() {
 }
 
 #[test]
+fn id_that_is_blank_in_one_case_has_no_key() {
+    let keys = KeyMaker::default();
+    let mut made = Vec::new();
+    let result = keys.keys(IdKind::Openid, Case::All, b"UnKnown", &mut made);
+    assert_eq!((result, made.len()), (Err(Unusable::Blank), 0));
+}
+
+#[test]
 fn debug_of_a_key_hides_its_value() {
     let key = DeviceKey::of_canonical(b"868049039501257");
     assert_eq!(format!("{key:?}"), "DeviceKey(hidden)");
