@@ -12,12 +12,15 @@
 mod blank;
 mod field;
 mod key;
+mod key_batch;
 mod key_maker;
 mod kind;
+mod md5_lanes;
 
 pub use blank::BlankIds;
 pub use field::IdField;
 pub use key::{DeviceKey, SHARDS};
+pub use key_batch::KeyBatch;
 pub use key_maker::{KeyMaker, Unusable};
 pub use kind::{Case, IdKind, ParseCaseError, ParseKindError};
 

@@ -2,6 +2,7 @@
 
 use super::blank::{BlankIds, is_placeholder};
 use super::key::DeviceKey;
+use super::key_batch::{KeyBatch, append_distinct};
 use super::kind::{Case, IdKind};
 
 /// Reason why an id has no key. Not an error: such ids are counted and skipped.
@@ -21,6 +22,15 @@ impl Unusable {
             Self::Malformed => "malformed",
         }
     }
+}
+
+/// What is known of a trimmed id before it is hashed.
+pub(super) enum Form {
+    /// The id is a digest or a placeholder: no hash is needed.
+    Known(Result<DeviceKey, Unusable>),
+    /// The id is to be hashed: in its case if it has the shape of its kind, otherwise as it is, to
+    /// tell junk from a malformed id.
+    Unhashed { has_shape: bool },
 }
 
 /// Turns ids into keys. Built once; shared by all threads.
@@ -71,40 +81,63 @@ impl KeyMaker {
             keys.push(self.key_in_case(kind, case, id)?);
             return Ok(());
         }
-        let start = keys.len();
-        for case in [Case::AsIs, Case::Lower, Case::Upper] {
-            match self.key_in_case(kind, case, id) {
-                Ok(key) if keys[start..].contains(&key) => {}
-                Ok(key) => keys.push(key),
-                Err(unusable) => {
-                    keys.truncate(start);
-                    return Err(unusable);
-                }
+        let cases = [Case::AsIs, Case::Lower, Case::Upper].into_iter();
+        append_distinct(cases.map(|case| self.key_in_case(kind, case, id)), keys)
+    }
+
+    /// The same as [`keys`](Self::keys) in the canonical case for each of many `ids`: calls `each`
+    /// after the keys of one. Takes a third of the time per raw id.
+    pub fn keys_of_many<'i>(
+        &self,
+        kind: IdKind,
+        ids: impl IntoIterator<Item = &'i [u8]>,
+        keys: &mut Vec<DeviceKey>,
+        mut each: impl FnMut(Result<(), Unusable>),
+    ) {
+        let mut batch = KeyBatch::default();
+        for id in ids {
+            batch.push(self, kind, kind.canonical_case(), id);
+            if batch.len() == KeyBatch::USUAL_LEN {
+                batch.finish(self, keys, &mut each);
             }
         }
-        Ok(())
+        batch.finish(self, keys, each);
     }
 
     #[inline]
     fn key_in_case(&self, kind: IdKind, case: Case, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let id = id.trim_ascii();
-        let key = if kind == IdKind::Md5 {
+        match self.form(kind, id) {
+            Form::Known(result) => result,
+            Form::Unhashed { has_shape } => {
+                let case = if has_shape { case } else { Case::AsIs };
+                self.hashed(case.apply(id, DeviceKey::of_canonical), has_shape)
+            }
+        }
+    }
+
+    /// The form of a trimmed id.
+    #[inline]
+    pub(super) fn form(&self, kind: IdKind, id: &[u8]) -> Form {
+        if kind == IdKind::Md5 {
             // Hex digits are a placeholder only as a run of one, which is in the set.
             if let Some(key) = DeviceKey::from_hex(id) {
-                return self.usable(key);
+                return Form::Known(self.usable(key));
             }
-            None
-        } else {
-            kind.has_shape(id).then(|| case.apply(id, DeviceKey::of_canonical))
-        };
-        match key {
-            Some(key) if self.blanks.contains(&key) || is_placeholder(id) => Err(Unusable::Blank),
-            Some(key) => Ok(key),
-            // Junk such as "null" has the shape of no kind, but counts as blank, not malformed.
-            None if self.blanks.contains(&DeviceKey::of_canonical(id)) || is_placeholder(id) => {
-                Err(Unusable::Blank)
-            }
-            None => Err(Unusable::Malformed),
+        }
+        if is_placeholder(id) {
+            return Form::Known(Err(Unusable::Blank));
+        }
+        Form::Unhashed { has_shape: kind != IdKind::Md5 && kind.has_shape(id) }
+    }
+
+    /// The result for an id that was hashed.
+    #[inline]
+    pub(super) fn hashed(&self, hash: DeviceKey, has_shape: bool) -> Result<DeviceKey, Unusable> {
+        // Junk such as "null" has the shape of no kind, but counts as blank, not malformed.
+        match self.usable(hash) {
+            Ok(_) if !has_shape => Err(Unusable::Malformed),
+            result => result,
         }
     }
 }

@@ -322,6 +322,10 @@ fn any_id() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+fn any_case() -> impl Strategy<Value = Case> {
+    prop::sample::select(vec![Case::AsIs, Case::Lower, Case::Upper, Case::All])
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -329,6 +333,62 @@ proptest! {
         for kind in IdKind::ALL {
             let _ = keys.key(kind, &id);
         }
+    }
+
+    #[test]
+    fn batch_has_the_results_of_one_id_at_a_time(
+        ids in proptest::collection::vec((0..9_usize, any_case(), any_id()), 0..600),
+    ) {
+        let maker = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
+        let (mut batch, mut keys, mut results) = (KeyBatch::default(), Vec::new(), Vec::new());
+        let (mut expected, mut expected_results) = (Vec::new(), Vec::new());
+        for (kind, case, id) in &ids {
+            let kind = IdKind::ALL[*kind];
+            batch.push(&maker, kind, *case, id);
+            let result = maker.keys(kind, *case, id, &mut expected);
+            expected_results.push((result, expected.len()));
+            // Batches of any length.
+            if expected.len() % 7 == 3 {
+                batch.finish(&maker, &mut keys, |result| results.push(result));
+                prop_assert_eq!((batch.len(), keys.len()), (0, expected.len()));
+            }
+        }
+        batch.finish(&maker, &mut keys, |result| results.push(result));
+        prop_assert_eq!(&keys, &expected);
+        let expected_results: Vec<_> = expected_results.iter().map(|(result, _)| *result).collect();
+        prop_assert_eq!(results, expected_results);
+    }
+
+    /// A value of one of several kinds is read as the first that it has the shape of.
+    #[test]
+    fn first_kind_of_that_shape_has_the_result_of_all_kinds_in_turn(
+        kinds in proptest::collection::vec(0..9_usize, 1..4),
+        case in any_case(),
+        id in any_id(),
+    ) {
+        let maker = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
+        let kinds: Vec<_> = kinds.into_iter().map(|kind| IdKind::ALL[kind]).collect();
+        let (mut keys, mut expected) = (Vec::new(), Vec::new());
+        let shaped = kinds.iter().find(|kind| kind.has_shape(id.trim_ascii()));
+        let result = maker.keys(*shaped.unwrap_or(&kinds[0]), case, &id, &mut keys);
+        let results = kinds.iter().map(|kind| maker.keys(*kind, case, &id, &mut expected));
+        let in_turn = results.into_iter().find(|result| *result != Err(Unusable::Malformed));
+        prop_assert_eq!(result, in_turn.unwrap_or(Err(Unusable::Malformed)));
+        prop_assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn keys_of_many_are_the_keys_of_each(
+        kind in 0..9_usize,
+        ids in proptest::collection::vec(any_id(), 0..600),
+    ) {
+        let (maker, kind) = (KeyMaker::default(), IdKind::ALL[kind]);
+        let (mut keys, mut results) = (Vec::new(), Vec::new());
+        let many = ids.iter().map(Vec::as_slice);
+        maker.keys_of_many(kind, many, &mut keys, |result| results.push(result));
+        let expected: Vec<_> = ids.iter().map(|id| maker.key(kind, id)).collect();
+        prop_assert_eq!(results, expected.iter().map(|key| key.map(|_| ())).collect::<Vec<_>>());
+        prop_assert_eq!(keys, expected.into_iter().flatten().collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Batches of ids: the keys of many ids, whose md5s are computed together.
+//!
+//! The results are those of [`KeyMaker::keys`] for one id at a time, in the same order.
+
+use super::key::DeviceKey;
+use super::key_maker::{Form, KeyMaker, Unusable};
+use super::kind::{Case, IdKind};
+use super::md5_lanes::Md5Lanes;
+
+/// Ids whose keys are computed together. Reused, so that only the first batches allocate.
+#[derive(Debug, Default)]
+pub struct KeyBatch {
+    ids: Vec<Pending>,
+    hashes: Md5Lanes,
+}
+
+/// An id of a batch.
+#[derive(Debug, Clone, Copy)]
+enum Pending {
+    /// Known without a hash.
+    Known(Result<DeviceKey, Unusable>),
+    /// With one hash: its index.
+    One { hash: usize, has_shape: bool },
+    /// Of valid shape, with a hash for each of three cases: the index of the first.
+    Three { first: usize },
+}
+
+impl KeyBatch {
+    /// Ids per batch: more are no faster, and take more of the first-level cache.
+    pub const USUAL_LEN: usize = 256;
+
+    /// Adds an id as received.
+    #[inline]
+    pub fn push(&mut self, maker: &KeyMaker, kind: IdKind, case: Case, id: &[u8]) {
+        let id = id.trim_ascii();
+        let id = match maker.form(kind, id) {
+            Form::Known(result) => Pending::Known(result),
+            Form::Unhashed { has_shape: true } if case == Case::All => {
+                let first = self.hashes.push(Case::AsIs, id);
+                self.hashes.push(Case::Lower, id);
+                self.hashes.push(Case::Upper, id);
+                Pending::Three { first }
+            }
+            Form::Unhashed { has_shape } => {
+                let case = if has_shape { case } else { Case::AsIs };
+                Pending::One { hash: self.hashes.push(case, id), has_shape }
+            }
+        };
+        self.ids.push(id);
+    }
+
+    /// Number of ids added.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether no id was added.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Appends the distinct keys of each id in order, and calls `each` after those of one. Empties
+    /// the batch.
+    #[inline]
+    pub fn finish(
+        &mut self,
+        maker: &KeyMaker,
+        keys: &mut Vec<DeviceKey>,
+        mut each: impl FnMut(Result<(), Unusable>),
+    ) {
+        let hashes = self.hashes.digests();
+        for id in self.ids.drain(..) {
+            each(match id {
+                Pending::Known(result) => result.map(|key| keys.push(key)),
+                Pending::One { hash, has_shape } => {
+                    maker.hashed(hashes[hash], has_shape).map(|key| keys.push(key))
+                }
+                Pending::Three { first } => {
+                    let results = hashes[first..first + 3].iter();
+                    append_distinct(results.map(|hash| maker.hashed(*hash, true)), keys)
+                }
+            });
+        }
+        self.hashes.clear();
+    }
+}
+
+/// Appends the distinct ones of an id's keys; none if the id is unusable in any case.
+pub(super) fn append_distinct(
+    results: impl Iterator<Item = Result<DeviceKey, Unusable>>,
+    keys: &mut Vec<DeviceKey>,
+) -> Result<(), Unusable> {
+    let start = keys.len();
+    for result in results {
+        match result {
+            Ok(key) if keys[start..].contains(&key) => {}
+            Ok(key) => keys.push(key),
+            Err(unusable) => {
+                keys.truncate(start);
+                return Err(unusable);
+            }
+        }
+    }
+    Ok(())
+}
