@@ -1,13 +1,16 @@
 //! Parser: turns blocks of rows into keys, and counts or records the rows without one.
 //!
 //! One parser per thread. Its buffers are reused for the next block, so a row costs no allocation.
-//! The text of a row goes only to the rejects file.
+//! The values of some hundred rows wait until their md5s are computed together. The text of a row
+//! goes only to the rejects file.
 
+use std::borrow::Cow;
 use std::io::Write as _;
+use std::mem::take;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use rtad_core::device::{DeviceKey, IdKind, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::layout::{Column, Input, Layout};
@@ -21,6 +24,14 @@ use crate::progress::Progress;
 /// Source, line, and the column if rows have several.
 type Position<'a> = (usize, u64, Option<&'a Column>);
 
+/// A value of the batch.
+#[derive(Debug, Clone, Copy)]
+struct Pending<'a, 'b> {
+    position: Position<'a>,
+    kind: IdKind,
+    text: &'b [u8],
+}
+
 /// One parser thread's state.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
@@ -29,6 +40,7 @@ pub(super) struct Parser<'a> {
     names: Vec<String>,
     pub(super) counts: Counts,
     keys: Vec<DeviceKey>,
+    batch: KeyBatch,
     rejected: Vec<u8>,
     members: Members,
     /// NDJSON: whether any row had the column.
@@ -48,6 +60,7 @@ impl<'a> Parser<'a> {
             names,
             counts: Counts::default(),
             keys: Vec::new(),
+            batch: KeyBatch::default(),
             rejected: Vec::new(),
             members: Members::new(columns),
             seen: vec![false; columns.len()],
@@ -69,7 +82,7 @@ impl<'a> Parser<'a> {
                 sink.ended(block.source, blocks);
                 continue;
             }
-            let before = std::mem::take(&mut self.counts);
+            let before = take(&mut self.counts);
             self.parse(&block);
             sink.take(&self.keys);
             self.counts.keys += self.keys.len() as u64;
@@ -91,11 +104,12 @@ impl<'a> Parser<'a> {
 
     fn parse(&mut self, block: &Block) {
         let bytes = &block.bytes[..block.len];
+        let mut pending = Vec::with_capacity(KeyBatch::USUAL_LEN);
         match (&block.rows, &self.input.layout) {
             (Rows::Lines { first }, Layout::Lines { kind }) => {
                 let mut row = *first;
                 for line in lines::lines(without_bom(bytes, *first)) {
-                    self.value((block.source, row, None), &[*kind], line);
+                    self.value(&mut pending, (block.source, row, None), &[*kind], line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
@@ -104,7 +118,7 @@ impl<'a> Parser<'a> {
                 let text = without_bom(bytes, *first);
                 let mut found = vec![Found::Absent; columns.len()];
                 for (row, line) in (*first..).zip(lines::lines(text)) {
-                    self.object(block.source, row, columns, line, &mut found);
+                    self.object(&mut pending, (block.source, row), columns, line, &mut found);
                 }
             }
             (
@@ -118,14 +132,15 @@ impl<'a> Parser<'a> {
                     let column = &columns[value.column];
                     let position = (block.source, value.line, Some(column));
                     match value.rejected {
-                        None => self.value(position, &column.kinds, text),
+                        None => self.value(&mut pending, position, &column.kinds, text),
                         // A row that ends before several columns counts once.
                         Some(Reason::MissingColumn)
                             if short_row.replace(value.line) == Some(value.line) => {}
                         Some(reason) => {
                             self.counts.values += 1;
                             let column = (reason == Reason::MissingColumn).then_some(column);
-                            self.reject((block.source, value.line, column), reason, text);
+                            let position = (block.source, value.line, column);
+                            self.reject_now(&mut pending, position, reason, text);
                         }
                     }
                 }
@@ -133,15 +148,16 @@ impl<'a> Parser<'a> {
             }
             _ => unreachable!("each layout has its own form of block"),
         }
+        self.finish(&mut pending);
     }
 
     /// Parses a line of NDJSON. A line that is too long or not an object counts as one rejected
     /// value.
     fn object<'b>(
         &mut self,
-        source: usize,
-        row: u64,
-        columns: &[Column],
+        pending: &mut Vec<Pending<'a, 'b>>,
+        (source, row): (usize, u64),
+        columns: &'a [Column],
         line: &'b [u8],
         found: &mut [Found<'b>],
     ) {
@@ -155,52 +171,114 @@ impl<'a> Parser<'a> {
         };
         if let Some(reason) = reason {
             self.counts.values += 1;
-            return self.reject((source, row, None), reason, line);
+            return self.reject_now(pending, (source, row, None), reason, line);
         }
         for (index, column) in columns.iter().enumerate() {
             self.seen[index] |= found[index] != Found::Absent;
             let position = (source, row, Some(column));
             match &found[index] {
-                Found::Text(text) => self.value(position, &column.kinds, text.as_bytes()),
-                Found::Absent | Found::Null => self.value(position, &column.kinds, b""),
+                Found::Text(Cow::Borrowed(text)) => {
+                    self.value(pending, position, &column.kinds, text.as_bytes());
+                }
+                Found::Text(Cow::Owned(text)) => {
+                    self.value_now(pending, position, &column.kinds, text.as_bytes());
+                }
+                Found::Absent | Found::Null => self.value(pending, position, &column.kinds, b""),
                 Found::Integer(number) => {
                     let mut digits = [0; 40];
                     let mut rest = &mut digits[..];
                     write!(rest, "{number}").expect("an i128 has 40 characters at most");
                     let left = rest.len();
-                    self.value(position, &column.kinds, &digits[..digits.len() - left]);
+                    let digits = &digits[..digits.len() - left];
+                    self.value_now(pending, position, &column.kinds, digits);
                 }
                 Found::NotAnId => {
                     self.counts.values += 1;
-                    self.reject(position, Reason::Malformed, line);
+                    self.reject_now(pending, position, Reason::Malformed, line);
                 }
             }
         }
     }
 
+    /// Adds a value to the batch, as the first kind that accepts it.
     #[inline]
-    fn value(&mut self, position: Position<'_>, kinds: &[IdKind], text: &[u8]) {
+    fn value<'b>(
+        &mut self,
+        pending: &mut Vec<Pending<'a, 'b>>,
+        position: Position<'a>,
+        kinds: &[IdKind],
+        text: &'b [u8],
+    ) {
         self.counts.values += 1;
-        let (mut reason, kinds) = match text.len() > MAX_ROW_BYTES {
-            true => (Reason::TooLong, &[][..]),
-            false => (Reason::Malformed, kinds),
-        };
-        for kind in kinds.iter().copied() {
-            let case = self.input.case.unwrap_or(kind.canonical_case());
-            match self.input.keys.keys(kind, case, text, &mut self.keys) {
-                Ok(()) => return self.counts.count_raw(kind, text),
-                Err(Unusable::Malformed) => {}
-                Err(Unusable::Blank) => {
-                    reason = Reason::Blank;
-                    break;
-                }
-            }
+        if text.len() > MAX_ROW_BYTES {
+            return self.reject_now(pending, position, Reason::TooLong, text);
         }
+        let kind = match kinds {
+            [kind] => *kind,
+            kinds => {
+                let accepts = |kind: &&IdKind| kind.has_shape(text.trim_ascii());
+                *kinds.iter().find(accepts).unwrap_or(&kinds[0])
+            }
+        };
+        let case = self.input.case.unwrap_or(kind.canonical_case());
+        // A digest waits for no hash, and only to keep the order of rows.
+        if kind == IdKind::Md5 && pending.is_empty() {
+            return match self.input.keys.keys(kind, case, text, &mut self.keys) {
+                Ok(()) => {}
+                Err(unusable) => self.reject(position, unusable.into(), text),
+            };
+        }
+        self.batch.push(&self.input.keys, kind, case, text);
+        pending.push(Pending { position, kind, text });
+        if pending.len() == KeyBatch::USUAL_LEN {
+            self.finish(pending);
+        }
+    }
+
+    /// The same for a value that does not outlive its row.
+    fn value_now(
+        &mut self,
+        pending: &mut Vec<Pending<'a, '_>>,
+        position: Position<'a>,
+        kinds: &[IdKind],
+        text: &[u8],
+    ) {
+        self.finish(pending);
+        let mut pending = Vec::with_capacity(1);
+        self.value(&mut pending, position, kinds, text);
+        self.finish(&mut pending);
+    }
+
+    /// Rejects a value after those of the batch, as the rows of a block are in order.
+    #[cold]
+    fn reject_now(
+        &mut self,
+        pending: &mut Vec<Pending<'a, '_>>,
+        position: Position<'a>,
+        reason: Reason,
+        text: &[u8],
+    ) {
+        self.finish(pending);
         self.reject(position, reason, text);
     }
 
+    /// Appends the batch's keys, and counts or records its values without one.
+    fn finish(&mut self, pending: &mut Vec<Pending<'a, '_>>) {
+        let mut values = pending.drain(..);
+        let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
+        batch.finish(&self.input.keys, &mut keys, |result| {
+            let Pending { position, kind, text } =
+                values.next().expect("the batch has as many ids as values are pending");
+            match result {
+                Ok(()) => self.counts.count_raw(kind, text),
+                Err(unusable) => self.reject(position, unusable.into(), text),
+            }
+        });
+        (self.batch, self.keys) = (batch, keys);
+    }
+
     #[cold]
-    fn reject(&mut self, position: Position<'_>, reason: Reason, text: &[u8]) {
+    fn reject(&mut self, position: Position<'a>, reason: Reason, text: &[u8]) {
         self.counts.rejected[reason as usize] += 1;
         if self.rejects.is_some() {
             let (source, line, column) = position;
@@ -213,4 +291,120 @@ impl<'a> Parser<'a> {
 /// Strips a byte order mark from the first line.
 fn without_bom(bytes: &[u8], first_row: u64) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| first_row == 1).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad_core::device::{Case, KeyMaker, Unusable};
+
+    use super::*;
+
+    const KINDS: [IdKind; 3] = [IdKind::Imei, IdKind::Idfa, IdKind::Md5];
+
+    /// Values of every result, as JSON: borrowed, escaped and not strings.
+    const VALUES: [(&str, &str); 16] = [
+        (r#""3E0046F7-8BD4-4F3E-9F91-358B137D2BF0""#, "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"),
+        (r#""3e0046f7-8bd4-4f3e-9f91-358b137d2bf1""#, "3e0046f7-8bd4-4f3e-9f91-358b137d2bf1"),
+        (r#"" 868049039501257""#, " 868049039501257"),
+        ("868049039501258", "868049039501258"),
+        (r#""8d3ebd3654fb46a2832296669cf1b536""#, "8d3ebd3654fb46a2832296669cf1b536"),
+        (r#""d41d8cd98f00b204e9800998ecf8427e""#, "d41d8cd98f00b204e9800998ecf8427e"),
+        (r#""\u0038d3ebd3654fb46a2832296669cf1b53""#, "8d3ebd3654fb46a2832296669cf1b53"),
+        (r#""A0000049F1\u004223C""#, "A0000049F1B23C"),
+        (r#""9774D56D682E549C""#, "9774D56D682E549C"),
+        (r#""null""#, "null"),
+        (r#""UnKnown""#, "UnKnown"),
+        (r#""__IMEI__""#, "__IMEI__"),
+        (r#""two words""#, "two words"),
+        (r#""o6_bmjrPTlm6_2sgVt7hMZOPfL2M""#, "o6_bmjrPTlm6_2sgVt7hMZOPfL2M"),
+        ("null", ""),
+        ("12", "12"),
+    ];
+
+    /// The result of trying the kinds in turn, one value at a time.
+    fn expected(
+        (maker, case): (&KeyMaker, Option<Case>),
+        kinds: &[IdKind],
+        text: &str,
+        keys: &mut Vec<DeviceKey>,
+    ) -> Result<(), Unusable> {
+        for kind in kinds {
+            let case = case.unwrap_or(kind.canonical_case());
+            match maker.keys(*kind, case, text.as_bytes(), keys) {
+                Err(Unusable::Malformed) => {}
+                result => return result,
+            }
+        }
+        Err(Unusable::Malformed)
+    }
+
+    /// Rows of two columns: their values, and lines that are no object in between.
+    fn rows() -> impl Iterator<Item = (u64, Option<[usize; 2]>)> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % below
+        };
+        (1..=3000).map(move |row| {
+            let values = [next(VALUES.len()), next(VALUES.len())];
+            (row, (next(100) > 0).then_some(values))
+        })
+    }
+
+    fn check(kinds: [&[IdKind]; 2], case: Option<Case>) {
+        let names = ["a", "b"];
+        let columns = [0, 1]
+            .map(|column| Column { name: names[column].to_owned(), kinds: kinds[column].to_vec() });
+        let maker = KeyMaker::default();
+        let (mut keys, mut rejected, mut text) = (Vec::new(), Vec::new(), String::new());
+        for (row, values) in rows() {
+            let mut reject = |column: Option<&str>, reason: Reason, text: &str| {
+                rejects::append_row(&mut rejected, ("-", row, column), reason, text.as_bytes());
+            };
+            let Some(values) = values else {
+                text.push_str("[]\n");
+                reject(None, Reason::Malformed, "[]");
+                continue;
+            };
+            let [a, b] = values.map(|value| VALUES[value].0);
+            text.push_str(&format!("{{\"b\":{b},\"a\":{a}}}\n"));
+            for (column, value) in values.into_iter().enumerate() {
+                let text = VALUES[value].1;
+                if let Err(reason) = expected((&maker, case), kinds[column], text, &mut keys) {
+                    reject(Some(names[column]), reason.into(), text);
+                }
+            }
+        }
+        let input = Input {
+            sources: vec![Source::Stdin],
+            layout: Layout::Ndjson { columns: columns.to_vec() },
+            case,
+            keys: maker,
+            is_part: false,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = Rejects::create(&folder.path().join("rejects"), &[], false).unwrap();
+        let mut parser = Parser::new(&input, Some(&file));
+        let bytes = text.into_bytes();
+        let len = bytes.len();
+        parser.parse(&Block { source: 0, bytes, len, rows: Rows::Lines { first: 1 } });
+        assert!(parser.keys == keys, "{kinds:?} {case:?}");
+        let lines =
+            |rows: &[u8]| String::from_utf8_lossy(rows).lines().map(str::to_owned).collect();
+        let (found, expected): (Vec<_>, Vec<_>) = (lines(&parser.rejected), lines(&rejected));
+        let differ = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+        assert_eq!((differ, found.len()), (None, expected.len()), "{kinds:?} {case:?}");
+        assert!(keys.len() > 300 && parser.counts.rejected[Reason::Blank as usize] > 500);
+    }
+
+    #[test]
+    fn batches_have_the_keys_and_rejects_of_one_value_at_a_time() {
+        for case in [None, Some(Case::All), Some(Case::Lower)] {
+            check([&KINDS, &[IdKind::Openid]], case);
+            check([&[IdKind::Md5], &[IdKind::Idfa]], case);
+            check([&[IdKind::Openid, IdKind::Md5], &[IdKind::Md5, IdKind::Mac]], case);
+        }
+    }
 }

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use rtad_core::device::Unusable;
+
 use super::open::Source;
 
 /// Longer texts are truncated.
@@ -41,6 +43,15 @@ impl Reason {
             Self::TooLong => "too_long",
             Self::MissingColumn => "missing_column",
             Self::OpenQuote => "open_quote",
+        }
+    }
+}
+
+impl From<Unusable> for Reason {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Blank => Self::Blank,
+            Unusable::Malformed => Self::Malformed,
         }
     }
 }
