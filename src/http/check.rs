@@ -104,23 +104,20 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, A
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.len())?;
-    let mut usable = Vec::with_capacity(ids.len());
-    let mut keys = Vec::with_capacity(ids.len());
-    for id in &ids {
-        let key = id.as_ref().and_then(|Text(id)| app.ids.key_of_kind(kind, id.as_bytes()).ok());
-        usable.push(key.is_some());
-        keys.extend(key);
-    }
+    let (mut usable, mut keys) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+    let present = ids.iter().flatten().map(|Text(id)| id.as_bytes());
+    app.ids.keys_of_kind(kind, present, &mut keys, |is_usable| usable.push(is_usable));
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     let mut answer = Vec::with_capacity(16 + 6 * ids.len());
     answer.extend_from_slice(br#"{"members":["#);
-    let mut members = members.into_iter();
-    for (index, usable) in usable.into_iter().enumerate() {
+    let (mut usable, mut members) = (usable.into_iter(), members.into_iter());
+    for (index, id) in ids.iter().enumerate() {
         if index > 0 {
             answer.push(b',');
         }
-        answer.extend_from_slice(match usable.then(|| members.next()).flatten() {
+        let is_usable = id.is_some() && usable.next() == Some(true);
+        answer.extend_from_slice(match is_usable.then(|| members.next()).flatten() {
             Some(true) => b"true",
             Some(false) => b"false",
             None => b"null",

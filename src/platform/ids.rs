@@ -49,6 +49,21 @@ impl IdReader {
         key
     }
 
+    /// Appends the keys of many ids of a given kind, and calls `each` after every id with whether
+    /// it has one. Takes a third of the time per raw id.
+    pub fn keys_of_kind<'i>(
+        &self,
+        kind: IdKind,
+        ids: impl IntoIterator<Item = &'i [u8]>,
+        keys: &mut Vec<DeviceKey>,
+        mut each: impl FnMut(bool),
+    ) {
+        self.keys.keys_of_many(kind, ids, keys, |result| {
+            self.counters[kind as usize].count(&result);
+            each(result.is_ok());
+        });
+    }
+
     /// Counts an id that the platform marks as unreliable.
     #[inline]
     pub fn doubtful(&self, field: usize) {

@@ -96,8 +96,11 @@ fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiErro
         return Err(ApiError::BadBody(detail));
     }
     at_most_max_ids(ids.len())?;
-    let keys = ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)));
-    Ok(parsed(op, ids.len(), keys))
+    let mut keys = Vec::with_capacity(ids.len());
+    let results =
+        ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)).map(|key| keys.push(key)));
+    let rejected = rejected(results);
+    Ok(Parsed { request: WriteRequest { op, keys }, ids: ids.len(), rejected })
 }
 
 #[derive(Deserialize)]
@@ -164,26 +167,20 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.count)?;
-    let keys = ids.kept.iter().map(|id| match id {
-        Some(Text(id)) => maker.key(kind, id.as_bytes()),
-        None => Err(Unusable::Blank),
-    });
-    Ok(parsed(op, ids.kept.len(), keys))
+    let ids = ids.kept;
+    // An id of null is blank, as an empty one is.
+    let texts = ids.iter().map(|id| id.as_ref().map_or(&b""[..], |Text(id)| id.as_bytes()));
+    let (mut keys, mut results) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+    maker.keys_of_many(kind, texts, &mut keys, |result| results.push(result));
+    let rejected = rejected(results);
+    Ok(Parsed { request: WriteRequest { op, keys }, ids: ids.len(), rejected })
 }
 
-fn parsed(
-    op: Op,
-    ids: usize,
-    results: impl Iterator<Item = Result<DeviceKey, Unusable>>,
-) -> Parsed {
-    let (mut keys, mut rejected) = (Vec::with_capacity(ids), Vec::new());
-    for (index, key) in results.enumerate() {
-        match key {
-            Ok(key) => keys.push(key),
-            Err(unusable) => rejected.push(Rejected { index, reason: unusable.as_str() }),
-        }
-    }
-    Parsed { request: WriteRequest { op, keys }, ids, rejected }
+fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Rejected> {
+    let failed = |(index, result): (usize, Result<(), Unusable>)| {
+        result.err().map(|unusable| Rejected { index, reason: unusable.as_str() })
+    };
+    results.into_iter().enumerate().filter_map(failed).collect()
 }
 
 fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
