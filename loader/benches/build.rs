@@ -5,6 +5,9 @@
 //! or filters. Floor and build are separate processes that read the same file in turn. CPU time is
 //! the kernel's accounting, in units of 10 ms.
 //!
+//! Before the builds, in this process and on one core: md5 of one id after another, md5 of sixteen
+//! at a time, and an id's way from its text to its key.
+//!
 //! ```text
 //! cargo bench -p rtad-loader --bench build                     # 50 million ids; 4 GB
 //! cargo bench -p rtad-loader --bench build -- --ids 500000000  # 40 GB
@@ -13,12 +16,13 @@
 #![allow(clippy::print_stdout)]
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{BufWriter, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::device::{DeviceKey, IdKind, KeyBatch, KeyMaker};
 use rtad_core::synth::Synth;
 
 const ROUNDS: usize = 3;
@@ -37,6 +41,7 @@ fn main() {
     let ids: u64 = ids.map_or(50_000_000, |ids| ids.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a directory");
     let (input, output) = (folder.path().join("ids"), folder.path().join("output"));
+    hashing();
     println!("{ids} ids; median of {ROUNDS} rounds, ns per id\n");
     println!("| | wall | CPU: user + system | CPU, to the floor |\n|---|---|---|---|");
     for kind in [IdKind::Md5, IdKind::Idfa] {
@@ -69,6 +74,50 @@ fn main() {
             &floor,
         );
     }
+}
+
+/// Prints the time per id of hashing, without reading or gathering: one core, best of the rounds.
+fn hashing() {
+    const ROUNDS: usize = 30;
+    const IDS: u64 = 1 << 16;
+    println!("Keys of {IDS} ids in cache; best of {ROUNDS} rounds, ns per id\n");
+    println!("| ids | md5 alone | key alone | key in a batch |\n|---|---|---|---|");
+    let maker = KeyMaker::default();
+    for kind in [IdKind::Idfa, IdKind::Imei, IdKind::Oaid] {
+        let mut text = String::new();
+        let mut ends = vec![0];
+        for index in 0..IDS {
+            Synth::new(kind, 0).write(index, &mut text);
+            ends.push(text.len());
+        }
+        let case = kind.canonical_case();
+        let ids: Vec<&[u8]> =
+            ends.windows(2).map(|bounds| &text.as_bytes()[bounds[0]..bounds[1]]).collect();
+        let mut best = [f64::INFINITY; 3];
+        let mut keys = [const { Vec::new() }; 3];
+        let mut batch = KeyBatch::default();
+        for _ in 0..ROUNDS {
+            for (way, (best, keys)) in best.iter_mut().zip(&mut keys).enumerate() {
+                keys.clear();
+                let begun = Instant::now();
+                match way {
+                    0 => keys.extend(black_box(&ids).iter().map(|id| DeviceKey::of_canonical(id))),
+                    1 => black_box(&ids).iter().for_each(|id| {
+                        maker.keys(kind, case, id, keys).expect("usable");
+                    }),
+                    _ => black_box(&ids).chunks(KeyBatch::USUAL_LEN).for_each(|ids| {
+                        ids.iter().for_each(|id| batch.push(&maker, kind, case, id));
+                        batch.finish(&maker, keys, |result| result.expect("usable"));
+                    }),
+                }
+                *best = best.min(begun.elapsed().as_nanos() as f64 / IDS as f64);
+            }
+        }
+        assert!(keys[1] == keys[2], "a batch has the same keys");
+        let [md5, one, many] = best;
+        println!("| raw {} | {md5:.1} | {one:.1} | {many:.1} |", kind.as_str());
+    }
+    println!();
 }
 
 fn write_ids(path: &Path, kind: IdKind, ids: u64) {
