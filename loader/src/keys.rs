@@ -22,7 +22,7 @@ mod sorted;
 mod spill;
 mod spilled;
 
-pub(crate) use budget::{Budget, TooLittle};
+pub(crate) use budget::{Budget, Builders, TooLittle};
 pub(crate) use dir::SpillDir;
 pub(crate) use distinct::{Distinct, KeyChecks, device_key};
 pub(crate) use error::SpillError;

@@ -4,7 +4,7 @@
 //! process   fixed: the program, stacks, allocator
 //! reading   per thread: blocks being read and parsed, and their keys
 //! the rest  while reading:       segments
-//!           after, from disk:    per thread the keys of some shards, and chunks
+//!           after, from disk:    per builder the keys of some shards, and chunks
 //!           after, from memory:  the segments, one partition per thread, and chunks
 //! ```
 
@@ -21,6 +21,10 @@ const LEAST_UNIT: u64 = 4 * MIB;
 /// Memory reserved for one chunk of the usual size.
 const MIN_CHUNKS: u64 = 20 * MIB;
 
+/// Threads that build chunks from keys on disk, per thread of the build. Each has a block of 1 MiB
+/// of the thread's [`READING_BYTES`].
+const BUILDERS_PER_THREAD: u64 = 2;
+
 /// `--memory` below the minimum.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -31,6 +35,14 @@ pub(crate) struct TooLittle {
     memory: u64,
     threads: usize,
     least: u64,
+}
+
+/// Threads that build chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Builders {
+    pub(crate) threads: usize,
+    /// Memory of each for keys from disk.
+    pub(crate) unit_bytes: usize,
 }
 
 /// Memory and threads of a build.
@@ -88,12 +100,24 @@ impl Budget {
         held + self.threads * partition + 2 * chunk <= self.rest
     }
 
-    /// For keys on disk: bytes of keys per thread, and bytes of all chunks.
-    pub(crate) fn units(&self, largest_chunk: u64) -> (usize, u64) {
+    /// For keys on disk in partitions of up to `partition` bytes: who builds chunks, and the bytes
+    /// of all chunks.
+    pub(crate) fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
         let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
         let chunks =
             chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
-        (((self.rest - chunks) / self.threads) as usize, chunks)
+        let keys = self.rest - chunks;
+        // A thread that reads keys waits for the disk, and the others use its core. With less than
+        // a partition per thread they would read keys more than once.
+        let fits = |threads: &u64| keys / threads >= partition;
+        let more = self.threads + 1..=BUILDERS_PER_THREAD * self.threads;
+        let threads = more.rev().find(fits).unwrap_or(self.threads);
+        (Builders { threads: threads as usize, unit_bytes: (keys / threads) as usize }, chunks)
+    }
+
+    /// For keys in memory: who builds chunks. Nothing is read.
+    pub(crate) const fn builders_in_memory(&self) -> Builders {
+        Builders { threads: self.threads(), unit_bytes: 0 }
     }
 
     /// For keys in memory: bytes of all chunks.
@@ -109,4 +133,20 @@ const fn least(threads: usize) -> u64 {
 
 fn in_mib(bytes: u64) -> String {
     format!("{}MiB", bytes / MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_build_if_a_partition_fits_each() {
+        let budget = Budget::tiny(100 * MIB, 2);
+        // A fifth is for chunks.
+        for (partition, threads) in [(0, 4), (20, 4), (21, 3), (26, 3), (27, 2), (500, 2)] {
+            let (builders, chunks) = budget.units(0, partition * MIB);
+            assert_eq!((builders.threads, chunks), (threads, 20 * MIB), "{partition} MiB");
+            assert_eq!(builders.unit_bytes as u64, 80 * MIB / threads as u64);
+        }
+    }
 }

@@ -49,6 +49,11 @@ impl<'d> Spilled<'d> {
         self.files.iter().map(|file| file.keys).sum()
     }
 
+    /// Bytes of the largest partition.
+    pub(crate) fn largest_partition_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.keys).max().unwrap_or(0) * KEY_BYTES as u64
+    }
+
     pub(crate) fn most_keys(&self, shard: usize) -> u64 {
         self.files[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION]
     }

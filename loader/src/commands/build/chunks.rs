@@ -1,7 +1,8 @@
 //! Chunk pipeline: builds chunks from sorted keys on all cores.
 //!
-//! Builder threads take groups of shards off a queue. Built chunks wait in a short channel. A
-//! [`MemoryPool`] bounds the memory of all chunks that are built, queued or written.
+//! Builder threads take groups of shards off a queue. There are more of them than cores if keys are
+//! read from disk: while some wait for it, the others build. Built chunks wait in a short channel.
+//! A [`MemoryPool`] bounds the memory of all chunks that are built, queued or written.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
@@ -13,7 +14,7 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkBuilder};
 
 use crate::keys::{
-    Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next,
+    Builders, Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next,
 };
 
 /// Finished chunks that may wait to be written.
@@ -86,10 +87,8 @@ pub(super) enum PipelineItem<'r> {
 pub(super) struct ChunkPipeline<'a> {
     pub(super) filter: &'a FilterSpec,
     pub(super) shards_per_chunk: u32,
-    pub(super) threads: usize,
+    pub(super) builders: Builders,
     pub(super) keys: &'a dyn ShardKeys,
-    /// Memory for keys, per thread.
-    pub(super) unit_bytes: usize,
     pub(super) pool: &'a MemoryPool,
 }
 
@@ -110,7 +109,7 @@ impl<'a> ChunkPipeline<'a> {
             Mutex::new((0..SHARDS / self.group_shards()).filter(|group| !done.contains(group)));
         let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
         let work = |sender: mpsc::Sender<_>| {
-            let mut worker = Worker::new(self.unit_bytes);
+            let mut worker = Worker::new(self.builders.unit_bytes);
             while let Some(group) = next(&queue) {
                 match self.group(group, &mut worker, &sender) {
                     Ok(true) => {}
@@ -124,7 +123,7 @@ impl<'a> ChunkPipeline<'a> {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..self.threads {
+            for _ in 0..self.builders.threads {
                 let sender = sender.clone();
                 scope.spawn(|| work(sender));
             }

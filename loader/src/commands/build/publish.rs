@@ -26,8 +26,8 @@ use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
-    Budget, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError, Spilled,
-    Worker,
+    Budget, Builders, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError,
+    Spilled, Worker,
 };
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -126,7 +126,9 @@ impl BuildPlan<'_> {
         let sink = sink()?;
         let pool_bytes = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
         let shards_per_chunk = (self.chunk_rule)(&self.filter, distinct.left);
-        let built = self.make(keys, 0, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
+        let builders = self.budget.builders_in_memory();
+        let built =
+            self.make(keys, builders, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
         self.finish(StoredChunks { distinct, ..built }, sink)
     }
 
@@ -140,21 +142,17 @@ impl BuildPlan<'_> {
         self.gate.check_keys(keys.keys())?;
         let sink = sink()?;
         let checks = self.checks();
-        let unit_bytes = self.budget.units(0).0;
+        let partition = keys.largest_partition_bytes();
+        let unit_bytes = self.budget.units(0, partition).0.unit_bytes;
         let estimate = keys.units(unit_bytes, checks).estimate(&mut Worker::new(unit_bytes))?;
         let mut shards_per_chunk = (self.chunk_rule)(&self.filter, estimate);
         let built = loop {
             let largest =
                 largest_chunk(&self.filter, shards_per_chunk, |shard| keys.most_keys(shard));
-            let (unit_bytes, pool_bytes) = self.budget.units(largest);
-            let units = keys.units(unit_bytes, checks);
-            let built = self.make(
-                &units,
-                unit_bytes,
-                &MemoryPool::of(pool_bytes),
-                shards_per_chunk,
-                &sink,
-            )?;
+            let (builders, pool_bytes) = self.budget.units(largest, partition);
+            let units = keys.units(builders.unit_bytes, checks);
+            let built =
+                self.make(&units, builders, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
             let exact = (self.chunk_rule)(&self.filter, built.distinct.left);
             if exact == shards_per_chunk {
                 break built;
@@ -189,15 +187,15 @@ impl BuildPlan<'_> {
     fn make(
         &self,
         keys: &dyn ShardKeys,
-        unit_bytes: usize,
+        builders: Builders,
         pool: &MemoryPool,
         shards_per_chunk: u32,
         sink: &ChunkSink<'_>,
     ) -> Result<StoredChunks, CommandError> {
         self.progress.phase("building chunks");
         self.progress.expect(SHARDS.div_ceil(shards_per_chunk as usize) as u64);
-        let (filter, threads) = (&self.filter, self.budget.threads());
-        let pipeline = ChunkPipeline { filter, shards_per_chunk, threads, keys, unit_bytes, pool };
+        let filter = &self.filter;
+        let pipeline = ChunkPipeline { filter, shards_per_chunk, builders, keys, pool };
         let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
         let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
         pipeline.run(&done, |mut receiver| {
