@@ -6,8 +6,8 @@
 //! `docs/explanation/performance.md`.
 //!
 //! ```text
-//! cargo bench --bench filter                                  # 1.5 billion keys, 15 GB, 15 minutes
-//! cargo bench --bench filter -- --keys 100000000              # a smaller set
+//! cargo bench --bench filter                                # 1.5 billion keys: 15 GB, 15 minutes
+//! cargo bench --bench filter -- --keys 100000000            # a smaller set
 //! cargo bench --bench filter -- --filters ribbon:12000,ribbon:14000 --rounds 0
 //! ```
 //!
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::memory::{Pages, Region};
 use rtad_core::snapshot::{
     BuildReport, ChunkBuilder, ChunkDecoder, ChunkReader as _, ManifestBuilder, Snapshot,
 };
@@ -66,6 +67,12 @@ fn main() {
     }
     if rounds > 0 {
         time(&filters, &counts, rounds);
+        let bytes = filters[0].snapshot.filter_bytes();
+        drop(filters);
+        println!("\n| one random read in | pages | independent | dependent |\n|---|---|---|---|");
+        for pages in [Pages::Large, Pages::Small] {
+            measure_memory(bytes, pages);
+        }
     }
 }
 
@@ -109,7 +116,7 @@ fn shard_sizes(keys: u64) -> Vec<u64> {
 /// A member (`hit`) or a non-member, from a random number.
 fn probe(counts: &[u64], random: u64, hit: bool) -> DeviceKey {
     let shard = (random >> 48) as usize;
-    let index = (random & 0xffff_ffff) * counts[shard] >> 32;
+    let index = ((random & 0xffff_ffff) * counts[shard]) >> 32;
     key(shard, if hit { index } else { random & 0xffff_ffff | 1 << 39 })
 }
 
@@ -290,4 +297,24 @@ fn single(snapshot: &Snapshot, counts: &[u64], hit: bool, salt: u64) -> f64 {
     }
     black_box(found);
     nanos_each(begun, LOOKUPS)
+}
+
+/// Time to read one byte at a random address of as much memory.
+fn measure_memory(bytes: u64, pages: Pages) {
+    let mut memory = Region::zeroed(bytes as usize, pages).expect("memory for the floor");
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    let read = |random: u64| memory[((u128::from(random) * u128::from(bytes)) >> 64) as usize];
+    let begun = Instant::now();
+    black_box((0..LOOKUPS).fold(0, |sum, i| sum + u64::from(read(mix(i)))));
+    let independent = nanos_each(begun, LOOKUPS);
+    let begun = Instant::now();
+    let last =
+        (0..LOOKUPS).fold(0_u64, |state, _| state.wrapping_add(1 + u64::from(read(mix(state)))));
+    black_box(last);
+    println!(
+        "| {:.1} GB | {} | {independent:.0} | {:.0} |",
+        bytes as f64 / 1e9,
+        if pages == Pages::Large { "2 MiB" } else { "4 KiB" },
+        nanos_each(begun, LOOKUPS),
+    );
 }

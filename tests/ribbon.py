@@ -12,7 +12,8 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 U64 = (1 << 64) - 1
 LINE_BYTES = 64
-SHAPES = {12: (42, 5), 13: (39, 5), 14: (36, 5), 15: (34, 2), 16: (31, 5)}  # r -> (slots, threshold bits)
+# Fingerprint bits -> (slots, threshold bits).
+SHAPES = {12: (42, 5), 13: (39, 5), 14: (36, 5), 15: (34, 2), 16: (31, 5)}
 SECOND_BITS = 15
 MIN_TIER_KEYS, MIN_SECOND_KEYS = 32, 3000
 
@@ -94,7 +95,8 @@ def look(tier: bytes, hash_: Hash, bits: int) -> Optional[bool]:
     c0, c1, fingerprint = row(hash_, bits)
     found = 0
     for column in range(bits):
-        found = found * 2 + (parity(one >> column * slots & c0) ^ parity(two >> column * slots & c1))
+        at = column * slots
+        found = found * 2 + (parity(one >> at & c0) ^ parity(two >> at & c1))
     if found == fingerprint:
         return True
     threshold = one >> (512 - threshold_bits)

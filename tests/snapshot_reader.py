@@ -37,8 +37,8 @@ DELTAS_MAX = 12
 DELTA_KEYS_MAX = 1 << 25
 DELTA_HEADER = struct.Struct("<8s2I4Q16s")
 HEADER = struct.Struct("<8s6I2Q16s")
-# Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per shard,
-# bytes of the smallest body).
+# Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per
+# shard, bytes of the smallest body).
 KINDS = {
     "classic": (1, 1, 30, 1_000, 1_000_000, 1, 8),
     "block512": (2, 1, 10, 1_000, 1_000_000, 1, 8),

@@ -7,7 +7,7 @@ docs/reference/snapshot-format.md.
 The output is committed and never regenerated: an existing directory is refused. It contains
 
     {millibits}/golden/...   a store with the audience `golden`, generation 1
-    answers.json             for each store, answers for `strangers` and `near_misses` as a bitmap
+    answers.json             for each store, answers for `non_members` and `near_misses` as a bitmap
 
 Keys are made, not stored. The shards have sizes around every border of the format: lists, one and
 two tiers, and keys that share the bytes that choose the line.
@@ -33,7 +33,7 @@ MILLIBITS = [12_000, 13_000, 13_367, 14_000, 15_500, 16_000]
 SIZES = {0x0000: 1, 0x0001: 2, 0x0003: 31, 0x0004: 32, 0x0005: 33, 0x0006: 100}
 SIZES = {**SIZES, 0x0007: 2999, 0x0008: 3000, 0x0009: 9000, 0x000A: 40, 0x000B: 3100, 0xFFFF: 7}
 CROWDED = (0x000A, 0x000B)  # Their keys share bytes 2 to 9.
-STRANGERS, NEAR_MISSES = 20_000, 4096
+NON_MEMBERS, NEAR_MISSES = 20_000, 4096
 
 
 def golden_keys() -> List[bytes]:
@@ -48,13 +48,13 @@ def golden_keys() -> List[bytes]:
     return keys
 
 
-def strangers() -> List[bytes]:
+def non_members() -> List[bytes]:
     """Non-members in the shards of members."""
     shards = list(SIZES)
     return [
         shards[number % len(shards)].to_bytes(2, "big")
-        + hashlib.md5(b"stranger-%d" % number).digest()[2:]
-        for number in range(STRANGERS)
+        + hashlib.md5(b"other-%d" % number).digest()[2:]
+        for number in range(NON_MEMBERS)
     ]
 
 
@@ -144,18 +144,18 @@ def write_store(root: Path, millibits: int, keys: List[bytes]) -> None:
 
 
 def answers(store: Path, millibits: int, keys: List[bytes]) -> str:
-    """Answers of the reader for strangers and near misses as a bitmap, lowest bit first."""
+    """Answers of the reader for non-members and near misses as a bitmap, lowest bit first."""
     snapshot = Snapshot.open(store, AUDIENCE)
     if not all(snapshot.contains(key) for key in keys):
         raise SystemExit(f"{millibits}: a member is missing")
-    asked = strangers() + near_misses(keys)
+    asked = non_members() + near_misses(keys)
     bitmap = bytearray(len(asked) // 8)
     for number, key in enumerate(asked):
         bitmap[number // 8] |= snapshot.contains(key) << number % 8
-    # A third of the strangers is in shards without lines; the others have the rate of their bits.
-    found = sum(snapshot.contains(key) for key in strangers())
-    if not found <= 3 + 3 * STRANGERS / 2 ** (millibits // 1000):
-        raise SystemExit(f"{millibits}: {found} of {STRANGERS} strangers are members")
+    # Some of them are in shards without lines; the others have the rate of their bits.
+    found = sum(snapshot.contains(key) for key in non_members())
+    if not found <= 3 + 3 * NON_MEMBERS / 2 ** (millibits // 1000):
+        raise SystemExit(f"{millibits}: {found} of {NON_MEMBERS} non-members are members")
     return bitmap.hex()
 
 

@@ -242,9 +242,9 @@ mod ribbon {
         (0xffff, 7),
     ];
     const MILLIBITS: [u32; 6] = [12_000, 13_000, 13_367, 14_000, 15_500, 16_000];
-    const STRANGERS: usize = 20_000;
+    const NON_MEMBERS: usize = 20_000;
     /// SHA-256 over the names and digests of all files, to detect regenerated ones.
-    const FILES: &str = "cd401a0b209bad1a7937641fcc39f282650ba5bcfd8462ce8b9c2a091e74a728";
+    const FILES: &str = "727b270e874b1a27df49030f101c9ecf7b643845b1f05ef7535be91b5bbff99d";
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-ribbon")
@@ -310,7 +310,7 @@ mod ribbon {
         let keys = keys();
         let answers = std::fs::read(root().join("answers.json")).unwrap();
         let answers: BTreeMap<String, String> = serde_json::from_slice(&answers).unwrap();
-        let stranger = |n: usize| key(SHARDS[n % 12].0, &format!("stranger-{n}"), false);
+        let other = |n: usize| key(SHARDS[n % 12].0, &format!("other-{n}"), false);
         let near = |n: usize| {
             let mut key = *keys[3 * n % keys.len()].as_bytes();
             let bit = 5 * n % 128;
@@ -318,7 +318,7 @@ mod ribbon {
             DeviceKey::from_bytes(key)
         };
         let asked: Vec<DeviceKey> =
-            (0..STRANGERS).map(stranger).chain((0..NEAR_MISSES).map(near)).collect();
+            (0..NON_MEMBERS).map(other).chain((0..NEAR_MISSES).map(near)).collect();
         for millibits in MILLIBITS {
             let store = root().join(millibits.to_string());
             let snapshot = Depot::over(store.to_str().unwrap()).read("golden").unwrap();

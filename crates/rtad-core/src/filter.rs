@@ -1,8 +1,8 @@
 //! The filter of one shard: bit layout, insertion and lookup. The layout is frozen.
 //!
-//! A Bloom filter is a byte slice; a ribbon filter, described in `filter/ribbon.rs`, is three. Bloom
-//! filters are read according to a [`FilterSpec`]. Bit `b` is bit `b % 8` of byte
-//! `b / 8`, which is the same as bit `b % 64` of little-endian word `b / 64`.
+//! A Bloom filter is one byte slice, a ribbon filter three: see `filter/ribbon.rs`. Bloom filters
+//! are read according to a [`FilterSpec`]. Bit `b` is bit `b % 8` of byte `b / 8`,
+//! which is the same as bit `b % 64` of little-endian word `b / 64`.
 //!
 //! An md5 is uniform, so two parts of the key serve as hashes. The 16 bits that select the shard
 //! are not reused:

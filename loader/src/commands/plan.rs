@@ -103,7 +103,7 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
         qps: PEAK_QPS,
         decisions_per_core_per_second: DECISIONS_PER_CORE,
         one_core_pods: PEAK_QPS.div_ceil(DECISIONS_PER_CORE),
-        note: "computed, ribbon from a built sample; during a whole swap both snapshots are in memory",
+        note: "computed, ribbon from a built sample; a whole swap has both snapshots in memory",
     };
     output.data(&report, PlanReport::write_text)
 }

@@ -8,7 +8,7 @@
 //!   fingerprint of r bits. Every slot holds r bits, such that the sum (xor) of the slots under a
 //!   member's row is its fingerprint. A non-member's sum is right with probability 2⁻ʳ. Dillinger
 //!   and Walzer, *Ribbon filter: practically smaller than Bloom and Xor* (2021).
-//! * **No failure, no seeds.** About 1 % of the keys cannot be placed at a load of one key per slot.
+//! * **No failure, no seeds.** With one slot per key, about 1 % of the keys cannot be placed.
 //!   They are *diverted* to a second, smaller tier of the same kind, and a threshold in the line
 //!   where a row starts says which rows may have been diverted. Dillinger, Hübschle-Schneider,
 //!   Sanders and Walzer, *Fast succinct retrieval and approximate membership using ribbon* (BuRR,

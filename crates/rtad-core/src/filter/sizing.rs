@@ -134,8 +134,8 @@ impl FilterSpec {
         Self { kind, fingerprint_bits, longer, hashes, millibits_per_key }
     }
 
-    /// Fingerprint bits of a shard of a ribbon filter. Multiplication by an odd constant spreads the
-    /// longer ones evenly over the shards.
+    /// Fingerprint bits of a shard of a ribbon filter. Multiplication by an odd constant spreads
+    /// the longer ones evenly over the shards.
     #[inline]
     pub(super) fn fingerprint_bits(&self, shard: u16) -> u32 {
         u32::from(self.fingerprint_bits) + u32::from(shard.wrapping_mul(40_503) < self.longer)

@@ -186,7 +186,8 @@ fn longer_shards_have_their_share_and_are_spread() {
 proptest! {
     #[test]
     fn parities_are_those_of_the_words(words in any::<[u64; 8]>()) {
-        let expected = words.iter().fold(0, |sum, word| sum << 1 | u64::from(word.count_ones() & 1));
+        let parity = |word: &u64| u64::from(word.count_ones() & 1);
+        let expected = words.iter().fold(0, |sum, word| sum << 1 | parity(word));
         prop_assert_eq!(parities(words), expected);
     }
 
