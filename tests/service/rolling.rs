@@ -127,6 +127,12 @@ fn generations_with_other_chunks_and_filters_replace_each_other() {
         };
         wait_until("the next", || server.generation(AUDIENCE) == generation);
         site.assert_serves(&mut server, generation);
+        let status = server.status(AUDIENCE);
+        let is_ribbon = status["snapshot"]["filter"] == "ribbon";
+        assert_eq!(is_ribbon, matches!(generation % 5, 2 | 3));
+        for field in ["diverted_keys", "listed_keys"] {
+            assert_eq!(status["snapshot"][field].is_u64(), is_ribbon, "{field}");
+        }
         assert_eq!(
             digests(&server.snapshot(AUDIENCE).unwrap()),
             digests(site.snapshot(generation))

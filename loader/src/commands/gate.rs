@@ -302,6 +302,17 @@ mod tests {
         let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
         assert!(matches!(fpr.check(&manifest, &stats), Err(GateError::Fpr { .. })));
 
+        let limits = Gate { max_fpr: 1.0, ..gate };
+        let missing = RibbonStats { members_checked: 900, members_missing: 1, ..stats };
+        let refused = limits.check(&manifest, &missing).unwrap_err().to_string();
+        assert!(refused.contains("1 of 900 members are missing"), "{refused}");
+        // 256 shards of 65,536 have keys and 64 probes each.
+        let probes = 256 * RibbonStats::PROBES_PER_SHARD;
+        let measured = |false_positives| RibbonStats { probes, false_positives, ..stats };
+        limits.check(&manifest, &measured(99)).unwrap();
+        let refused = limits.check(&manifest, &measured(200)).unwrap_err().to_string();
+        assert!(refused.contains("among 16384 random keys"), "{refused}");
+
         let over = |live, max_shrink| Gate {
             live_generation: Some(7),
             live_keys: Some(live),

@@ -138,6 +138,24 @@ fn large_shards_meet_size_and_rate() {
     }
 }
 
+/// A shard of ten billion keys, and one that holds all keys of an audience.
+#[test]
+fn largest_shards_are_built() {
+    for (count, masked) in [(152_588, 0), (300_000, 0), (40_000, 8)] {
+        let mut keys = keys(3, 8, count);
+        for key in &mut keys {
+            let mut bytes = *key.as_bytes();
+            bytes[2..2 + masked].fill(7);
+            *key = DeviceKey::from_bytes(bytes);
+        }
+        keys.sort_unstable();
+        let built = Built::new(13_000, 3, &keys);
+        assert!(keys.iter().all(|key| built.contains(key)), "{count}");
+        let bits = built.bytes() as f64 * 8.0 / count as f64;
+        assert!(bits < 13.5 || masked > 0, "{count}: {bits}");
+    }
+}
+
 #[test]
 fn nominal_rate_is_not_below_the_expected_one() {
     for bits in BITS {
