@@ -36,7 +36,7 @@ pub use sizing::{FilterSpec, SizingError};
 
 use crate::device::DeviceKey;
 use kind::{BLOCK_BITS, BLOCK_BYTES};
-use ribbon::Verdict;
+use ribbon::TierAnswer;
 
 /// The two hashes of a key.
 #[inline]
@@ -131,11 +131,11 @@ pub struct ProbeTarget<'a> {
     first: &'a u8,
     last: &'a u8,
     /// Place of a ribbon filter's row in its line.
-    place: u64,
+    offset: u64,
 }
 
 impl ProbeTarget<'_> {
-    const EMPTY: Self = Self { bits: &[], first: &0, last: &0, place: 0 };
+    const EMPTY: Self = Self { bits: &[], first: &0, last: &0, offset: 0 };
 
     /// Reads a byte of each cache line that a lookup will surely read. A batch touches the targets
     /// of many keys before it tests any, so their cache misses overlap. Returns the bytes, so that
@@ -190,18 +190,18 @@ impl FilterSpec {
             FilterKind::Classic => {
                 let byte =
                     classic_probes(self, first.len(), key).next().map_or(0, |(byte, _)| byte);
-                ProbeTarget { bits: first, first: &first[byte], last: &first[byte], place: 0 }
+                ProbeTarget { bits: first, first: &first[byte], last: &first[byte], offset: 0 }
             }
             FilterKind::Block512 => {
                 let start = block_start(first.len(), key);
                 let block = &first[start..start + BLOCK_BYTES];
-                ProbeTarget { bits: block, first: &block[0], last: &block[0], place: 0 }
+                ProbeTarget { bits: block, first: &block[0], last: &block[0], offset: 0 }
             }
             FilterKind::Ribbon => {
-                let (lines, place) = ribbon::locate(first, key);
+                let (lines, offset) = ribbon::locate(first, key);
                 let [first, last] = [0, ribbon::LINE_BYTES].map(|byte| lines.get(byte));
                 let (first, last) = (first.unwrap_or(&0), last.unwrap_or(&0));
-                ProbeTarget { bits: lines, first, last, place }
+                ProbeTarget { bits: lines, first, last, offset }
             }
         }
     }
@@ -231,12 +231,12 @@ impl FilterSpec {
         match self.kind() {
             FilterKind::Ribbon => {
                 let fingerprint_bits = self.fingerprint_bits(key.shard());
-                match ribbon::look_at(fingerprint_bits, bits, target.place, key) {
-                    Verdict::No => false,
-                    Verdict::Yes => true,
-                    Verdict::Ask => {
+                match ribbon::lookup_at(fingerprint_bits, bits, target.offset, key) {
+                    TierAnswer::No => false,
+                    TierAnswer::Yes => true,
+                    TierAnswer::MaybeDiverted => {
                         let (second, list) = rest();
-                        ribbon::is_in_rest(second, list, key)
+                        ribbon::is_in_overflow(second, list, key)
                     }
                 }
             }

@@ -189,12 +189,12 @@ impl Hash {
         }
     }
 
-    /// The line where the row starts, among `starts`, and the place in that line as a fraction of
+    /// The line where the row starts, among `starts`, and the offset in that line as a fraction of
     /// 2⁶⁴.
     #[inline]
     fn start(self, starts: usize) -> (usize, u64) {
-        let place = u128::from(self.high) * starts as u128;
-        ((place >> 64) as usize, place as u64)
+        let offset = u128::from(self.high) * starts as u128;
+        ((offset >> 64) as usize, offset as u64)
     }
 
     /// The row: its bits in the first line, and, in one word, its bits in the second line and the
@@ -214,19 +214,19 @@ impl Hash {
 /// The part of a threshold's range where a row's start lies; at least 1, so that a diverted row
 /// always raises the threshold above 0.
 #[inline]
-fn fraction<T: Tier>(place: u64) -> u64 {
-    (place >> (64 - T::THRESHOLD_BITS)).max(1)
+fn fraction<T: Tier>(offset: u64) -> u64 {
+    (offset >> (64 - T::THRESHOLD_BITS)).max(1)
 }
 
 /// A tier's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TierAnswer {
     /// Not a member.
     No,
     /// A member, or a false positive.
     Yes,
     /// It may have been diverted.
-    Ask,
+    MaybeDiverted,
 }
 
 type Line = [u8; LINE_BYTES];
@@ -270,7 +270,7 @@ fn parities(words: [u64; 8]) -> u64 {
 
 /// Looks up a row in its two lines. Most non-members are told from the first eight columns.
 #[inline]
-fn look<T: Tier, const R: usize>(lines: &[Line; 2], hash: Hash, place: u64) -> Verdict {
+fn lookup<T: Tier, const R: usize>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
     let [first, second] = lines;
     let (c0, rest) = hash.row::<T>();
     let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
@@ -281,49 +281,51 @@ fn look<T: Tier, const R: usize>(lines: &[Line; 2], hash: Hash, place: u64) -> V
     if parities(std::array::from_fn(under)) == fingerprint >> (R - 8)
         && parities(std::array::from_fn(|j| under(j + 8))) == fingerprint << (16 - R) & 0xff
     {
-        return Verdict::Yes;
+        return TierAnswer::Yes;
     }
-    match threshold::<T>(first) + fraction::<T>(place) < T::THRESHOLD_END {
-        true => Verdict::No,
-        false => Verdict::Ask,
+    match threshold::<T>(first) + fraction::<T>(offset) < T::THRESHOLD_END {
+        true => TierAnswer::No,
+        false => TierAnswer::MaybeDiverted,
     }
 }
 
-/// The two lines of a key's row in the lines of a first tier, as 128 bytes, and the row's place in
+/// The two lines of a key's row in the lines of a first tier, as 128 bytes, and the row's offset in
 /// the first.
 ///
 /// No bytes if the tier has fewer than two lines, as if the key were diverted.
 #[inline]
 pub(super) fn locate<'a>(lines: &'a [u8], key: &DeviceKey) -> (&'a [u8], u64) {
     let starts = (lines.len() / LINE_BYTES).saturating_sub(1);
-    let (line, place) = Hash::of(key).start(starts);
+    let (line, offset) = Hash::of(key).start(starts);
     let start = line * LINE_BYTES;
-    (lines.get(start..start + 2 * LINE_BYTES).unwrap_or_default(), place)
+    (lines.get(start..start + 2 * LINE_BYTES).unwrap_or_default(), offset)
 }
 
 /// Looks up a key in the two lines that [`locate`] found.
 #[inline]
-pub(super) fn look_at(bits: u32, lines: &[u8], place: u64, key: &DeviceKey) -> Verdict {
-    let Some(lines) = lines.as_chunks().0.first_chunk() else { return Verdict::Ask };
+pub(super) fn lookup_at(bits: u32, lines: &[u8], offset: u64, key: &DeviceKey) -> TierAnswer {
+    let Some(lines) = lines.as_chunks().0.first_chunk() else { return TierAnswer::MaybeDiverted };
     let hash = Hash::of(key);
-    with_shape!(bits, look(lines, hash, place))
+    with_shape!(bits, lookup(lines, hash, offset))
 }
 
 /// Looks up a key that the first tier may have diverted, in the second tier and the list. Safe for
 /// any bytes.
 #[cold]
-pub(super) fn is_in_rest(second: &[u8], list: &[u8], key: &DeviceKey) -> bool {
+pub(super) fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> bool {
     let hash = Hash::of(key);
     if !second.is_empty() {
         let again = hash.again();
         let lines: &[Line] = second.as_chunks().0;
-        let (line, place) = again.start(lines.len().saturating_sub(1));
-        let verdict = lines
+        let (line, offset) = again.start(lines.len().saturating_sub(1));
+        let answer = lines
             .get(line..)
             .and_then(|lines| lines.first_chunk())
-            .map_or(Verdict::Ask, |lines| with_shape!(SECOND_BITS, look(lines, again, place)));
-        if verdict != Verdict::Ask {
-            return verdict == Verdict::Yes;
+            .map_or(TierAnswer::MaybeDiverted, |lines| {
+                with_shape!(SECOND_BITS, lookup(lines, again, offset))
+            });
+        if answer != TierAnswer::MaybeDiverted {
+            return answer == TierAnswer::Yes;
         }
     }
     let entries: &[[u8; LIST_ENTRY_BYTES]] = list.as_chunks().0;

@@ -162,8 +162,8 @@ fn solve<T: Tier, const R: usize>(
     let out: &mut [Line] = out[from..].as_chunks_mut().0;
     substitute::<T, R>(pivots, out);
     for key in diverted {
-        let (line, place) = keys[*key as usize].start(starts);
-        raise_threshold::<T>(&mut out[line], T::THRESHOLD_END - fraction::<T>(place));
+        let (line, offset) = keys[*key as usize].start(starts);
+        raise_threshold::<T>(&mut out[line], T::THRESHOLD_END - fraction::<T>(offset));
     }
 }
 
