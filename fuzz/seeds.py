@@ -295,7 +295,7 @@ def ribbon_generation():
             for number in range(sizes.get(shard, 0)):
                 digest = hashlib.md5(b"%d-%d" % (shard, number)).digest()
                 # Keys that start in one line are diverted.
-                start = bytes(8) if number >= 3000 else digest[2:10]
+                start = b"\xa5" * 8 if number >= 3000 else digest[2:10]
                 keys.append(shard.to_bytes(2, "big") + start + digest[10:])
             built, diverted, listed = ribbon.build_shard(keys, ribbon.bits_of(millibits, shard))
             numbers.append((len(keys), diverted, listed))

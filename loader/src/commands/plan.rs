@@ -20,7 +20,12 @@ use rtad_core::synth::random_key;
 
 use super::context::Output;
 use super::error::{CommandError, UsageError};
+use super::value_parsers::parse_size;
 
+/// What a pod needs beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:
+/// `docs/guides/size-a-fleet.md`.
+const BESIDE_ROLLING: u64 = 700_000_000;
+const BESIDE_WHOLE: u64 = 650_000_000;
 /// Decisions per second and core that the service is designed for.
 const DECISIONS_PER_CORE: u64 = 100_000;
 const PEAK_QPS: u64 = 300_000;
@@ -38,10 +43,13 @@ pub(super) struct PlanArgs {
     /// Only this kind of filter: block512, classic, ribbon [default: all that have this rate]
     #[arg(long, value_name = "KIND")]
     filter: Option<FilterKind>,
+    /// Memory limit of a pod: shows which kinds fit, and with which `store.swap`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
     /// Table of the false-positive rate of one classic filter: for 1,000 million and 7 million
     /// keys, m/n of 30 and
     /// 50, k of 8 and 16
-    #[arg(long, conflicts_with_all = ["keys", "fpr", "filter"])]
+    #[arg(long, conflicts_with_all = ["keys", "fpr", "filter", "memory"])]
     table: bool,
     /// Also measure the filters of 7 million keys with 200 million non-members each: a few seconds,
     /// 50 MB
@@ -70,6 +78,9 @@ struct FilterPlan {
     swap_memory_bytes: u64,
     chunks: u64,
     disk_bytes: u64,
+    /// The value of `store.swap` for a pod of the given memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    swap: Option<&'static str>,
 }
 
 /// A number of keys, also in exponent notation: 1.5e9.
@@ -85,7 +96,7 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
 
 pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
     let Some(keys) = args.keys else { return table::run(args.measure, output) };
-    let plan = |kind| FilterPlan::new(kind, keys, args.fpr);
+    let plan = |kind| FilterPlan::new(kind, keys, args.fpr, args.memory);
     let filters = match args.filter {
         Some(kind) => vec![plan(kind)?],
         None => {
@@ -109,7 +120,12 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
 }
 
 impl FilterPlan {
-    fn new(kind: FilterKind, keys: u64, fpr: f64) -> Result<Self, UsageError> {
+    fn new(
+        kind: FilterKind,
+        keys: u64,
+        fpr: f64,
+        pod_bytes: Option<u64>,
+    ) -> Result<Self, UsageError> {
         let spec = FilterSpec::for_fpr(kind, fpr).map_err(UsageError::Fpr)?;
         let memory = match kind {
             FilterKind::Ribbon => sampled_filter_bytes(&spec, keys),
@@ -128,7 +144,19 @@ impl FilterPlan {
             swap_memory_bytes: 2 * memory as u64,
             chunks,
             disk_bytes: memory as u64 + headers,
+            swap: pod_bytes.map(|pod| swap_mode(memory as u64, pod)),
         })
+    }
+}
+
+/// How a pod of this memory can replace a snapshot.
+const fn swap_mode(snapshot_bytes: u64, pod_bytes: u64) -> &'static str {
+    if pod_bytes >= 2 * snapshot_bytes + BESIDE_WHOLE {
+        "whole"
+    } else if pod_bytes >= snapshot_bytes + BESIDE_ROLLING {
+        "rolling"
+    } else {
+        "too large"
     }
 }
 
@@ -191,20 +219,28 @@ impl PlanReport {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<10} {:>6} {:>9} {:>12} {:>12} {:>7} {:>12}",
-            "filter", "hashes", "bits/key", "memory", "in a swap", "chunks", "disk"
+            "{:<10} {:>6} {:>9} {:>12} {:>12} {:>7} {:>12}{}",
+            "filter",
+            "hashes",
+            "bits/key",
+            "memory",
+            "in a swap",
+            "chunks",
+            "disk",
+            if self.filters.iter().any(|plan| plan.swap.is_some()) { "  store.swap" } else { "" }
         )?;
         for plan in &self.filters {
             writeln!(
                 out,
-                "{:<10} {:>6} {:>9.3} {:>12} {:>12} {:>7} {:>12}",
+                "{:<10} {:>6} {:>9.3} {:>12} {:>12} {:>7} {:>12}{}",
                 plan.filter.as_str(),
                 plan.hashes,
                 plan.bits_per_key,
                 HumanBytes(plan.memory_bytes).to_string(),
                 HumanBytes(plan.swap_memory_bytes).to_string(),
                 plan.chunks,
-                HumanBytes(plan.disk_bytes).to_string()
+                HumanBytes(plan.disk_bytes).to_string(),
+                plan.swap.map_or_else(String::new, |swap| format!("  {swap}"))
             )?;
         }
         writeln!(out)?;

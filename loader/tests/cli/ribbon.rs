@@ -123,6 +123,12 @@ fn refused_numbers_are_named() {
     assert_eq!(ribbon["filter"], "ribbon");
     let bits = ribbon["bits_per_key"].as_f64().unwrap();
     assert!((13.6..13.9).contains(&bits), "{bits}");
+    let plan = sandbox.run("plan --keys 1.5e9 --json --memory 4GiB").json();
+    let swaps: Vec<&Value> =
+        plan["filters"].as_array().unwrap().iter().map(|plan| &plan["swap"]).collect();
+    assert_eq!(swaps, ["too large", "too large", "rolling"]);
+    let text = sandbox.run("plan --keys 1.5e9 --memory 8GB").stdout;
+    assert!(text.contains("store.swap") && text.contains("  whole"), "{text}");
     let kinds = |fpr: &str| {
         let plan = sandbox.run(&format!("plan --keys 1e9 --json --fpr {fpr}")).json();
         plan["filters"].as_array().unwrap().len()

@@ -7,11 +7,9 @@ use clap::Args;
 
 use super::super::error::{CommandError, UsageError};
 use super::super::input_args::InputArgs;
+use super::super::value_parsers::parse_size;
 use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir};
-
-/// Largest accepted limit, beyond any machine.
-const MAX_MEMORY: u64 = 16 << 40;
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
@@ -54,10 +52,4 @@ impl MemoryArgs {
             None => Ok(SpillDir::unnamed()),
         }
     }
-}
-
-fn parse_size(text: &str) -> Result<u64, &'static str> {
-    let size = text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64());
-    size.filter(|size| *size <= MAX_MEMORY)
-        .ok_or("accepted: a size up to 16TiB, such as 256MiB or 4GiB")
 }
