@@ -251,8 +251,8 @@ fn threshold<T: Tier>(line: &Line) -> u64 {
 
 /// The parities of eight words, the first in the highest of eight bits.
 ///
-/// Halves are folded and merged until each word is one byte: half the instructions of eight
-/// population counts on a processor without such an instruction, and as fast as those with it.
+/// Halves are folded and merged until each word is one byte. That needs no instruction of newer
+/// processors, and is 3 to 5 % slower per lookup than eight population counts with one.
 #[inline]
 fn parities(words: [u64; 8]) -> u64 {
     let merge = |low: u64, high: u64, width: u32, mask: u64| {
