@@ -257,6 +257,7 @@ pub(super) fn encode_prefix(
 /// first parts in words of 8 bytes, second ones and lists in words of 4 from the beginning of their
 /// own section. Only a ribbon filter has those.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Layout {
     first: Box<[u32]>,
     second: Box<[u32]>,
@@ -348,10 +349,10 @@ impl<'a> ChunkShard<'a> {
 }
 
 /// A verified chunk in memory, in large pages if the kernel grants them. Shared between
-/// generations. The fields that a lookup reads are in two adjacent cache lines, which a processor
-/// fetches together.
+/// generations. The fields that a lookup reads, up to the first offsets of the layout, are in one
+/// cache line.
 #[derive(Debug)]
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub struct Chunk {
     filters: Region,
     spec: FilterSpec,
