@@ -94,8 +94,8 @@ fn invalid_manifest_fields_are_rejected_by_name() {
         ),
         (
             "an unknown filter",
-            |m| m["filter"]["kind"] = "ribbon".into(),
-            "filter kind is \"ribbon\", this rtad knows classic and block512: upgrade rtad",
+            |m| m["filter"]["kind"] = "cuckoo".into(),
+            "filter kind is \"cuckoo\", this rtad knows classic, block512 and ribbon: upgrade rtad",
         ),
         ("hashes", |m| m["filter"]["hashes"] = 11.into(), ": filter: "),
         (
