@@ -45,7 +45,7 @@ pub(super) fn read_blocks(
                 let rest = &bytes[last + 1..];
                 next[..rest.len()].copy_from_slice(rest);
                 filled = rest.len();
-                let rows = count_line_ends(&bytes[..=last]);
+                let rows = memchr::memchr_iter(b'\n', &bytes[..=last]).count() as u64;
                 let block =
                     Block { source, bytes, len: last + 1, rows: Rows::Lines { first: first_row } };
                 if !send(block) {
@@ -60,13 +60,6 @@ pub(super) fn read_blocks(
             }
         }
     }
-}
-
-/// Number of line ends. A sum of bytes is added sixteen lanes at a time, and that of a part fits a
-/// byte: 0.5 instead of 8.8 ns per line of 37 bytes.
-fn count_line_ends(bytes: &[u8]) -> u64 {
-    let of_part = |part: &[u8]| part.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>();
-    bytes.chunks(128).map(|part| u64::from(of_part(part))).sum()
 }
 
 /// The lines of a block, without their line ends.
@@ -124,14 +117,6 @@ mod tests {
                 );
             }
             assert_eq!(rows[200_000].1, b"no line end");
-        }
-    }
-
-    #[test]
-    fn all_line_ends_are_counted() {
-        for len in [0, 1, 127, 128, 129, 10_000] {
-            assert_eq!(count_line_ends(&vec![b'\n'; len]), len as u64);
-            assert_eq!(count_line_ends(&b"a\n".repeat(len)), len as u64);
         }
     }
 
