@@ -61,8 +61,13 @@ fn journal_lines(sandbox: &Sandbox) -> usize {
 
 /// Starts a build and kills it once some chunks are in the store.
 fn killed_while_building(sandbox: &Sandbox) {
+    killed_while_building_with(sandbox, "");
+}
+
+fn killed_while_building_with(sandbox: &Sandbox, flags: &str) {
+    let build = format!("{BUILD} {flags} --resume --max-shrink 1 {{}}/dump*");
     for _ in 0..20 {
-        let mut child = start(sandbox, &format!("{BUILD} --resume --max-shrink 1 {{}}/dump*"));
+        let mut child = start(sandbox, &build);
         let is_building = wait_for(&mut child, || journal_lines(sandbox) >= 4);
         let _ = child.kill();
         child.wait().unwrap();
@@ -132,6 +137,30 @@ fn resume_skips_stored_chunks() {
     std::fs::write(&journal, [text, groups].concat()).unwrap();
     check(&sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json());
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
+}
+
+/// The journal has the counts of the ribbon filters that were built before the interruption.
+#[test]
+fn resumed_ribbon_build_has_the_counts_of_an_uninterrupted_one() {
+    let (sandbox, _) = dumps();
+    let flags = "--filter ribbon";
+    let counts = |sandbox: &Sandbox| {
+        let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+        ["diverted_keys", "listed_keys"].map(|name| inspected[name].as_u64().unwrap())
+    };
+    let build = format!("{BUILD} {flags} --resume {{}}/dump*");
+    check(&sandbox.run(&build).json());
+    let whole: Vec<_> = chunks(&sandbox.store()).into_iter().cloned().collect();
+    let expected = counts(&sandbox);
+    assert!(expected[1] > 0, "{expected:?}");
+    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
+
+    killed_while_building_with(&sandbox, flags);
+    let built = sandbox.run(&build).json();
+    check(&built);
+    assert_eq!(built["stages"]["resumed"], true);
+    assert_eq!(counts(&sandbox), expected);
+    assert!(chunks(&sandbox.store()).into_iter().eq(&whole));
 }
 
 /// A journal of another build is ignored.
