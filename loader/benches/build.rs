@@ -5,8 +5,8 @@
 //! or filters. Floor and build are separate processes that read the same file in turn. CPU time is
 //! the kernel's accounting, in units of 10 ms.
 //!
-//! Before the builds, in this process and on one core: md5 of one id after another, md5 of sixteen
-//! at a time, and an id's way from its text to its key.
+//! Before the builds, in this process and on one core: md5 of one id after another, and an id's way
+//! from its text to its key, alone and in a batch.
 //!
 //! ```text
 //! cargo bench -p rtad-loader --bench build                     # 50 million ids; 4 GB
