@@ -295,8 +295,8 @@ mod ribbon {
                 assert!(file.is_ok_and(|file| file == chunk.bytes), "{} differs", path.display());
                 builder.add(&chunk);
             }
-            let stats = builder.ribbon_stats();
-            assert_eq!((stats.members_missing, stats.probes), (0, 12 * 64));
+            let check = builder.check();
+            assert_eq!((check.members_missing, check.probes), (0, 12 * 64));
             let made = builder.finish(audience(), 1, 1_763_722_800, BuildReport::default());
             assert_eq!(made.chunks(), golden.chunks());
             assert_eq!(made.diverted_and_listed_keys(), golden.diverted_and_listed_keys());

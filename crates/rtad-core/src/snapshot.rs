@@ -29,7 +29,7 @@ mod shard_index;
 use std::sync::Arc;
 
 pub use builder::{
-    BuiltChunk, ChunkBuilder, ChunkRecord, FilterStats, ManifestBuilder, RibbonStats, chunk_runs,
+    BuiltChunk, ChunkBuilder, ChunkRecord, FilterCheck, FilterStats, ManifestBuilder, chunk_runs,
     shards_of, shards_per_chunk,
 };
 pub use chunk::{

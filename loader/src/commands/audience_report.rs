@@ -3,7 +3,7 @@
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use rtad_core::snapshot::{Current, DeltaEntry, Manifest};
+use rtad_core::snapshot::{Current, DeltaEntry, FillRatio, Manifest};
 
 use super::context::now_unix_seconds;
 
@@ -28,6 +28,40 @@ impl GenerationReport {
             filter: manifest.filter().kind().as_str(),
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
+        }
+    }
+}
+
+/// Kind and figures of a generation's filters.
+#[derive(Debug, Serialize)]
+pub(super) struct FilterReport {
+    pub(super) filter: &'static str,
+    pub(super) hashes: u32,
+    pub(super) millibits_per_key: u32,
+    pub(super) target_fpr: f64,
+    pub(super) expected_fpr: f64,
+    /// Of Bloom filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fill_ratio: Option<FillRatio>,
+    /// Of ribbon filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) diverted_keys: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) listed_keys: Option<u64>,
+}
+
+impl FilterReport {
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        let (spec, ribbon) = (manifest.filter(), manifest.diverted_and_listed_keys());
+        Self {
+            filter: spec.kind().as_str(),
+            hashes: spec.hashes(),
+            millibits_per_key: spec.millibits_per_key(),
+            target_fpr: manifest.target_fpr(),
+            expected_fpr: manifest.expected_fpr(),
+            fill_ratio: manifest.fill_ratio(),
+            diverted_keys: ribbon.map(|(diverted, _)| diverted),
+            listed_keys: ribbon.map(|(_, listed)| listed),
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{Manifest, RibbonStats};
+use rtad_core::snapshot::{FilterCheck, Manifest};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
@@ -185,8 +185,8 @@ impl Gate {
         })
     }
 
-    /// Checks all limits on the built chunks. `stats` are those of the chunks.
-    pub(super) fn check(&self, built: &Manifest, stats: &RibbonStats) -> Result<(), GateError> {
+    /// Checks all limits on the built chunks, and the results of their own check.
+    pub(super) fn check(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });
@@ -196,13 +196,13 @@ impl Gate {
         {
             return Err(GateError::Fill { found: fill.max, max });
         }
-        let RibbonStats { members_checked, members_missing, probes, false_positives, .. } = *stats;
+        let FilterCheck { members_checked, members_missing, probes, false_positives } = *check;
         if members_missing > 0 {
             let (missing, checked) = (members_missing, members_checked);
             return Err(GateError::MissingMembers { missing, checked });
         }
         // Each shard with keys has as many probes; the manifest's rate is over all shards.
-        let shards = probes as f64 / RibbonStats::PROBES_PER_SHARD as f64;
+        let shards = probes as f64 / FilterCheck::PROBES_PER_SHARD as f64;
         let expected = built.expected_fpr() * SHARDS as f64 / shards;
         if false_positives >= MIN_POSITIVES
             && wilson(false_positives, probes).0 > expected * MAX_EXCESS
@@ -275,7 +275,7 @@ mod tests {
                 {
                     let manifest = built(filter, &keys(count, narrow));
                     // The loader rejects small `classic` audiences earlier: they exceed their rate.
-                    let checked = gate.check(&manifest, &RibbonStats::default());
+                    let checked = gate.check(&manifest, &FilterCheck::default());
                     let fill = manifest.fill_ratio().unwrap().max;
                     assert!(
                         checked.is_ok()
@@ -297,18 +297,18 @@ mod tests {
         assert!((0.4..0.5).contains(&max_fill), "{max_fill}");
         let max_fill = Some(manifest.fill_ratio().unwrap().max - 0.001);
         let fill = Gate { max_fill, ..gate };
-        let stats = RibbonStats::default();
-        assert!(matches!(fill.check(&manifest, &stats), Err(GateError::Fill { .. })));
+        let check = FilterCheck::default();
+        assert!(matches!(fill.check(&manifest, &check), Err(GateError::Fill { .. })));
         let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
-        assert!(matches!(fpr.check(&manifest, &stats), Err(GateError::Fpr { .. })));
+        assert!(matches!(fpr.check(&manifest, &check), Err(GateError::Fpr { .. })));
 
         let limits = Gate { max_fpr: 1.0, ..gate };
-        let missing = RibbonStats { members_checked: 900, members_missing: 1, ..stats };
+        let missing = FilterCheck { members_checked: 900, members_missing: 1, ..check };
         let refused = limits.check(&manifest, &missing).unwrap_err().to_string();
         assert!(refused.contains("1 of 900 members are missing"), "{refused}");
         // 256 shards of 65,536 have keys and 64 probes each.
-        let probes = 256 * RibbonStats::PROBES_PER_SHARD;
-        let measured = |false_positives| RibbonStats { probes, false_positives, ..stats };
+        let probes = 256 * FilterCheck::PROBES_PER_SHARD;
+        let measured = |false_positives| FilterCheck { probes, false_positives, ..check };
         limits.check(&manifest, &measured(99)).unwrap();
         let refused = limits.check(&manifest, &measured(200)).unwrap_err().to_string();
         assert!(refused.contains("among 16384 random keys"), "{refused}");

@@ -11,9 +11,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::snapshot::{BuildReport, ChunkEntry, FillRatio, Folded, Manifest, shards_of};
+use rtad_core::snapshot::{BuildReport, ChunkEntry, Folded, Manifest, shards_of};
 use rtad_store::StoreError;
 
+use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
 use super::error::{CommandError, UsageError};
 use super::verify::{FilterSurvey, Spread};
@@ -49,19 +50,8 @@ struct InspectReport {
     expired: bool,
     keys: u64,
     size_bytes: u64,
-    filter: &'static str,
-    hashes: u32,
-    millibits_per_key: u32,
-    target_fpr: f64,
-    expected_fpr: f64,
-    /// Of Bloom filters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fill_ratio: Option<FillRatio>,
-    /// Of ribbon filters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diverted_keys: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listed_keys: Option<u64>,
+    #[serde(flatten)]
+    filter: FilterReport,
     build: BuildReport,
     /// Merged deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +113,6 @@ fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
 
 impl InspectReport {
     fn new(manifest: &Manifest, survey: FilterSurvey) -> Self {
-        let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: manifest.generation(),
@@ -132,14 +121,7 @@ impl InspectReport {
             expired: manifest.is_expired(now_unix_seconds()),
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),
-            filter: manifest.filter().kind().as_str(),
-            hashes: manifest.filter().hashes(),
-            millibits_per_key: manifest.filter().millibits_per_key(),
-            target_fpr: manifest.target_fpr(),
-            expected_fpr: manifest.expected_fpr(),
-            fill_ratio: manifest.fill_ratio(),
-            diverted_keys,
-            listed_keys,
+            filter: FilterReport::of(manifest),
             build: manifest.build().clone(),
             folded: manifest.folded().cloned(),
             survey,
@@ -149,7 +131,7 @@ impl InspectReport {
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let BuildReport { tool, rows, duplicates, rejected } = &self.build;
-        let bits = f64::from(self.millibits_per_key) / 1000.0;
+        let bits = f64::from(self.filter.millibits_per_key) / 1000.0;
         let shards = self.survey.shards;
         writeln!(out, "{} generation {}", self.audience, self.generation)?;
         writeln!(out, "  created     {} (seconds since 1970 UTC)", self.created_unix_seconds)?;
@@ -167,10 +149,11 @@ impl InspectReport {
             writeln!(out, "  merged      deltas up to sequence {through}")?;
             writeln!(out, "              {inserted_keys} keys besides those above")?;
         }
-        let Self { chunks, filter, hashes, target_fpr, expected_fpr, .. } = self;
-        let (size, chunks) = (HumanBytes(self.size_bytes), chunks.len());
+        let FilterReport { filter, hashes, target_fpr, expected_fpr, .. } = self.filter;
+        let (size, chunks) = (HumanBytes(self.size_bytes), self.chunks.len());
         writeln!(out, "  size        {size} in {chunks} chunks")?;
-        if let (Some(diverted), Some(listed)) = (self.diverted_keys, self.listed_keys) {
+        if let (Some(diverted), Some(listed)) = (self.filter.diverted_keys, self.filter.listed_keys)
+        {
             let all = self.size_bytes as f64 * 8.0 / self.keys.max(1) as f64;
             writeln!(
                 out,

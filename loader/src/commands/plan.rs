@@ -22,7 +22,7 @@ use super::context::Output;
 use super::error::{CommandError, UsageError};
 use super::value_parsers::parse_size;
 
-/// What a pod needs beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:
+/// Memory of a pod beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:
 /// `docs/guides/size-a-fleet.md`.
 const BESIDE_ROLLING: u64 = 700_000_000;
 const BESIDE_WHOLE: u64 = 650_000_000;

@@ -24,7 +24,7 @@ impl Unusable {
     }
 }
 
-/// What is known of a trimmed id before it is hashed.
+/// State of a trimmed id before it is hashed.
 pub(super) enum Form {
     /// The id is a digest or a placeholder: no hash is needed.
     Known(Result<DeviceKey, Unusable>),

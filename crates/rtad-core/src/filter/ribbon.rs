@@ -38,6 +38,8 @@ const MIN_SECOND_KEYS: u32 = 3000;
 /// Keys per 100 slots: of a first tier before a list, before a second tier, and of a second tier.
 const LOADS: [u64; 3] = [98, 100, 94];
 const LIST_ENTRY_BYTES: usize = 4;
+/// A hash, a row, and a pivot with room for unused slots: vectors grow to twice their need.
+pub(super) const CONSTRUCTION_BYTES_PER_KEY: u64 = 96;
 
 /// Calls a function with the shape of a tier of `$bits` fingerprint bits.
 macro_rules! with_shape {

@@ -73,7 +73,7 @@ pub enum SizingError {
 }
 
 const MIN_FPR: f64 = 1e-7;
-/// What 16 fingerprint bits give.
+/// Lowest rate of a ribbon filter: that of 16 fingerprint bits.
 const MIN_RIBBON_FPR: f64 = 1.6e-5;
 const MAX_FPR: f64 = 0.1;
 /// 1,000 bits per key: enough for block512 at the lowest rate.
@@ -181,6 +181,15 @@ impl FilterSpec {
                 blocks * u64::from(BLOCK_BITS) / 8
             }
             FilterKind::Ribbon => ribbon::max_bytes(keys, self.millibits_per_key.div_ceil(1000)),
+        }
+    }
+
+    /// Bytes that the construction of such a filter takes besides filter and keys: of a ribbon
+    /// filter its hashes and rows.
+    pub const fn construction_bytes(&self, keys: u32) -> u64 {
+        match self.kind {
+            FilterKind::Ribbon => keys as u64 * ribbon::CONSTRUCTION_BYTES_PER_KEY,
+            _ => 0,
         }
     }
 

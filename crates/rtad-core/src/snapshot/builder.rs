@@ -68,15 +68,22 @@ pub struct FilterStats {
     ribbon: Option<RibbonStats>,
 }
 
-/// Figures of ribbon filters, and the results of their check after they were built.
+/// Figures of ribbon filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RibbonStats {
+pub(super) struct RibbonStats {
     /// Keys of second tiers.
-    pub diverted_keys: u64,
+    pub(super) diverted_keys: u64,
     /// Entries of lists.
-    pub listed_keys: u64,
-    /// Members looked up again.
+    pub(super) listed_keys: u64,
+    check: FilterCheck,
+}
+
+/// Results of lookups in static filters after they were built.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterCheck {
+    /// Members looked up.
     pub members_checked: u64,
     /// Those of them that are missing: 0, unless the builder or the machine is at fault.
     pub members_missing: u64,
@@ -86,26 +93,29 @@ pub struct RibbonStats {
     pub false_positives: u64,
 }
 
-impl RibbonStats {
+impl FilterCheck {
     /// Random keys looked up in each shard: with 65,536 shards, a rate of 1e-4 is known to 10 %.
     pub const PROBES_PER_SHARD: u64 = 64;
+}
 
+impl RibbonStats {
     fn merge(&mut self, other: &Self) {
+        // Journals and reports of other machines may hold any numbers.
         for (sum, number) in [
             (&mut self.diverted_keys, other.diverted_keys),
             (&mut self.listed_keys, other.listed_keys),
-            (&mut self.members_checked, other.members_checked),
-            (&mut self.members_missing, other.members_missing),
-            (&mut self.probes, other.probes),
-            (&mut self.false_positives, other.false_positives),
+            (&mut self.check.members_checked, other.check.members_checked),
+            (&mut self.check.members_missing, other.check.members_missing),
+            (&mut self.check.probes, other.check.probes),
+            (&mut self.check.false_positives, other.check.false_positives),
         ] {
             *sum = sum.saturating_add(number);
         }
     }
 }
 
-/// Every how manieth member is looked up after a ribbon filter is built. A lookup costs a third of
-/// the construction.
+/// One member of so many is looked up after a ribbon filter is built. A lookup costs a third of the
+/// construction.
 const CHECK_EVERY: usize = 8;
 
 impl FilterStats {
@@ -125,23 +135,20 @@ impl FilterStats {
         filter: ShardFilter<'_>,
         keys: impl Iterator<Item = DeviceKey>,
     ) -> Self {
-        let mut ribbon = RibbonStats {
-            diverted_keys: counts.diverted.into(),
-            listed_keys: counts.listed.into(),
-            probes: RibbonStats::PROBES_PER_SHARD,
-            ..RibbonStats::default()
-        };
+        let probes = FilterCheck::PROBES_PER_SHARD;
+        let mut check = FilterCheck { probes, ..FilterCheck::default() };
         for key in keys.step_by(CHECK_EVERY) {
-            ribbon.members_checked += 1;
-            ribbon.members_missing += u64::from(!spec.contains(filter, &key));
+            check.members_checked += 1;
+            check.members_missing += u64::from(!spec.contains(filter, &key));
         }
-        for index in 0..RibbonStats::PROBES_PER_SHARD {
-            let index = u64::from(shard) * RibbonStats::PROBES_PER_SHARD + index;
-            let mut bytes = *random_key(index).as_bytes();
+        for index in 0..probes {
+            let mut bytes = *random_key(u64::from(shard) * probes + index).as_bytes();
             bytes[..2].copy_from_slice(&shard.to_be_bytes());
-            let key = DeviceKey::from_bytes(bytes);
-            ribbon.false_positives += u64::from(spec.contains(filter, &key));
+            let is_positive = spec.contains(filter, &DeviceKey::from_bytes(bytes));
+            check.false_positives += u64::from(is_positive);
         }
+        let (diverted_keys, listed_keys) = (counts.diverted.into(), counts.listed.into());
+        let ribbon = RibbonStats { diverted_keys, listed_keys, check };
         let fpr_sum = spec.expected_fpr(shard, filter);
         Self { min: 0.0, max: 0.0, sum: 0.0, shards: 1, fpr_sum, ribbon: Some(ribbon) }
     }
@@ -411,13 +418,13 @@ impl ManifestBuilder {
         self.chunks.push(chunk);
     }
 
-    /// Figures of ribbon filters and of their check; zeros for Bloom filters.
-    pub fn ribbon_stats(&self) -> RibbonStats {
+    /// The check of static filters; zeros for others.
+    pub fn check(&self) -> FilterCheck {
         let mut sum = RibbonStats::default();
         for ribbon in self.chunks.iter().filter_map(|chunk| chunk.stats.ribbon) {
             sum.merge(&ribbon);
         }
-        sum
+        sum.check
     }
 
     /// The manifest of `generation`. Statistics are summed in shard order: the result does not

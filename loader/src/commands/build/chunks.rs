@@ -179,13 +179,12 @@ impl<'a> ChunkPipeline<'a> {
         OpenChunk { run, chunk: ChunkBuilder::new(self.filter, body_bytes), lease }
     }
 
-    /// Upper bound of the filter size of these shards.
+    /// Upper bound of the filter size of these shards, with the memory of their construction.
     pub(super) fn max_bytes(&self, shards: Range<usize>) -> u64 {
-        let most = |shard| {
-            let keys = u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
-            self.filter.filter_bytes(keys)
-        };
-        shards.map(most).sum()
+        let most = |shard| u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
+        let filters: u64 = shards.clone().map(|shard| self.filter.filter_bytes(most(shard))).sum();
+        // One shard at a time.
+        filters + self.filter.construction_bytes(shards.map(most).max().unwrap_or(0))
     }
 }
 

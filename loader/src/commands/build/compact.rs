@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, BuiltDelta, Folded, Manifest, ManifestBuilder, Overlay, RibbonStats,
+    BuildReport, BuiltChunk, BuiltDelta, FilterCheck, Folded, Manifest, ManifestBuilder, Overlay,
 };
 use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
 use rtad_store::write::{Base, Publication, StoreWriter};
@@ -91,7 +91,7 @@ pub(super) async fn run(
         Some(end) => manifest.expiring_at(end),
         None => manifest,
     };
-    gate.check(&manifest, &RibbonStats::default())?;
+    gate.check(&manifest, &FilterCheck::default())?;
     let compacted = CompactReport {
         audience: manifest.audience().as_str().to_owned(),
         generation: (!dry_run).then_some(generation),

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, ChunkRecord, Manifest, ManifestBuilder, RibbonStats,
+    AudienceName, BuildReport, ChunkRecord, FilterCheck, Manifest, ManifestBuilder,
 };
 use rtad_store::write::Publication;
 
@@ -66,7 +66,7 @@ pub(super) enum ChunkSink<'s> {
 #[derive(Debug)]
 pub(super) struct BuildOutcome {
     pub(super) manifest: Manifest,
-    pub(super) ribbon_stats: RibbonStats,
+    pub(super) check: FilterCheck,
     /// Chunks new to the store.
     pub(super) chunks_written: u64,
     pub(super) distinct: Distinct,
@@ -224,17 +224,17 @@ impl BuildPlan<'_> {
             ChunkSink::Store(publication) => publication.generation(),
             ChunkSink::Nowhere => NO_GENERATION,
         };
-        let ribbon_stats = manifest.ribbon_stats();
+        let check = manifest.check();
         let manifest = self.manifest(manifest, generation, distinct.found);
         // Parse the manifest as readers do: chunks come from many threads and from interrupted
         // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(CommandError::InvalidManifest)?;
-        self.gate.check(&manifest, &ribbon_stats)?;
+        self.gate.check(&manifest, &check)?;
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }
-        Ok(BuildOutcome { manifest, ribbon_stats, chunks_written, distinct })
+        Ok(BuildOutcome { manifest, check, chunks_written, distinct })
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {

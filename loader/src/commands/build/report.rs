@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::filter::FilterKind;
-use rtad_core::snapshot::{FillRatio, RibbonStats};
+use rtad_core::snapshot::FilterCheck;
 
+use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
@@ -33,21 +33,10 @@ pub(super) struct BuildSummary {
     deltas: Changes,
     /// `None` if unreadable.
     carried: Option<CarriedReport>,
-    filter: FilterKind,
-    hashes: u32,
-    millibits_per_key: u32,
-    target_fpr: f64,
-    expected_fpr: f64,
-    /// Of Bloom filters.
+    #[serde(flatten)]
+    filter: FilterReport,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fill_ratio: Option<FillRatio>,
-    /// Of ribbon filters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diverted_keys: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listed_keys: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    check: Option<RibbonStats>,
+    check: Option<FilterCheck>,
     size_bytes: u64,
     chunks: usize,
     chunks_written: u64,
@@ -87,8 +76,6 @@ impl BuildSummary {
         stages: Stages,
     ) -> Self {
         let manifest = &done.manifest;
-        let filter = manifest.filter();
-        let (diverted_keys, listed_keys) = manifest.diverted_and_listed_keys().unzip();
         Self {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
@@ -109,15 +96,8 @@ impl BuildSummary {
             },
             deltas,
             carried,
-            filter: filter.kind(),
-            hashes: filter.hashes(),
-            millibits_per_key: filter.millibits_per_key(),
-            target_fpr: manifest.target_fpr(),
-            expected_fpr: manifest.expected_fpr(),
-            fill_ratio: manifest.fill_ratio(),
-            diverted_keys,
-            listed_keys,
-            check: diverted_keys.map(|_| done.ribbon_stats),
+            filter: FilterReport::of(manifest),
+            check: manifest.diverted_and_listed_keys().map(|_| done.check),
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
             chunks_written: done.chunks_written,
@@ -143,7 +123,7 @@ impl BuildSummary {
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         write_chunks_written(out, self.chunks_written as usize, self.chunks)?;
-        let Self { target_fpr, expected_fpr, .. } = self;
+        let FilterReport { target_fpr, expected_fpr, .. } = self.filter;
         writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;

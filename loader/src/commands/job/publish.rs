@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
-use rtad_core::snapshot::{Manifest, ManifestBuilder, RibbonStats, shards_per_chunk};
+use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
@@ -110,11 +110,11 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         };
         let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
-        let (manifest, ribbon_stats) = reported.manifest(args, generation);
+        let (manifest, check) = reported.manifest(args, generation);
         // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::InvalidManifest)?;
-        gate.check(&manifest, &ribbon_stats)?;
+        gate.check(&manifest, &check)?;
         if let Some(publication) = publication {
             let missing = publication.missing(manifest.chunks()).await?;
             if let Some(entry) = missing.first() {
@@ -228,7 +228,7 @@ impl StepReports {
         Some(if report.kept { report } else { self.distinct.carried })
     }
 
-    fn manifest(&self, args: &PublishArgs, generation: u64) -> (Manifest, RibbonStats) {
+    fn manifest(&self, args: &PublishArgs, generation: u64) -> (Manifest, FilterCheck) {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
         for line in self.chunks.values() {
@@ -240,9 +240,9 @@ impl StepReports {
             rejected: self.read.rejected.values().sum(),
             ..BuildReport::default()
         };
-        let (folded, ribbon_stats) = (job.folded(), manifest.ribbon_stats());
+        let (folded, check) = (job.folded(), manifest.check());
         let audience = &job.audience;
-        (new_manifest(manifest, audience, generation, build, folded, args.expiry), ribbon_stats)
+        (new_manifest(manifest, audience, generation, build, folded, args.expiry), check)
     }
 
     fn duplicates(&self) -> u64 {
