@@ -24,6 +24,8 @@ PYTHON = ROOT / ".venv/bin/python3"
 BUILD = ["cargo", "build", "--workspace", "--bins", "--tests", "--quiet"]
 BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
+# Every interleaving of the locks of event windows.
+MODELS = ["cargo", "test", "-p", "rtad-window", "--features", "model", "--test", "interleavings"]
 # Suites mostly wait, so two run at a time, the longest first.
 AT_ONCE = 2
 FIRST = ["fleet", "stores", "console", "monitoring"]
@@ -58,11 +60,11 @@ def step(name, *command):
     return done.returncode == 0
 
 
-def rust():
-    """Runs the Rust tests; prints a line for each target with tests."""
+def rust(command):
+    """Runs Rust tests; prints a line for each target with tests."""
     began, name, output, failed_before = time.monotonic(), "cargo", [], totals["failed"]
     cargo = subprocess.Popen(
-        RUST, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     for line in cargo.stdout:
         output.append(line)
@@ -118,7 +120,8 @@ def main():
         sys.exit(__doc__)
     step("setup", "bash", "tests/setup.sh", "test", *(["long"] if is_long else []))
     if step("build", *BUILD):
-        rust()
+        rust(RUST)
+        rust(MODELS)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for done in as_completed([pool.submit(suite, name) for name in suites()]):
                 if result := done.result():

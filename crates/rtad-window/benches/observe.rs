@@ -1,0 +1,107 @@
+//! CPU time of events in process: one thread, locks and expiry included, no log.
+//!
+//! `cargo bench -p rtad-window --bench observe -- --keys 100000000`
+//!
+//! The window is filled to its capacity and then replaced twice by expiry, so that the figures are
+//! those of the steady state. Every event of the measured part is a new key; a second part repeats
+//! keys that are in the window.
+
+use clap::Parser;
+use rustix::time::{ClockId, clock_gettime};
+
+use rtad_window::{Key, Seen, Window, WindowSpec};
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// Capacity of the window
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: u64,
+    /// False-positive rate: decides the format
+    #[arg(long, default_value_t = 2e-6)]
+    fpr: f64,
+    /// Highest count
+    #[arg(long, default_value_t = 1)]
+    count: u16,
+    /// Whole keys instead of fingerprints
+    #[arg(long)]
+    whole_keys: bool,
+    /// Lifetimes of measured events
+    #[arg(long, default_value_t = 2)]
+    lifetimes: u64,
+    /// Passed by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+const LIFETIME: u64 = 129;
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn key(n: u64) -> Key {
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(n) << 64 | u128::from(!n)).to_le_bytes()
+}
+
+/// Observes `keys` in batches; returns CPU seconds and the numbers of new and full.
+fn run(window: &Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, u64) {
+    let (mut seconds, mut new, mut full) = (0.0, 0, 0);
+    let mut batch_keys = Vec::with_capacity(batch);
+    let mut next = keys.start;
+    while next < keys.end {
+        batch_keys.clear();
+        batch_keys.extend((next..keys.end.min(next + batch as u64)).map(key));
+        next += batch_keys.len() as u64;
+        let begun = cpu_seconds();
+        let seen = window.observe(&batch_keys);
+        seconds += cpu_seconds() - begun;
+        new += seen.iter().filter(|seen| **seen == Seen::New).count() as u64;
+        full += seen.iter().filter(|seen| **seen == Seen::Full).count() as u64;
+    }
+    (seconds, new, full)
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+fn main() {
+    let Args { keys, fpr, count, whole_keys, lifetimes, bench: _ } = Args::parse();
+    let spec = WindowSpec { capacity: keys, fpr, count, whole_keys, lifetime: LIFETIME as u16 };
+    let window = Window::new(spec, 0).expect("a valid spec");
+    let bits = window.stats().memory_bytes as f64 * 8.0 / keys as f64;
+    println!("{:?} slots, {bits:.1} bits per key", spec.format());
+    let per_tick = keys / LIFETIME;
+    let mut tick = 0;
+    let mut advance = |batch: usize, ticks: u64| {
+        let (mut seconds, mut new, mut full) = (0.0, 0, 0);
+        for _ in 0..ticks {
+            let first = tick * per_tick;
+            window.set_tick(tick);
+            let measured = run(&window, first..first + per_tick, batch);
+            (seconds, new, full) = (seconds + measured.0, new + measured.1, full + measured.2);
+            tick += 1;
+        }
+        (seconds, new, full)
+    };
+    advance(1000, LIFETIME * 2);
+    println!("| batch | M events/s per core | ns per event | new | full |");
+    println!("|---|---|---|---|---|");
+    for batch in [1000, 64, 1] {
+        let (seconds, new, full) = advance(batch, LIFETIME * lifetimes);
+        let events = (per_tick * LIFETIME * lifetimes) as f64;
+        println!(
+            "| {batch} | {:.2} | {:.0} | {new} | {full} |",
+            events / seconds / 1e6,
+            seconds / events * 1e9
+        );
+    }
+    let last = tick * per_tick;
+    let live = last - per_tick * (LIFETIME / 2)..last;
+    let events = (live.end - live.start) as f64;
+    let (seconds, new, _) = run(&window, live, 1000);
+    println!(
+        "duplicates in batches of 1000: {:.2} M/s; {new} of {events} taken for new",
+        events / seconds / 1e6
+    );
+    println!("{:?}", window.stats());
+}

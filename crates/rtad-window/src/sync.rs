@@ -1,0 +1,24 @@
+//! Locks and atomics of the table. With the feature `model` they are loom's, which tries every
+//! interleaving.
+
+#[cfg(feature = "model")]
+pub(crate) use loom::sync::Mutex;
+#[cfg(feature = "model")]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(not(feature = "model"))]
+pub(crate) use std::sync::Mutex;
+#[cfg(not(feature = "model"))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use std::sync::PoisonError;
+pub(crate) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+#[cfg(feature = "model")]
+pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
+#[cfg(not(feature = "model"))]
+pub(crate) type Guard<'a, T> = std::sync::MutexGuard<'a, T>;
+
+/// Locks, also after a panic of another holder: each change of a slot leaves the table valid.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Guard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

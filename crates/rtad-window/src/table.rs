@@ -1,0 +1,427 @@
+//! Regions of buckets. A region has one lock; both buckets of a key are in the same region, so one
+//! lock decides about a key.
+//!
+//! A bucket has sixteen slots, stored by lane: the first lanes of all slots, then the second lanes.
+//! The first lane holds 24 bits of fingerprint and the tick as `tick mod 255 + 1`; 0 is empty. Wide
+//! slots have 16 further bits of fingerprint and a 16-bit count in the second lane, whole slots the
+//! count there and the key in four more.
+//!
+//! Each region knows the latest tick that it has seen, and the tick up to which it was swept. A
+//! region is swept before tick values could repeat, whatever the callers do: correctness needs no
+//! background work.
+
+use crate::Key;
+use crate::position::{Position, Secret};
+use crate::spec::{Format, Layout, SLOTS, TICKS};
+use crate::sync::{AtomicU32, Guard, Mutex, Relaxed, lock};
+
+/// Most lanes of a slot.
+pub(crate) const LANES: usize = 6;
+
+/// Contents of a slot; lanes beyond the format's are 0.
+pub(crate) type Words = [u32; LANES];
+
+/// A slot and its contents after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Index of the slot in the table.
+    pub(crate) slot: u64,
+    pub(crate) words: Words,
+}
+
+/// Outcome of an event within a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    New(Change),
+    /// The count after the event, and the change if the count grew.
+    Known(u16, Option<Change>),
+    Full,
+}
+
+pub(crate) struct Table {
+    pub(crate) layout: Layout,
+    lifetime: u64,
+    secret: Secret,
+    regions: Box<[Region]>,
+}
+
+struct Region {
+    clock: Mutex<RegionClock>,
+    lanes: Box<[AtomicU32]>,
+}
+
+/// Ticks of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionClock {
+    /// Latest tick seen.
+    pub(crate) tick: u64,
+    /// Entries that had expired at this tick are gone.
+    pub(crate) swept: u64,
+}
+
+/// A locked region at a tick.
+pub(crate) struct Locked<'a> {
+    table: &'a Table,
+    lanes: &'a [AtomicU32],
+    /// First slot of the region.
+    first: u64,
+    clock: Guard<'a, RegionClock>,
+}
+
+/// Representation of a tick in a slot.
+pub(crate) const fn tick_value(tick: u64) -> u32 {
+    (tick % TICKS) as u32 + 1
+}
+
+/// Ticks from an entry's tick to `now`, both as stored.
+const fn age(now: u32, stored: u32) -> u32 {
+    if stored > now { now + TICKS as u32 - stored } else { now - stored }
+}
+
+impl Table {
+    pub(crate) fn new(layout: Layout, lifetime: u16, secret: Secret, tick: u64) -> Self {
+        let lanes = layout.buckets * SLOTS * layout.format.lanes();
+        let region = |_| Region {
+            clock: Mutex::new(RegionClock { tick, swept: tick }),
+            lanes: (0..lanes).map(|_| AtomicU32::new(0)).collect(),
+        };
+        let regions = (0..layout.regions).map(region).collect();
+        Self { layout, lifetime: u64::from(lifetime), secret, regions }
+    }
+
+    pub(crate) const fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    pub(crate) fn position(&self, key: &Key) -> Position {
+        Position::new(key, &self.secret, &self.layout)
+    }
+
+    /// Reads the first lanes of both buckets without the lock: the cache misses of a batch overlap.
+    pub(crate) fn touch(&self, position: &Position) -> u32 {
+        let lanes = &self.regions[position.region].lanes;
+        let first = |bucket: usize| lanes[self.bucket_start(bucket)].load(Relaxed);
+        first(position.buckets[0]) ^ first(position.buckets[1])
+    }
+
+    fn bucket_start(&self, bucket: usize) -> usize {
+        bucket * SLOTS * self.layout.format.lanes()
+    }
+
+    /// Locks a region and moves it to `tick`, if that is later than its own.
+    pub(crate) fn lock(&self, region: usize, tick: u64) -> Locked<'_> {
+        let mut locked = self.lock_unmoved(region);
+        locked.advance(tick);
+        locked
+    }
+
+    fn lock_unmoved(&self, region: usize) -> Locked<'_> {
+        let Region { clock, lanes } = &self.regions[region];
+        let slots = (self.layout.buckets * SLOTS) as u64;
+        Locked { table: self, lanes, first: region as u64 * slots, clock: lock(clock) }
+    }
+
+    /// Region of a slot.
+    pub(crate) fn region_of(&self, slot: u64) -> usize {
+        (slot / (self.layout.buckets * SLOTS) as u64) as usize
+    }
+
+    /// Copies a region, in the layout of `load`.
+    pub(crate) fn copy(&self, region: usize, into: &mut Vec<u8>) -> RegionClock {
+        let locked = self.lock_unmoved(region);
+        into.clear();
+        for lane in locked.lanes {
+            into.extend_from_slice(&lane.load(Relaxed).to_le_bytes());
+        }
+        *locked.clock
+    }
+
+    /// Bytes of a copied region.
+    pub(crate) fn region_bytes(&self) -> usize {
+        self.layout.buckets * SLOTS * self.layout.format.lanes() * 4
+    }
+
+    /// Replaces a region by a copy of `region_bytes()` bytes.
+    pub(crate) fn load(&self, region: usize, clock: RegionClock, copy: &[u8]) {
+        let mut locked = self.lock_unmoved(region);
+        for (lane, bytes) in locked.lanes.iter().zip(copy.chunks_exact(4)) {
+            lane.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Relaxed);
+        }
+        *locked.clock = clock;
+    }
+}
+
+impl Locked<'_> {
+    /// The region's tick.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.tick
+    }
+
+    fn now(&self) -> u32 {
+        tick_value(self.clock.tick)
+    }
+
+    fn is_live(&self, head: u32) -> bool {
+        let stored = head & 0xff;
+        stored != 0 && u64::from(age(self.now(), stored)) < self.table.lifetime
+    }
+
+    /// Moves the region's tick forward. Sweeps first, if a stored tick could repeat otherwise.
+    fn advance(&mut self, tick: u64) {
+        if tick <= self.clock.tick {
+            return;
+        }
+        // The oldest stored tick is `swept - lifetime + 1`; its age must stay below TICKS.
+        if tick - self.clock.swept + self.table.lifetime > TICKS {
+            self.sweep(tick, |_, _| {});
+        }
+        self.clock.tick = tick;
+    }
+
+    /// Clears what has expired at `tick`, which becomes the region's; reports each cleared slot
+    /// with the ticks that it has outlived.
+    pub(crate) fn sweep(&mut self, tick: u64, mut cleared: impl FnMut(Words, u64)) {
+        let tick = tick.max(self.clock.tick);
+        let passed = tick - self.clock.tick;
+        let now = self.now();
+        let lanes = self.table.layout.format.lanes();
+        for bucket in 0..self.table.layout.buckets {
+            for slot in 0..SLOTS {
+                let at = bucket * SLOTS * lanes + slot;
+                let stored = self.lanes[at].load(Relaxed) & 0xff;
+                if stored == 0 {
+                    continue;
+                }
+                let age = u64::from(age(now, stored)) + passed;
+                if age >= self.table.lifetime {
+                    cleared(self.words(at), age);
+                    self.write(at, [0; LANES]);
+                }
+            }
+        }
+        *self.clock = RegionClock { tick, swept: tick };
+    }
+
+    /// Index of a slot's first lane.
+    fn lane_of(&self, slot: u64) -> usize {
+        let slot = (slot - self.first) as usize;
+        slot / SLOTS * SLOTS * self.table.layout.format.lanes() + slot % SLOTS
+    }
+
+    fn slot_of(&self, lane: usize) -> u64 {
+        let lanes = self.table.layout.format.lanes();
+        self.first + (lane / (SLOTS * lanes) * SLOTS + lane % SLOTS) as u64
+    }
+
+    fn words(&self, at: usize) -> Words {
+        let mut words = [0; LANES];
+        for (lane, word) in words[..self.table.layout.format.lanes()].iter_mut().enumerate() {
+            *word = self.lanes[at + lane * SLOTS].load(Relaxed);
+        }
+        words
+    }
+
+    fn write(&self, at: usize, words: Words) {
+        for (lane, word) in words[..self.table.layout.format.lanes()].iter().enumerate() {
+            self.lanes[at + lane * SLOTS].store(*word, Relaxed);
+        }
+    }
+
+    /// The further lanes of a slot belong to the key.
+    fn is_of(&self, at: usize, position: &Position, key: &Key) -> bool {
+        match self.table.layout.format {
+            Format::Narrow => true,
+            Format::Wide => (self.lanes[at + SLOTS].load(Relaxed) >> 16) as u16 == position.tail,
+            Format::Whole => {
+                let words = key_words(key);
+                (0..4).all(|word| self.lanes[at + (2 + word) * SLOTS].load(Relaxed) == words[word])
+            }
+        }
+    }
+
+    /// Finds the live slot of a key, or the free slot for it: in the emptier bucket.
+    fn find(&self, position: &Position, key: &Key) -> Result<usize, Option<usize>> {
+        let mut free = [(0, 0); 2];
+        for (bucket, free) in position.buckets.iter().zip(&mut free) {
+            let start = self.table.bucket_start(*bucket);
+            let mut heads = [0_u32; SLOTS];
+            for (head, lane) in heads.iter_mut().zip(&self.lanes[start..start + SLOTS]) {
+                *head = lane.load(Relaxed);
+            }
+            let mut matches = 0_u32;
+            let mut live = 0_u32;
+            for (slot, head) in heads.iter().enumerate() {
+                matches |= u32::from(head & !0xff == position.head) << slot;
+                live |= u32::from(self.is_live(*head)) << slot;
+            }
+            let mut candidates = matches & live;
+            while candidates != 0 {
+                let slot = candidates.trailing_zeros() as usize;
+                if self.is_of(start + slot, position, key) {
+                    return Ok(start + slot);
+                }
+                candidates &= candidates - 1;
+            }
+            *free = (SLOTS as u32 - live.count_ones(), start + live.trailing_ones() as usize);
+        }
+        let (slots, at) = if free[1].0 > free[0].0 { free[1] } else { free[0] };
+        Err((slots > 0).then_some(at))
+    }
+
+    /// Counts one event of a key, up to `max`.
+    pub(crate) fn observe(&mut self, position: &Position, key: &Key, max: u16) -> Stored {
+        match self.find(position, key) {
+            Ok(at) => {
+                let count = self.count(at);
+                if self.table.layout.format == Format::Narrow || count >= max {
+                    return Stored::Known(count.saturating_add(1).min(max), None);
+                }
+                self.set_count(at, count + 1);
+                Stored::Known(count + 1, Some(self.change(at)))
+            }
+            Err(None) => Stored::Full,
+            Err(Some(at)) => {
+                let mut words = [0; LANES];
+                words[0] = position.head | self.now();
+                match self.table.layout.format {
+                    Format::Narrow => {}
+                    Format::Wide => words[1] = u32::from(position.tail) << 16 | 1,
+                    Format::Whole => {
+                        words[1] = 1;
+                        words[2..].copy_from_slice(&key_words(key));
+                    }
+                }
+                self.write(at, words);
+                Stored::New(Change { slot: self.slot_of(at), words })
+            }
+        }
+    }
+
+    /// Count of a key; 0 if it has no live entry.
+    pub(crate) fn count_of(&self, position: &Position, key: &Key) -> u16 {
+        self.find(position, key).map_or(0, |at| self.count(at))
+    }
+
+    /// Clears a key's entry, if it is live; returns the former contents.
+    pub(crate) fn forget(&mut self, position: &Position, key: &Key) -> Option<Change> {
+        let at = self.find(position, key).ok()?;
+        let change = self.change(at);
+        self.write(at, [0; LANES]);
+        Some(change)
+    }
+
+    fn count(&self, at: usize) -> u16 {
+        match self.table.layout.format {
+            Format::Narrow => 1,
+            Format::Wide | Format::Whole => self.lanes[at + SLOTS].load(Relaxed) as u16,
+        }
+    }
+
+    fn set_count(&self, at: usize, count: u16) {
+        let lane = &self.lanes[at + SLOTS];
+        lane.store(lane.load(Relaxed) & !0xffff | u32::from(count), Relaxed);
+    }
+
+    fn change(&self, at: usize) -> Change {
+        Change { slot: self.slot_of(at), words: self.words(at) }
+    }
+
+    /// Takes back one event that stored `change`. The events since may have counted the same entry.
+    ///
+    /// Returns whether the entry is gone.
+    pub(crate) fn undo(&mut self, change: &Change) -> bool {
+        let at = self.lane_of(change.slot);
+        if !self.is_same_entry(at, &change.words) {
+            return false;
+        }
+        match self.count(at) {
+            0 | 1 => {
+                self.write(at, [0; LANES]);
+                true
+            }
+            count => {
+                self.set_count(at, count - 1);
+                false
+            }
+        }
+    }
+
+    /// Puts a forgotten entry back; `false` if its slot is in use again.
+    pub(crate) fn restore(&mut self, change: &Change) -> bool {
+        let at = self.lane_of(change.slot);
+        let is_free = !self.is_live(self.lanes[at].load(Relaxed));
+        if is_free {
+            self.write(at, change.words);
+        }
+        is_free
+    }
+
+    /// Replays a change of a log; `tick` is that of its frame, at most the region's.
+    ///
+    /// Changes of one entry may arrive in any order: the later tick wins, then the higher count.
+    pub(crate) fn redo(&mut self, change: &Change, tick: u64) {
+        let stored = change.words[0] & 0xff;
+        let age_then = u64::from(age(tick_value(tick), stored));
+        let passed = self.clock.tick.saturating_sub(tick);
+        if stored == 0 || age_then + passed >= self.table.lifetime {
+            return;
+        }
+        let at = self.lane_of(change.slot);
+        let held = self.lanes[at].load(Relaxed);
+        let replaces = if self.is_same_entry(at, &change.words) {
+            self.count(at) < change.words[1] as u16
+        } else {
+            !self.is_live(held) || age_then + passed <= u64::from(age(self.now(), held & 0xff))
+        };
+        if replaces {
+            self.write(at, change.words);
+        }
+    }
+
+    /// Replays an erasure.
+    pub(crate) fn redo_forget(&mut self, change: &Change) {
+        let at = self.lane_of(change.slot);
+        if self.is_same_key(at, &change.words) {
+            self.write(at, [0; LANES]);
+        }
+    }
+
+    /// Same key and same tick: everything but the count.
+    fn is_same_entry(&self, at: usize, words: &Words) -> bool {
+        self.lanes[at].load(Relaxed) == words[0] && self.is_same_key(at, words)
+    }
+
+    fn is_same_key(&self, at: usize, words: &Words) -> bool {
+        let held = self.words(at);
+        held[0] & 0xff != 0
+            && (held[0] ^ words[0]) & !0xff == 0
+            && (held[1] ^ words[1]) & 0xffff_0000 == 0
+            && held[2..] == words[2..]
+    }
+
+    /// Calls `each` with every live entry: contents, and ticks since its first event.
+    pub(crate) fn for_each_live(&self, mut each: impl FnMut(Words, u64)) {
+        let lanes = self.table.layout.format.lanes();
+        let now = self.now();
+        for bucket in 0..self.table.layout.buckets {
+            for slot in 0..SLOTS {
+                let at = bucket * SLOTS * lanes + slot;
+                let head = self.lanes[at].load(Relaxed);
+                if self.is_live(head) {
+                    each(self.words(at), u64::from(age(now, head & 0xff)));
+                }
+            }
+        }
+    }
+}
+
+fn key_words(key: &Key) -> [u32; 4] {
+    let key = u128::from_le_bytes(*key);
+    [key as u32, (key >> 32) as u32, (key >> 64) as u32, (key >> 96) as u32]
+}
+
+/// Key in the contents of a whole slot.
+pub(crate) fn key_of(words: &Words) -> Key {
+    let word = |n: usize| u128::from(words[2 + n]) << (32 * n);
+    (word(0) | word(1) | word(2) | word(3)).to_le_bytes()
+}

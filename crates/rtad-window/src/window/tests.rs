@@ -1,0 +1,224 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SPEC: WindowSpec =
+    WindowSpec { capacity: 200, fpr: 1e-10, count: 3, whole_keys: false, lifetime: 5 };
+
+fn key(n: u64) -> Key {
+    // A bijection with well-spread bits: distinct numbers are distinct keys.
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(n) << 64 | u128::from(!n)).to_le_bytes()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Observe(Vec<u64>),
+    Forget(u64),
+    Check(u64),
+    Tick(u64),
+    Expire,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => prop::collection::vec(0..40_u64, 1..80).prop_map(Step::Observe),
+        1 => (0..40_u64).prop_map(Step::Forget),
+        1 => (0..40_u64).prop_map(Step::Check),
+        3 => (0..4_u64).prop_map(Step::Tick),
+        1 => (100..400_u64).prop_map(Step::Tick),
+        1 => Just(Step::Expire),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// Counts with the tick of the first event.
+#[derive(Default)]
+struct Model {
+    entries: HashMap<u64, (u64, u16)>,
+    tick: u64,
+}
+
+impl Model {
+    fn live(&mut self, spec: &WindowSpec) -> &mut HashMap<u64, (u64, u16)> {
+        let tick = self.tick;
+        self.entries.retain(|_, (first, _)| tick - *first < u64::from(spec.lifetime));
+        &mut self.entries
+    }
+}
+
+proptest! {
+    #[test]
+    fn window_agrees_with_a_map(
+        steps in steps(),
+        whole_keys: bool,
+        count in 1..4_u16,
+        lifetime in prop::sample::select(vec![1, 5, 129, 200]),
+        start in 0..1000_u64,
+    ) {
+        let spec = WindowSpec { count, whole_keys, lifetime, ..SPEC };
+        let window = Window::new(spec, start).unwrap();
+        let mut model = Model { tick: start, ..Model::default() };
+        for step in steps {
+            let tick = model.tick;
+            match step {
+                Step::Observe(numbers) => {
+                    let keys: Vec<Key> = numbers.iter().map(|n| key(*n)).collect();
+                    let live = model.live(&spec);
+                    let expected = numbers.iter().map(|n| match live.get_mut(n) {
+                        Some((_, held)) => {
+                            *held = (*held + 1).min(count);
+                            Seen::Duplicate(*held)
+                        }
+                        None => {
+                            live.insert(*n, (tick, 1));
+                            Seen::New
+                        }
+                    });
+                    let expected: Vec<Seen> = expected.collect();
+                    prop_assert_eq!(window.observe(&keys), expected);
+                }
+                Step::Forget(n) => {
+                    let expected = model.live(&spec).remove(&n).is_some();
+                    prop_assert_eq!(window.forget(&[key(n)]), [expected]);
+                }
+                Step::Check(n) => {
+                    let expected = model.live(&spec).get(&n).map_or(0, |(_, count)| *count);
+                    prop_assert_eq!(window.counts(&[key(n)]), [expected]);
+                }
+                Step::Tick(ticks) => {
+                    model.tick += ticks;
+                    window.set_tick(model.tick);
+                }
+                Step::Expire => window.expire(|_, _| {}),
+            }
+            let now = model.tick;
+            let live = model.live(&spec);
+            let stats = window.stats();
+            prop_assert_eq!(stats.entries, live.len() as u64);
+            let oldest = live.values().map(|(first, _)| now - first).max();
+            prop_assert_eq!(stats.oldest_ticks, oldest);
+            window.recount();
+            prop_assert_eq!(window.stats(), stats);
+            if whole_keys {
+                let mut listed = HashMap::new();
+                window.for_each_key(|key, count| {
+                    listed.insert(key, count);
+                });
+                let live = model.entries.iter().map(|(n, (_, count))| (key(*n), *count));
+                prop_assert_eq!(listed, live.collect());
+            }
+        }
+    }
+}
+
+#[test]
+fn expired_keys_are_reported_once() {
+    let spec = WindowSpec { whole_keys: true, ..SPEC };
+    let window = Window::new(spec, 10).unwrap();
+    window.observe(&[key(1), key(1)]);
+    window.set_tick(12);
+    window.observe(&[key(2)]);
+    let mut expired = Vec::new();
+    for tick in 13..20 {
+        window.set_tick(tick);
+        window.expire(|key, count| expired.push((tick, key, count)));
+    }
+    assert_eq!(expired, [(15, key(1), 2), (17, key(2), 1)]);
+}
+
+/// Several lifetimes with the window at its capacity: expiry empties buckets unevenly.
+#[test]
+fn capacity_holds_with_expiry() {
+    let spec =
+        WindowSpec { capacity: 300_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
+    let window = Window::new(spec, 0).unwrap();
+    let per_tick = spec.capacity / 129;
+    let mut full = 0;
+    let mut next = 0;
+    for tick in 0..129 * 8 {
+        window.set_tick(tick);
+        let keys: Vec<Key> = (next..next + per_tick).map(key).collect();
+        next += per_tick;
+        full += window.observe(&keys).iter().filter(|seen| **seen == Seen::Full).count();
+    }
+    assert!(window.stats().entries > spec.capacity * 99 / 100);
+    assert_eq!(full, 0);
+}
+
+#[test]
+fn full_is_an_outcome_and_evicts_nothing() {
+    let spec = WindowSpec { capacity: 1, ..SPEC };
+    let window = Window::new(spec, 0).unwrap();
+    let keys: Vec<Key> = (0..100).map(key).collect();
+    let seen = window.observe(&keys);
+    let stored: Vec<Key> = keys
+        .iter()
+        .zip(&seen)
+        .filter(|(_, seen)| **seen == Seen::New)
+        .map(|(key, _)| *key)
+        .collect();
+    assert_eq!(stored.len(), 32);
+    assert!(seen[32..].iter().all(|seen| *seen == Seen::Full));
+    assert!(window.counts(&stored).iter().all(|count| *count == 1));
+    // Room again after the lifetime.
+    window.set_tick(5);
+    assert_eq!(window.observe(&keys[99..]), [Seen::New]);
+}
+
+#[test]
+fn measured_false_positives_match_the_expected_rate() {
+    let spec =
+        WindowSpec { capacity: 100_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
+    let window = Window::new(spec, 0).unwrap();
+    window.observe(&(0..spec.capacity).map(key).collect::<Vec<_>>());
+    let probes = 20_000_000;
+    let mut positives = 0;
+    for start in (spec.capacity..spec.capacity + probes).step_by(10_000) {
+        let keys: Vec<Key> = (start..start + 10_000).map(key).collect();
+        positives += window.counts(&keys).iter().filter(|count| **count > 0).count();
+    }
+    // Expected: 28.6; a Poisson variable is outside of these bounds once in 10^5 runs.
+    let expected = window.stats().expected_fpr * probes as f64;
+    assert!((1.42e-6..1.44e-6).contains(&window.stats().expected_fpr));
+    assert!((6..60).contains(&positives), "{positives}, expected {expected}");
+}
+
+#[test]
+fn one_event_of_a_key_is_new_among_threads() {
+    let spec = WindowSpec { capacity: 100_000, count: 1, fpr: 1e-10, ..SPEC };
+    for _ in 0..20 {
+        let window = Window::new(spec, 0).unwrap();
+        let keys: Vec<Key> = (0..20_000).map(|n| key(n % 5_000)).collect();
+        let new_keys = || {
+            let seen = window.observe(&keys);
+            seen.iter().filter(|seen| **seen == Seen::New).count()
+        };
+        let news = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(new_keys)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        assert_eq!(news, 5_000);
+    }
+}
+
+#[test]
+fn undo_takes_back_exactly_one_event() {
+    let window = Window::new(SPEC, 0).unwrap();
+    let mut changes = Vec::new();
+    window.observe_with(&[key(1), key(1)], |_| {}, |change| changes.push(change));
+    window.undo(&changes[0]);
+    assert_eq!(window.counts(&[key(1)]), [1]);
+    window.undo(&changes[1]);
+    assert_eq!(window.counts(&[key(1)]), [0]);
+    assert_eq!(window.stats().entries, 0);
+    let (forgotten, _) = {
+        window.observe(&[key(2)]);
+        window.forget_one(&key(2)).unwrap()
+    };
+    window.restore(&forgotten);
+    assert_eq!(window.counts(&[key(2)]), [1]);
+    assert_eq!(window.stats().entries, 1);
+}
