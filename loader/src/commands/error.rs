@@ -11,6 +11,7 @@ use rtad_store::StoreError;
 use super::gate::GateError;
 use super::job::error::JobError;
 use super::serve::tokens::TokenError;
+use super::serve::windows::config::ConfigError;
 use super::verify::error::VerifyError;
 use crate::exit::ExitStatus;
 use crate::frames::FrameError;
@@ -98,6 +99,8 @@ build a new one, or roll back to one that has not expired"
     Output(#[source] io::Error),
     #[error("could not start")]
     Runtime(#[source] io::Error),
+    #[error("could not open a window")]
+    Window(#[source] Box<rtad_window::OpenError>),
     #[error("could not listen on {flag} {address}")]
     Listen {
         flag: &'static str,
@@ -162,6 +165,8 @@ publication; omit --public-key or give both"
     Unsigned,
     #[error(transparent)]
     Token(TokenError),
+    #[error(transparent)]
+    Config(ConfigError),
     #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
 }
@@ -212,6 +217,7 @@ impl CommandError {
             | Self::InvalidManifest(_)
             | Self::Runtime(_)
             | Self::Listen { .. }
+            | Self::Window(_)
             | Self::Drain
             | Self::Store(StoreError::Sign { .. }) => ExitStatus::Unexpected,
             Self::Input(InputError::Fetch { .. })

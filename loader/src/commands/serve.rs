@@ -4,16 +4,17 @@
 //! |---|---|
 //! | `telemetry` | metrics |
 //! | `tokens` | credentials |
+//! | `windows` | event windows, and the audiences that follow them |
 //! | `batch` | coalescing of requests into one change |
 //! | `error` | errors, as problem documents |
-//! | `bodies` | request bodies |
+//! | `bodies`, `ids` | request bodies, and the ids in them |
 //! | `commands` | commands to the task that writes an audience |
 //! | `session` | the audience's ledger at the store |
 //! | `changes` | changes of an audience as a whole |
 //! | `members` | filters of the live generation, for `add_if_absent` |
 //! | `writer`, `writers` | one task with a queue per audience; waiting writes are coalesced |
 //! | `app` | shared state and middleware |
-//! | `devices`, `audiences` | handlers |
+//! | `devices`, `audiences`, `events` | handlers |
 //! | `routes` | list of all routes |
 //!
 //! Each module uses only those above it in the table.
@@ -26,11 +27,14 @@ mod changes;
 mod commands;
 mod devices;
 mod error;
+mod events;
+mod ids;
 mod members;
 mod routes;
 mod session;
 mod telemetry;
 pub(super) mod tokens;
+pub(super) mod windows;
 mod writer;
 mod writers;
 
@@ -64,6 +68,8 @@ use app::App;
 use bodies::MAX_BUFFERED;
 use telemetry::Telemetry;
 use tokens::Tokens;
+use windows::Windows;
+use windows::config::Config;
 use writer::Pace;
 use writers::Writers;
 
@@ -74,7 +80,8 @@ const MAX_CONNECTIONS: usize = 1024;
 const ADMIN_LIMITS: PortLimits =
     PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT, max_buffered: 1 << 20 };
 
-/// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences.
+/// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences;
+/// count events in windows.
 ///
 /// A write is answered with 200 once it is durable in the store and live for pods. Requests that
 /// arrive during a write are coalesced into the next. Several processes may serve the same
@@ -89,6 +96,9 @@ pub(super) struct ServeArgs {
     trust: TrustArgs,
     #[command(flatten)]
     sign: SignArgs,
+    /// File of event windows and of audiences that follow them (TOML)
+    #[arg(long, value_name = "FILE", env = "RTAD_LOADER_CONFIG")]
+    config: Option<PathBuf>,
     /// Address for writers
     #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
@@ -150,24 +160,36 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         None if args.listen.ip().is_loopback() => Tokens::disabled(),
         None => return Err(UsageError::NoToken { listen: args.listen }.into()),
     };
+    let config = args.config.as_deref().map(Config::read).transpose();
+    let config = config.map_err(UsageError::Config)?.unwrap_or_default();
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(CommandError::Runtime)?;
-    runtime.block_on(serve(args, tokens, store))
+    runtime.block_on(serve(args, tokens, store, config))
 }
 
-async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<(), CommandError> {
+async fn serve(
+    args: ServeArgs,
+    tokens: Tokens,
+    store: StoreWriter,
+    config: Config,
+) -> Result<(), CommandError> {
     // Before any client can connect: without a handler SIGHUP ends the process.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
+    // Before the port answers: a window that is not read yet would take old keys for new ones.
+    let windows = Windows::open(&config, &store, args.every, &telemetry);
+    let windows = windows.map_err(|error| CommandError::Window(Box::new(error)))?;
+    windows.start();
     let app = Arc::new(App {
         tokens,
+        windows,
         writers: Writers::new(store, pace, Arc::clone(&telemetry)),
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
@@ -201,6 +223,7 @@ async fn serve(args: ServeArgs, tokens: Tokens, store: StoreWriter) -> Result<()
     let drained = async {
         let _ = port.await;
         app.writers.finish().await;
+        app.windows.finish().await;
     };
     tokio::select! {
         () = drained => {

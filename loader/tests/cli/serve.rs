@@ -8,3 +8,4 @@ mod devices;
 mod faults;
 mod refusals;
 mod together;
+mod windows;

@@ -29,7 +29,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Another process has the window open.
-    #[error("{dir}: another process has this window open")]
+    #[error("{dir}: the directory is locked: another process has this window open")]
     Locked {
         /// The directory.
         dir: PathBuf,

@@ -20,6 +20,7 @@ use rtad_http::origin::is_cross_site;
 use super::error::ApiError;
 use super::telemetry::Telemetry;
 use super::tokens::Tokens;
+use super::windows::Windows;
 use super::writers::Writers;
 
 /// Time limit of a request; a slow store or loading large filters can take long.
@@ -28,6 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,
+    pub(super) windows: Windows,
     pub(super) keys: Arc<KeyMaker>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) draining: AtomicBool,

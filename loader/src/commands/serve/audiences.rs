@@ -141,6 +141,7 @@ pub(super) async fn create(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
+    refuse_owned(&app, &audience)?;
     let Creation { fpr, filter } = with_body(request.into_body(), |body| parse_json(&body)).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
     let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
@@ -169,7 +170,13 @@ pub(super) async fn delete(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
+    refuse_owned(&app, &audience)?;
     change(&app, audience, AudienceChange::Delete, StatusCode::OK).await
+}
+
+/// An audience that follows a window exists as long as the config names it.
+fn refuse_owned(app: &App, audience: &AudienceName) -> Result<(), ApiError> {
+    if app.windows.owns(audience) { Err(ApiError::Owned) } else { Ok(()) }
 }
 
 async fn change(

@@ -40,7 +40,7 @@ impl Op {
         Self::ALL.into_iter().find(|op| op.as_str() == word)
     }
 
-    const fn is_about_tombstones(self) -> bool {
+    pub(super) const fn is_about_tombstones(self) -> bool {
         matches!(self, Self::Tombstone | Self::Lift)
     }
 }

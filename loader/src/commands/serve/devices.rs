@@ -1,7 +1,5 @@
 //! Handler of `POST /v1/audiences/{audience}/devices`: adds and removes devices.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -9,7 +7,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rtad_http::body::is_octet_stream;
 use rtad_http::json::{error_without_values, json_of};
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
@@ -19,6 +16,7 @@ use super::batch::{Op, WriteRequest};
 use super::bodies::with_body;
 use super::commands::Written;
 use super::error::ApiError;
+use super::ids::{Ids, Text, keys_of};
 
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;
@@ -63,6 +61,9 @@ pub(super) async fn write(
         false => with_body(body, move |body| parse_json(&keys, &body)).await?,
     };
     let (op, accepted) = (request.op, request.keys.len());
+    if app.windows.owns(&audience) && !op.is_about_tombstones() {
+        return Err(ApiError::Owned);
+    }
     let Written { sequence, generation, entombed, new } =
         app.writers.write(&audience, request).await?;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
@@ -90,12 +91,7 @@ fn query_op(query: Option<&str>) -> Result<Op, ApiError> {
 }
 
 fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
-    let (ids, rest) = body.as_chunks::<16>();
-    if !rest.is_empty() {
-        let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
-        return Err(ApiError::BadBody(detail));
-    }
-    at_most_max_ids(ids.len())?;
+    let ids = keys_of::<MAX_IDS>(body)?;
     let mut keys = Vec::with_capacity(ids.len());
     let results =
         ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)).map(|key| keys.push(key)));
@@ -111,49 +107,7 @@ struct Fields<'a> {
     #[serde(default, borrow)]
     kind: Option<Text<'a>>,
     #[serde(borrow)]
-    ids: Ids<'a>,
-}
-
-/// A string, borrowed from the body if it has no escapes.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Ids; beyond the limit they are counted but not kept.
-struct Ids<'a> {
-    kept: Vec<Option<Text<'a>>>,
-    count: usize,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Ids<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> Visitor<'de> for List {
-            type Value = Ids<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of ids")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Ids<'de>, A::Error> {
-                let mut kept = Vec::new();
-                while kept.len() < MAX_IDS {
-                    match list.next_element()? {
-                        Some(id) => kept.push(id),
-                        None => return Ok(Ids { count: kept.len(), kept }),
-                    }
-                }
-                let mut count = kept.len();
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Ids { kept, count })
-            }
-        }
-
-        deserializer.deserialize_seq(List)
-    }
+    ids: Ids<'a, MAX_IDS>,
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
@@ -166,14 +120,12 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
-    at_most_max_ids(ids.count)?;
-    let ids = ids.kept;
-    // An id of null is blank, as an empty one is.
-    let texts = ids.iter().map(|id| id.as_ref().map_or(&b""[..], |Text(id)| id.as_bytes()));
-    let (mut keys, mut results) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
+    let texts = ids.texts()?;
+    let count = texts.len();
+    let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
     maker.keys_of_many(kind, texts, &mut keys, |result| results.push(result));
     let rejected = rejected(results);
-    Ok(Parsed { request: WriteRequest { op, keys }, ids: ids.len(), rejected })
+    Ok(Parsed { request: WriteRequest { op, keys }, ids: count, rejected })
 }
 
 fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Rejected> {
@@ -181,11 +133,4 @@ fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Reje
         result.err().map(|unusable| Rejected { index, reason: unusable.as_str() })
     };
     results.into_iter().enumerate().filter_map(failed).collect()
-}
-
-fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
-    if count <= MAX_IDS {
-        return Ok(());
-    }
-    Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
 }

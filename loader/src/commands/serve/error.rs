@@ -37,6 +37,18 @@ pub(super) enum ApiError {
     MethodNotAllowed,
     /// The body did not arrive in time.
     BodyTimeout,
+    /// No such window.
+    UnknownWindow,
+    /// The id kind does not exist for windows.
+    UnknownWindowKind,
+    /// The idempotency key was used for another request.
+    TokenReused,
+    /// The audience follows a window.
+    Owned,
+    /// No event of the request found room in the window.
+    WindowFull,
+    /// The window's log cannot be written.
+    NotDurable,
     /// The audience to create exists.
     Exists,
     /// The audience is disabled and rejects writes.
@@ -84,6 +96,18 @@ impl ApiError {
             Self::UnknownAudience => {
                 (StatusCode::NOT_FOUND, "unknown_audience", "No such audience")
             }
+            Self::UnknownWindow => (StatusCode::NOT_FOUND, "unknown_window", "No such window"),
+            Self::UnknownWindowKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
+            Self::TokenReused => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                "Key of another request",
+            ),
+            Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
+            Self::WindowFull => (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full"),
+            Self::NotDurable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "not_durable", "Event not written")
+            }
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found", "No such route"),
             Self::MethodNotAllowed => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method")
@@ -116,6 +140,35 @@ impl ApiError {
             Self::UnknownKind => {
                 format!("accepted: {}", IdKind::ALL.map(IdKind::as_str).join(", "))
             }
+            Self::UnknownWindow => {
+                "accepted: the names of [[window]] in the file of --config; GET /v1/windows lists \
+                 them"
+                    .to_owned()
+            }
+            Self::UnknownWindowKind => {
+                let kinds = IdKind::ALL.map(IdKind::as_str).join(", ");
+                format!("accepted: {kinds}, text")
+            }
+            Self::TokenReused => {
+                "the Idempotency-Key was used for a request with another body within ten minutes; \
+                 nothing was counted"
+                    .to_owned()
+            }
+            Self::Owned => {
+                "nothing was changed; the audience follows a window: send events to the window, \
+                 or forget them there; tombstones are accepted"
+                    .to_owned()
+            }
+            Self::WindowFull => {
+                "events found no room in the window, and when_full is \"error\"; those that found \
+                 room were counted; raise its capacity"
+                    .to_owned()
+            }
+            Self::NotDurable => {
+                "the window's log cannot be written, see the log; nothing was counted, and the \
+                 request may be retried"
+                    .to_owned()
+            }
             Self::Unauthorized => {
                 "accepted: Authorization: Bearer TOKEN, with a token of --token-file".to_owned()
             }
@@ -132,7 +185,8 @@ impl ApiError {
             }
             Self::NotFound => {
                 "accepted: /v1/audiences, /v1/audiences/{audience}, and below it /devices, \
-                 /disable, /enable, /expire"
+                 /disable, /enable, /expire; /v1/windows, and below it /{window}/events, \
+                 /{window}/check, /{window}/forget"
                     .to_owned()
             }
             Self::MethodNotAllowed => "the Allow header lists the accepted methods".to_owned(),
@@ -238,6 +292,12 @@ mod tests {
             ApiError::NotFound,
             ApiError::MethodNotAllowed,
             ApiError::BodyTimeout,
+            ApiError::UnknownWindow,
+            ApiError::UnknownWindowKind,
+            ApiError::TokenReused,
+            ApiError::Owned,
+            ApiError::WindowFull,
+            ApiError::NotDurable,
             ApiError::Exists,
             ApiError::Disabled,
             ApiError::Deleted,

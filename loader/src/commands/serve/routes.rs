@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::app::{App, guard};
 use super::error::ApiError;
-use super::{audiences, devices};
+use super::{audiences, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -33,6 +33,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         )
         .route("/v1/audiences/{audience}/enable", with_metrics("enable", post(audiences::enable)))
         .route("/v1/audiences/{audience}/expire", with_metrics("expire", post(audiences::expire)))
+        .route("/v1/windows", with_metrics("windows", get(events::list)))
+        .route("/v1/windows/{window}/events", with_metrics("events", post(events::events)))
+        .route("/v1/windows/{window}/check", with_metrics("window_check", post(events::check)))
+        .route("/v1/windows/{window}/forget", with_metrics("forget", post(events::forget)))
         .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
         .method_not_allowed_fallback(async |app, request| {
             unknown(app, request, ApiError::MethodNotAllowed).await

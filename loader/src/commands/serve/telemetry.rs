@@ -14,6 +14,7 @@ use rtad_core::snapshot::AudienceName;
 
 use super::batch::Op;
 use super::error::ApiError;
+use super::windows;
 
 /// Histogram edges in seconds: from a fast local disk to a slow bucket.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
@@ -64,6 +65,7 @@ fn describe() {
         "Appends retried after a conflict with another writer"
     );
     metrics::describe_gauge!("rtad_loader_queue", "Requests waiting to be written");
+    windows::counters::describe();
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
@@ -139,8 +141,12 @@ impl Telemetry {
         WaitingGuard(self.queue.clone())
     }
 
-    fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
+    pub(super) fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
         metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
+    }
+
+    pub(super) fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
+        metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
     }
 
     /// All metrics in Prometheus' text format.

@@ -1,0 +1,286 @@
+//! Handlers of `/v1/windows`: events, checks, erasure, list.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use rtad_http::body::is_octet_stream;
+use rtad_http::json::{error_without_values, json_of};
+use serde::{Deserialize, Serialize};
+
+use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_window::{Key, Seen, Token};
+
+use super::app::App;
+use super::bodies::with_body;
+use super::error::ApiError;
+use super::ids::{Ids, Text, keys_of};
+use super::windows::ServedWindow;
+use super::windows::config::WhenFull;
+use super::windows::counters::Results;
+
+/// Ids in one request.
+const MAX_IDS: usize = 10_000;
+/// Bytes of an id of kind `text`.
+const MAX_TEXT: usize = 1024;
+const MAX_IDEMPOTENCY_KEY: usize = 255;
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The window in a path.
+pub(super) struct NamedWindow(Arc<ServedWindow>);
+
+impl FromRequestParts<Arc<App>> for NamedWindow {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, app).await;
+        let name = path.ok().and_then(|Path(name)| name.parse().ok());
+        let window = name.and_then(|name| app.windows.get(&name).cloned());
+        window.map(Self).ok_or(ApiError::UnknownWindow)
+    }
+}
+
+/// Keys of a request; `None` for unusable ids.
+struct Batch {
+    keys: Vec<Key>,
+    /// For each id, whether it has a key.
+    usable: Vec<bool>,
+    is_binary: bool,
+    /// Digest of the body, for requests with an idempotency key.
+    digest: Option<[u8; 16]>,
+}
+
+impl Batch {
+    fn unusable(&self) -> u64 {
+        (self.usable.len() - self.keys.len()) as u64
+    }
+
+    /// One value per id: `None` for unusable ones.
+    fn per_id<T>(&self, values: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
+        let mut values = values.into_iter();
+        self.usable.iter().map(|usable| usable.then(|| values.next()).flatten()).collect()
+    }
+}
+
+/// One bit per id, the first in the lowest bit of the first byte.
+fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Response {
+    let mut bytes = vec![0_u8; flags.len().div_ceil(8)];
+    for (index, flag) in flags.enumerate() {
+        bytes[index / 8] |= u8::from(flag) << (index % 8);
+    }
+    let mut response = Response::new(Body::from(bytes));
+    let binary = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(CONTENT_TYPE, binary);
+    response
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(default, borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    ids: Ids<'a, MAX_IDS>,
+}
+
+fn parse(
+    maker: &KeyMaker,
+    is_binary: bool,
+    needs_digest: bool,
+    body: &[u8],
+) -> Result<Batch, ApiError> {
+    let mut batch = if is_binary { parse_binary(maker, body) } else { parse_json(maker, body) }?;
+    batch.digest = needs_digest.then(|| *DeviceKey::of_canonical(body).as_bytes());
+    Ok(batch)
+}
+
+fn parse_binary(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
+    let ids = keys_of::<MAX_IDS>(body)?;
+    let is_usable = |id: &Key| maker.usable(DeviceKey::from_bytes(*id)).is_ok();
+    let usable: Vec<bool> = ids.iter().map(is_usable).collect();
+    let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id);
+    Ok(Batch { keys: keys.collect(), usable, is_binary: true, digest: None })
+}
+
+fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
+    // A derived `Deserialize` would also accept a list of the field values.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
+    }
+    let Fields { kind, ids } = serde_json::from_slice(body)
+        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let texts = ids.texts()?;
+    let count = texts.len();
+    let (mut keys, mut usable) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let kind = kind.as_ref().map_or("md5", |kind| &kind.0);
+    if kind == "text" {
+        for text in texts {
+            let is_usable = (1..=MAX_TEXT).contains(&text.len());
+            usable.push(is_usable);
+            if is_usable {
+                keys.push(*DeviceKey::of_canonical(text).as_bytes());
+            }
+        }
+    } else {
+        let kind: IdKind = kind.parse().map_err(|_| ApiError::UnknownWindowKind)?;
+        let mut made = Vec::with_capacity(count);
+        maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
+        keys.extend(made.iter().map(|key| *key.as_bytes()));
+    }
+    Ok(Batch { keys, usable, is_binary: false, digest: None })
+}
+
+/// Reads the body, and runs `work` with its keys on the blocking pool.
+async fn with_keys<T: Send + 'static>(
+    app: &App,
+    request: Request,
+    needs_digest: bool,
+    work: impl FnOnce(Batch) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let (head, body) = request.into_parts();
+    let (keys, is_binary) = (Arc::clone(&app.keys), is_octet_stream(&head.headers));
+    with_body(body, move |body| work(parse(&keys, is_binary, needs_digest, &body)?)).await
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let bytes = value.as_bytes();
+    if !(1..=MAX_IDEMPOTENCY_KEY).contains(&bytes.len()) {
+        return Err(ApiError::BadBody(format!(
+            "header Idempotency-Key: expected 1 to {MAX_IDEMPOTENCY_KEY} bytes, found {}",
+            bytes.len()
+        )));
+    }
+    Ok(Some(Token(*DeviceKey::of_canonical(bytes).as_bytes())))
+}
+
+#[derive(Debug, Serialize)]
+struct EventsAnswer {
+    new: Vec<Option<bool>>,
+    counts: Vec<Option<u16>>,
+    /// Events that found no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    window_full: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    NamedWindow(window): NamedWindow,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let token = idempotency_key(request.headers())?;
+    let observer = Arc::clone(&window);
+    let observed = with_keys(&app, request, token.is_some(), move |batch| {
+        let (seen, ticket) = observer.observe(&batch.keys, token.zip(batch.digest))?;
+        Ok((batch, seen, ticket))
+    });
+    let (batch, seen, ticket) = observed.await?;
+    window.committed(ticket, seen.len()).await?;
+    let count = |wanted: fn(&Seen) -> bool| seen.iter().filter(|seen| wanted(seen)).count() as u64;
+    let full = count(|seen| *seen == Seen::Full);
+    window.count(Results {
+        new: count(|seen| *seen == Seen::New),
+        duplicate: count(|seen| matches!(seen, Seen::Duplicate(_))),
+        full,
+        unusable: batch.unusable(),
+        failed: 0,
+    });
+    let when_full = window.when_full();
+    let is_refused = match batch.is_binary {
+        // A bit has no third value.
+        true => full > 0,
+        false => full > 0 && full == seen.len() as u64,
+    };
+    if is_refused && when_full == WhenFull::Error {
+        return Err(ApiError::WindowFull);
+    }
+    let is_new = |seen: &Seen| match seen {
+        Seen::New => Some(true),
+        Seen::Duplicate(_) => Some(false),
+        Seen::Full => match when_full {
+            WhenFull::New => Some(true),
+            WhenFull::Duplicate => Some(false),
+            WhenFull::Error => None,
+        },
+    };
+    let new = batch.per_id(seen.iter().map(is_new));
+    let new: Vec<Option<bool>> = new.into_iter().map(Option::flatten).collect();
+    if batch.is_binary {
+        return Ok(bits(new.iter().map(|new| *new == Some(true))));
+    }
+    let counts = batch.per_id(seen.iter().map(|seen| match seen {
+        Seen::New => Some(1),
+        Seen::Duplicate(count) => Some(*count),
+        // Not stored: no count.
+        Seen::Full => None,
+    }));
+    let counts = counts.into_iter().map(Option::flatten).collect();
+    Ok(json_of(StatusCode::OK, &EventsAnswer { new, counts, window_full: full }))
+}
+
+#[derive(Debug, Serialize)]
+struct CheckAnswer {
+    seen: Vec<Option<bool>>,
+    counts: Vec<Option<u16>>,
+}
+
+pub(super) async fn check(
+    State(app): State<Arc<App>>,
+    NamedWindow(window): NamedWindow,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let checked = with_keys(&app, request, false, move |batch| {
+        let counts = window.counts(&batch.keys);
+        Ok((batch, counts))
+    });
+    let (batch, counts) = checked.await?;
+    let seen = batch.per_id(counts.iter().map(|count| *count > 0));
+    if batch.is_binary {
+        return Ok(bits(seen.iter().map(|seen| *seen == Some(true))));
+    }
+    let counts = batch.per_id(counts);
+    Ok(json_of(StatusCode::OK, &CheckAnswer { seen, counts }))
+}
+
+#[derive(Debug, Serialize)]
+struct ForgetAnswer {
+    forgotten: Vec<Option<bool>>,
+}
+
+pub(super) async fn forget(
+    State(app): State<Arc<App>>,
+    NamedWindow(window): NamedWindow,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let eraser = Arc::clone(&window);
+    let erased = with_keys(&app, request, false, move |batch| {
+        let (forgotten, ticket) = eraser.forget(&batch.keys)?;
+        Ok((batch, forgotten, ticket))
+    });
+    let (batch, forgotten, ticket) = erased.await?;
+    window.committed(ticket, 0).await?;
+    let forgotten = batch.per_id(forgotten);
+    if batch.is_binary {
+        return Ok(bits(forgotten.iter().map(|forgotten| *forgotten == Some(true))));
+    }
+    Ok(json_of(StatusCode::OK, &ForgetAnswer { forgotten }))
+}
+
+#[derive(Debug, Serialize)]
+struct ListAnswer<T: Serialize> {
+    windows: Vec<T>,
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let windows = app.windows.all().map(|window| window.info()).collect();
+    Ok(json_of(StatusCode::OK, &ListAnswer { windows }))
+}

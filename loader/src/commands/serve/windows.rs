@@ -1,0 +1,121 @@
+//! Event windows of the write service, and the audiences that follow them.
+//!
+//! | module | job |
+//! |---|---|
+//! | `config` | the file of `--config` |
+//! | `clock` | ticks of a window |
+//! | `counters` | metrics |
+//! | `reports` | keys whose membership may have changed |
+//! | `served` | a window with clock, files and metrics |
+//! | `followed` | the writer of an audience that follows a window |
+
+mod clock;
+pub(in crate::commands) mod config;
+pub(super) mod counters;
+mod followed;
+mod reports;
+mod served;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use rtad_core::snapshot::AudienceName;
+use rtad_store::write::StoreWriter;
+use rtad_window::OpenError;
+
+use super::telemetry::Telemetry;
+use config::Config;
+use counters::AudienceCounters;
+use followed::Follower;
+use reports::Reports;
+pub(super) use served::ServedWindow;
+
+/// All windows of the process.
+#[derive(Default)]
+pub(super) struct Windows {
+    windows: BTreeMap<AudienceName, Arc<ServedWindow>>,
+    /// Audiences that follow a window.
+    owned: HashSet<AudienceName>,
+    followers: Mutex<Vec<Follower>>,
+    tasks: Mutex<JoinSet<()>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Windows {
+    /// Opens the files of every window. Blocks while it reads them.
+    pub(super) fn open(
+        config: &Config,
+        store: &StoreWriter,
+        every: Duration,
+        telemetry: &Telemetry,
+    ) -> Result<Self, OpenError> {
+        let mut windows = Self::default();
+        let mut followers = Vec::new();
+        for window in &config.windows {
+            let audiences: Vec<_> = config
+                .audiences
+                .iter()
+                .filter(|audience| audience.from_window == window.name)
+                .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
+                .collect();
+            let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
+            let served = ServedWindow::open(window.clone(), config, reports, telemetry)?;
+            let served = Arc::new(served);
+            for (audience, reports) in audiences {
+                windows.owned.insert(audience.name.clone());
+                followers.push(Follower {
+                    counters: AudienceCounters::new(telemetry, &audience.name),
+                    config: audience,
+                    window: Arc::clone(&served),
+                    reports,
+                    store: store.clone(),
+                    every,
+                });
+            }
+            windows.windows.insert(window.name.clone(), served);
+        }
+        windows.followers = Mutex::new(followers);
+        Ok(windows)
+    }
+
+    /// Starts the tasks of windows and audiences.
+    pub(super) fn start(&self) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        for window in self.windows.values() {
+            tokio::spawn(Arc::clone(window).maintain());
+        }
+        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        for follower in followers.drain(..) {
+            tasks.spawn(follower.run(self.stop.subscribe()));
+        }
+    }
+
+    pub(super) fn get(&self, name: &AudienceName) -> Option<&Arc<ServedWindow>> {
+        self.windows.get(name)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ServedWindow>> {
+        self.windows.values()
+    }
+
+    /// Whether an audience follows a window, so that only tombstones of it may be written.
+    pub(super) fn owns(&self, audience: &AudienceName) -> bool {
+        self.owned.contains(audience)
+    }
+
+    /// Writes the audiences a last time, and checkpoints.
+    pub(super) async fn finish(&self) {
+        self.stop.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.join_all().await;
+        let windows: Vec<_> = self.windows.values().cloned().collect();
+        let closed = tokio::task::spawn_blocking(move || {
+            windows.iter().for_each(|window| window.close());
+        });
+        let _ = closed.await;
+    }
+}

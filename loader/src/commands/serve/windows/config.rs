@@ -1,0 +1,363 @@
+//! Config file of the write service: event windows, and audiences that follow them.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::snapshot::AudienceName;
+use rtad_window::{Durability, WindowSpec};
+
+/// Ticks of a sliding window's length: an entry may live this part longer.
+pub(super) const TICKS: u16 = 128;
+const LENGTHS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(28 * 24 * 3600));
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
+const DEFAULT_FPR: f64 = 1e-5;
+const DEFAULT_AUDIENCE_FPR: f64 = 1e-4;
+const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// An invalid config file. Every mistake at once.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("--config {path}: could not read it")]
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("--config {path}: {what}")]
+    Syntax { path: String, what: String },
+    #[error("--config {path}:\n  {}", mistakes.join("\n  "))]
+    Values { path: String, mistakes: Vec<String> },
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    state_dir: Option<PathBuf>,
+    #[serde(default)]
+    window: Vec<WindowTable>,
+    #[serde(default)]
+    audience: Vec<AudienceTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowTable {
+    name: String,
+    length: String,
+    time_zone: Option<String>,
+    capacity: u64,
+    fpr: Option<f64>,
+    count: Option<u16>,
+    when_full: Option<WhenFull>,
+    durability: Option<String>,
+    sync_interval: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AudienceTable {
+    name: String,
+    from_window: String,
+    min_count: Option<u16>,
+    fpr: Option<f64>,
+}
+
+/// Answer to an event that found no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in super::super) enum WhenFull {
+    New,
+    Duplicate,
+    Error,
+}
+
+/// Span of time of a window.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Length {
+    /// Since the first event of a key.
+    Sliding(Duration),
+    /// From midnight to midnight.
+    Day(Calendar),
+}
+
+impl Length {
+    /// Identity of the ticks, for the files.
+    pub(super) fn clock(&self) -> String {
+        match self {
+            Self::Sliding(length) => format!("sliding {}", humantime::format_duration(*length)),
+            Self::Day(calendar) => format!("day in {}", calendar.zone_name()),
+        }
+    }
+}
+
+/// A valid `[[window]]`.
+#[derive(Debug, Clone)]
+pub(super) struct WindowConfig {
+    pub(super) name: AudienceName,
+    pub(super) length: Length,
+    pub(super) spec: WindowSpec,
+    pub(super) when_full: WhenFull,
+    pub(super) durability: Durability,
+}
+
+/// A valid `[[audience]]`.
+#[derive(Debug, Clone)]
+pub(super) struct AudienceConfig {
+    pub(super) name: AudienceName,
+    pub(super) from_window: AudienceName,
+    pub(super) min_count: u16,
+    pub(super) filter: FilterSpec,
+    pub(super) fpr: f64,
+}
+
+/// A valid config.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    pub(super) state_dir: PathBuf,
+    pub(super) windows: Vec<WindowConfig>,
+    pub(super) audiences: Vec<AudienceConfig>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        Self::parse(&text, &shown)
+    }
+
+    fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
+        let path = path.to_owned();
+        let file: File = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: path.clone(),
+            what: error.to_string().trim_end().to_owned(),
+        })?;
+        let mut mistakes = Vec::new();
+        let config = check(file, &mut mistakes);
+        if mistakes.is_empty() { Ok(config) } else { Err(ConfigError::Values { path, mistakes }) }
+    }
+}
+
+fn check(file: File, mistakes: &mut Vec<String>) -> Config {
+    let mut config = Config::default();
+    let mut names = HashSet::new();
+    let followed: HashSet<&str> =
+        file.audience.iter().map(|audience| audience.from_window.as_str()).collect();
+    for table in &file.window {
+        let mut reader = Reader { table: format!("window {:?}", table.name), mistakes };
+        if !names.insert(table.name.as_str()) {
+            reader.mistake("name", "a name that no other window has", &table.name);
+        }
+        let is_followed = followed.contains(table.name.as_str());
+        config.windows.extend(window(table, is_followed, &mut reader));
+    }
+    let mut names = HashSet::new();
+    for table in &file.audience {
+        let mut reader = Reader { table: format!("audience {:?}", table.name), mistakes };
+        if !names.insert(table.name.as_str()) {
+            reader.mistake("name", "a name that no other audience has", &table.name);
+        }
+        let Some(window) = file.window.iter().find(|window| window.name == table.from_window)
+        else {
+            reader.mistake("from_window", "the name of a [[window]]", &table.from_window);
+            continue;
+        };
+        config.audiences.extend(audience(table, window, &mut reader));
+    }
+    let needs_dir = config.windows.iter().any(|window| window.durability != Durability::None);
+    match file.state_dir {
+        Some(dir) => config.state_dir = dir,
+        None if needs_dir => mistakes.push(
+            "state_dir: expected a directory for the windows' files, found none; windows with \
+             durability = \"none\" need none"
+                .to_owned(),
+        ),
+        None => {}
+    }
+    config
+}
+
+/// Reports the mistakes of one table.
+struct Reader<'a> {
+    table: String,
+    mistakes: &'a mut Vec<String>,
+}
+
+impl Reader<'_> {
+    fn mistake(&mut self, key: &str, expected: impl std::fmt::Display, found: &str) {
+        let table = &self.table;
+        self.mistakes.push(format!("{table}: {key}: expected {expected}, found {found}"));
+    }
+
+    fn name(&mut self, name: &str) -> Option<AudienceName> {
+        let parsed = name.parse().ok();
+        if parsed.is_none() {
+            let expected = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit";
+            self.mistake("name", expected, name);
+        }
+        parsed
+    }
+
+    fn duration(
+        &mut self,
+        key: &str,
+        text: &str,
+        (least, most): (Duration, Duration),
+    ) -> Option<Duration> {
+        let duration = humantime::parse_duration(text).ok();
+        let duration = duration.filter(|duration| (least..=most).contains(duration));
+        if duration.is_none() {
+            let range = [least, most].map(|bound| humantime::format_duration(bound).to_string());
+            let also = if key == "length" { ", or \"day\"" } else { "" };
+            let expected = format!("a time of {} to {}{also}", range[0], range[1]);
+            self.mistake(key, expected, &format!("{text:?}"));
+        }
+        duration
+    }
+}
+
+fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<WindowConfig> {
+    let name = reader.name(&table.name);
+    let length = length(table, reader);
+    let interval = match &table.sync_interval {
+        Some(text) => reader.duration("sync_interval", text, INTERVALS)?,
+        None => DEFAULT_INTERVAL,
+    };
+    let durability = match table.durability.as_deref().unwrap_or("interval") {
+        "fsync" => Durability::Fsync,
+        "interval" => Durability::Interval(interval),
+        "none" => Durability::None,
+        other => {
+            let expected = "\"fsync\", \"interval\" or \"none\"";
+            reader.mistake("durability", expected, &format!("{other:?}"));
+            return None;
+        }
+    };
+    if table.sync_interval.is_some() && !matches!(durability, Durability::Interval(_)) {
+        reader.mistake("sync_interval", "durability = \"interval\" with it", "another durability");
+    }
+    let spec = WindowSpec {
+        capacity: table.capacity,
+        fpr: table.fpr.unwrap_or(DEFAULT_FPR),
+        count: table.count.unwrap_or(1),
+        whole_keys: is_followed,
+        lifetime: match length.as_ref()? {
+            Length::Sliding(_) => TICKS + 1,
+            Length::Day(_) => 1,
+        },
+    };
+    if let Err(error) = spec.validate() {
+        reader.mistakes.push(format!("{}: {error}", reader.table));
+        return None;
+    }
+    Some(WindowConfig {
+        name: name?,
+        length: length?,
+        spec,
+        when_full: table.when_full.unwrap_or(WhenFull::New),
+        durability,
+    })
+}
+
+fn length(table: &WindowTable, reader: &mut Reader<'_>) -> Option<Length> {
+    if table.length != "day" {
+        if table.time_zone.is_some() {
+            reader.mistake("time_zone", "length = \"day\" with it", &format!("{:?}", table.length));
+        }
+        return reader.duration("length", &table.length, LENGTHS).map(Length::Sliding);
+    }
+    match Calendar::new(PeriodUnit::Day, table.time_zone.as_deref()) {
+        Ok(calendar) => Some(Length::Day(calendar)),
+        Err(error) => {
+            reader.mistakes.push(format!("{}: time_zone: {error}", reader.table));
+            None
+        }
+    }
+}
+
+fn audience(
+    table: &AudienceTable,
+    window: &WindowTable,
+    reader: &mut Reader<'_>,
+) -> Option<AudienceConfig> {
+    let name = reader.name(&table.name);
+    let min_count = table.min_count.unwrap_or(1);
+    let highest = window.count.unwrap_or(1);
+    if !(1..=highest).contains(&min_count) {
+        let expected = format!("1 to the window's count, {highest}");
+        reader.mistake("min_count", expected, &min_count.to_string());
+    }
+    let fpr = table.fpr.unwrap_or(DEFAULT_AUDIENCE_FPR);
+    let filter = FilterSpec::for_fpr(FilterKind::Block512, fpr);
+    let filter = filter.map_err(|error| reader.mistakes.push(format!("{}: {error}", reader.table)));
+    Some(AudienceConfig {
+        name: name?,
+        from_window: window.name.parse().ok()?,
+        min_count,
+        filter: filter.ok()?,
+        fpr,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> String {
+        Config::parse(text, "loader.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn valid_file_is_read() {
+        let config = Config::parse(
+            "state_dir = \"/s\"\n\
+             [[window]]\nname = \"clicks\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
+             capacity = 1_000_000\ncount = 3\ndurability = \"fsync\"\n\
+             [[window]]\nname = \"dedup\"\nlength = \"10m\"\ncapacity = 1000\n\
+             [[audience]]\nname = \"out\"\nfrom_window = \"clicks\"\nmin_count = 3\n",
+            "loader.toml",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.windows[0].length.clock(), "day in Asia/Shanghai");
+        assert!(config.windows[0].spec.whole_keys && !config.windows[1].spec.whole_keys);
+        assert_eq!(config.windows[0].spec.lifetime, 1);
+        assert_eq!(config.windows[1].spec.lifetime, 129);
+        assert_eq!(config.windows[1].durability, Durability::Interval(DEFAULT_INTERVAL));
+        assert_eq!(config.audiences[0].min_count, 3);
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let text = mistakes(
+            "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 1\n\
+             [[window]]\nname = \"a\"\nlength = \"10m\"\ntime_zone = \"UTC\"\ncapacity = 0\n\
+             [[window]]\nname = \"B\"\nlength = \"day\"\ntime_zone = \"Mars\"\ncapacity = 1\n\
+             [[window]]\nname = \"c\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"yes\"\n\
+             [[window]]\nname = \"d\"\nlength = \"10m\"\ncapacity = 1\n\
+             [[audience]]\nname = \"x\"\nfrom_window = \"nowhere\"\n\
+             [[audience]]\nname = \"y\"\nfrom_window = \"d\"\nmin_count = 2\n",
+        );
+        for expected in [
+            "window \"a\": length: expected a time of 1s to 28days, or \"day\", \
+             found \"soon\"",
+            "window \"a\": name: expected a name that no other window has",
+            "window \"a\": time_zone: expected length = \"day\" with it",
+            "window \"a\": capacity: expected 1 to 20000000000, found 0",
+            "window \"B\": name: expected 1 to 64",
+            "window \"B\": time_zone: unknown time zone \"Mars\"",
+            "window \"c\": durability: expected \"fsync\", \"interval\" or \"none\", found \"yes\"",
+            "audience \"x\": from_window: expected the name of a [[window]], found nowhere",
+            "audience \"y\": min_count: expected 1 to the window's count, 1, found 2",
+            "state_dir: expected a directory",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert!(mistakes("[[window]]\nnmae = 1").contains("unknown field `nmae`"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Metrics of a window and of an audience that follows it. Handles are made once: a lookup by label
+//! per request costs more than a batch.
+
+use metrics::{Counter, Gauge, Label};
+
+use rtad_core::snapshot::AudienceName;
+
+use super::super::telemetry::Telemetry;
+
+/// Results of events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Results {
+    pub(in super::super) new: u64,
+    pub(in super::super) duplicate: u64,
+    pub(in super::super) full: u64,
+    pub(in super::super) unusable: u64,
+    /// Refused or not durable.
+    pub(in super::super) failed: u64,
+}
+
+pub(super) struct Counters {
+    new: Counter,
+    duplicate: Counter,
+    full: Counter,
+    unusable: Counter,
+    failed: Counter,
+    pub(super) checks: Counter,
+    pub(super) forgotten: Counter,
+    pub(super) log_failures: Counter,
+    pub(super) entries: Gauge,
+    pub(super) fill_ratio: Gauge,
+    pub(super) expected_fpr: Gauge,
+    pub(super) oldest_seconds: Gauge,
+    pub(super) log_bytes: Gauge,
+    pub(super) checkpoint: Gauge,
+    pub(super) writable: Gauge,
+    /// The same, for `GET /v1/windows`.
+    totals: std::sync::Mutex<Results>,
+}
+
+impl Counters {
+    pub(super) fn new(
+        telemetry: &Telemetry,
+        window: &AudienceName,
+        capacity: u64,
+        memory_bytes: u64,
+        length_seconds: f64,
+    ) -> Self {
+        let label = || Label::new("window", window.as_str().to_owned());
+        let events = |result| {
+            let labels = vec![label(), Label::from_static_parts("result", result)];
+            telemetry.counter("rtad_window_events_total", labels)
+        };
+        let counter = |name| telemetry.counter(name, vec![label()]);
+        let gauge = |name| telemetry.gauge(name, vec![label()]);
+        gauge("rtad_window_capacity").set(capacity as f64);
+        gauge("rtad_window_length_seconds").set(length_seconds);
+        gauge("rtad_window_memory_bytes").set(memory_bytes as f64);
+        Self {
+            new: events("new"),
+            duplicate: events("duplicate"),
+            full: events("full"),
+            unusable: events("unusable"),
+            failed: events("failed"),
+            checks: counter("rtad_window_checks_total"),
+            forgotten: counter("rtad_window_forgotten_total"),
+            log_failures: counter("rtad_window_log_failures_total"),
+            entries: gauge("rtad_window_entries"),
+            fill_ratio: gauge("rtad_window_fill_ratio"),
+            expected_fpr: gauge("rtad_window_expected_fpr"),
+            oldest_seconds: gauge("rtad_window_oldest_seconds"),
+            log_bytes: gauge("rtad_window_log_bytes"),
+            checkpoint: gauge("rtad_window_checkpoint_timestamp_seconds"),
+            writable: gauge("rtad_window_writable"),
+            totals: std::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn add(&self, results: Results) {
+        self.new.increment(results.new);
+        self.duplicate.increment(results.duplicate);
+        self.full.increment(results.full);
+        self.unusable.increment(results.unusable);
+        self.failed.increment(results.failed);
+        let mut totals = self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        totals.new += results.new;
+        totals.duplicate += results.duplicate;
+        totals.full += results.full;
+        totals.unusable += results.unusable;
+        totals.failed += results.failed;
+    }
+
+    pub(super) fn totals(&self) -> Results {
+        *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Metrics of an audience that follows a window.
+pub(super) struct AudienceCounters {
+    pub(super) lag_seconds: Gauge,
+    pub(super) writes: Counter,
+    pub(super) generations: Counter,
+}
+
+impl AudienceCounters {
+    pub(super) fn new(telemetry: &Telemetry, audience: &AudienceName) -> Self {
+        let label = || vec![Label::new("audience", audience.as_str().to_owned())];
+        Self {
+            lag_seconds: telemetry.gauge("rtad_window_audience_lag_seconds", label()),
+            writes: telemetry.counter("rtad_window_audience_writes_total", label()),
+            generations: telemetry.counter("rtad_window_audience_generations_total", label()),
+        }
+    }
+}
+
+/// `# HELP` of every metric of windows.
+pub(in super::super) fn describe() {
+    use metrics::{Unit, describe_counter, describe_gauge};
+    describe_counter!("rtad_window_events_total", "Events by result");
+    describe_counter!("rtad_window_checks_total", "Ids checked without counting");
+    describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
+    describe_counter!("rtad_window_log_failures_total", "Failed writes of the window's log");
+    describe_gauge!("rtad_window_entries", "Live entries");
+    describe_gauge!("rtad_window_capacity", "Configured capacity");
+    describe_gauge!("rtad_window_length_seconds", Unit::Seconds, "Length; 86,400 for days");
+    describe_gauge!("rtad_window_fill_ratio", "Live entries by capacity");
+    describe_gauge!(
+        "rtad_window_expected_fpr",
+        "Expected part of new keys that are taken for duplicates"
+    );
+    describe_gauge!("rtad_window_oldest_seconds", Unit::Seconds, "Age of the oldest entry");
+    describe_gauge!("rtad_window_memory_bytes", Unit::Bytes, "Memory of the table");
+    describe_gauge!("rtad_window_log_bytes", Unit::Bytes, "Log since the last checkpoint");
+    describe_gauge!(
+        "rtad_window_checkpoint_timestamp_seconds",
+        Unit::Seconds,
+        "Time of the last checkpoint"
+    );
+    describe_gauge!("rtad_window_writable", "1 while events are accepted");
+    describe_gauge!(
+        "rtad_window_audience_lag_seconds",
+        Unit::Seconds,
+        "Age of the oldest event that is not yet in the audience"
+    );
+    describe_counter!("rtad_window_audience_writes_total", "Deltas written for the audience");
+    describe_counter!(
+        "rtad_window_audience_generations_total",
+        "Generations published for the audience"
+    );
+}

@@ -1,0 +1,148 @@
+//! Keys whose membership in an audience may have changed.
+//!
+//! A report says only that a key is to be looked at. Its count is read when the delta is written,
+//! so reports need no order and may be repeated.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use rtad_window::Key;
+
+/// Reports that wait at most: 64 MiB. Beyond it the whole audience is published.
+const MAX_WAITING: usize = 4 << 20;
+
+pub(super) struct Reports {
+    pub(super) min_count: u16,
+    state: Mutex<State>,
+    pub(super) wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    keys: Vec<Key>,
+    /// The oldest waiting report.
+    waiting: Option<Instant>,
+    /// The oldest report that is being written.
+    writing: Option<Instant>,
+    renews: bool,
+}
+
+/// What is to be published.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The changes of these keys.
+    Changes(Vec<Key>),
+    /// The whole audience.
+    All,
+}
+
+impl Reports {
+    /// Begins with a publication of the whole audience.
+    pub(super) fn new(min_count: u16) -> Self {
+        let reports = Self { min_count, state: Mutex::default(), wake: Notify::new() };
+        reports.renew();
+        reports
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
+        let mut keys = keys.peekable();
+        if keys.peek().is_none() {
+            return;
+        }
+        let mut state = self.state();
+        if !state.renews {
+            state.keys.extend(keys);
+        }
+        if state.keys.len() > MAX_WAITING {
+            state.keys = Vec::new();
+            state.renews = true;
+        }
+        state.waiting.get_or_insert_with(Instant::now);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Asks for a publication of the whole audience.
+    pub(super) fn renew(&self) {
+        let mut state = self.state();
+        state.keys = Vec::new();
+        state.renews = true;
+        state.waiting.get_or_insert_with(Instant::now);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Takes what is due.
+    pub(super) fn take(&self) -> Option<Due> {
+        let mut state = self.state();
+        state.writing = state.writing.or(state.waiting);
+        state.waiting = None;
+        if std::mem::take(&mut state.renews) {
+            return Some(Due::All);
+        }
+        let keys = std::mem::take(&mut state.keys);
+        if keys.is_empty() {
+            state.writing = None;
+            return None;
+        }
+        Some(Due::Changes(keys))
+    }
+
+    /// What was taken is published.
+    pub(super) fn done(&self) {
+        self.state().writing = None;
+    }
+
+    /// What was taken is not published: it is due again.
+    pub(super) fn retry(&self, due: Due) {
+        let mut state = self.state();
+        state.waiting = state.writing.take().or(state.waiting);
+        match due {
+            Due::Changes(keys) if !state.renews => state.keys.extend(keys),
+            Due::Changes(_) => {}
+            Due::All => {
+                state.keys = Vec::new();
+                state.renews = true;
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Age of the oldest report that is not published.
+    pub(super) fn lag(&self) -> Duration {
+        let state = self.state();
+        let oldest = state.writing.or(state.waiting);
+        oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_changes_are_due_again_with_later_ones() {
+        let reports = Reports::new(1);
+        assert_eq!(reports.take(), Some(Due::All));
+        reports.done();
+        assert_eq!((reports.take(), reports.lag()), (None, Duration::ZERO));
+        reports.add([[1; 16]].iter());
+        let due = reports.take().unwrap();
+        reports.add([[2; 16]].iter());
+        assert!(reports.lag() > Duration::ZERO);
+        reports.retry(due);
+        assert_eq!(reports.take(), Some(Due::Changes(vec![[2; 16], [1; 16]])));
+        reports.retry(Due::All);
+        reports.add([[3; 16]].iter());
+        assert_eq!(reports.take(), Some(Due::All));
+        reports.done();
+        assert_eq!(reports.take(), None);
+    }
+}
