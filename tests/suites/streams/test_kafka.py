@@ -92,6 +92,9 @@ class Stream:
         # The window: each device is new once. Repeated batches are not counted again.
         expected = {"new": DEVICES, "duplicate": REPEATED, "unusable": UNUSABLE}
         assert self.writer.events() == expected
+        self.assert_each_forwarded_from_one_event()
+
+    def assert_each_forwarded_from_one_event(self):
         # The answers: each device is forwarded from one event.
         sources = self.brokers.sources(f"new-{self.name}")
         assert sorted(sources) == sorted(self.devices)
@@ -124,6 +127,17 @@ def test_lost_answer_is_repeated_with_the_same_key(stream):
         assert proxy.repeated() == 5
     stream.assert_each_new_once()
     stream.assert_no_id_is_logged()
+
+
+def test_answer_lost_in_a_crash_of_the_write_service_is_repeated(stream):
+    """The events are durable, their answer is lost, and the key outlives the crash."""
+    with Proxy(stream.writer.address, lose=1, on_loss=stream.writer.crash) as proxy:
+        stream.start(proxy.url)
+        stream.finish()
+        assert proxy.repeated() == 1
+        assert stream.writer.starts == 2
+    # The counters began again at the restart.
+    stream.assert_each_forwarded_from_one_event()
 
 
 def test_consumer_killed_between_answer_and_commit_loses_no_new_device(stream):

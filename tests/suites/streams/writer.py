@@ -40,8 +40,18 @@ class Writer(Process):
         self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
         flags = ["--config", config, "--store", folder / "store", "--token-file", self.token]
         flags += ["--listen", self.address, "--admin-listen", self.admin]
-        super().__init__(LOADER, "serve", *flags, log=folder / "writer.log")
+        self.command, self.folder, self.starts = (LOADER, "serve", *flags), folder, 0
+        self.start()
+
+    def start(self):
+        self.starts += 1
+        super().__init__(*self.command, log=self.folder / f"writer-{self.starts}.log")
         self.wait_for("listening for writes")
+
+    def crash(self):
+        """Kills it, and starts it again with its state directory, on the same ports."""
+        self.kill()
+        self.start()
 
     def events(self):
         """Events of the window by result, from the metrics."""
@@ -54,11 +64,11 @@ class Writer(Process):
 
 
 class Proxy:
-    """Forwards requests. `lose` answers are lost: the connection closes without one. Without
-    `keys`, requests lose their Idempotency-Key."""
+    """Forwards requests. `lose` answers are lost, after a call of `on_loss`: the connection closes
+    without one. Without `keys`, requests lose their Idempotency-Key."""
 
-    def __init__(self, upstream, lose=0, keys=True):
-        self.upstream, self.lose, self.keys = upstream, lose, keys
+    def __init__(self, upstream, lose=0, keys=True, on_loss=None):
+        self.upstream, self.lose, self.keys, self.on_loss = upstream, lose, keys, on_loss
         self.lock = threading.Lock()
         # Key and body of each request.
         self.seen = []
@@ -102,6 +112,8 @@ class Proxy:
             lost = self.lose > 0
             self.lose -= lost
         if lost:
+            if self.on_loss:
+                self.on_loss()
             request.close_connection = True
             return
         request.send_response(answer.status)
