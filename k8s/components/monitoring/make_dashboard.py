@@ -1,10 +1,10 @@
 """Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions,
-snapshots.
+snapshots, windows.
 
     cd k8s/components/monitoring && python3 make_dashboard.py > rtad-dashboard.json
 
 Needs no packages. A test compares the file with the output, and runs every query in a Prometheus
-that scrapes a running rtad.
+that scrapes a running rtad and rtad-loader.
 """
 
 import json
@@ -363,6 +363,109 @@ def served(board):
     )
 
 
+def counted(board):
+    board.row("Windows")
+    window, audience = "window", "audience"
+    board.graph(
+        "Window fill",
+        SHARE,
+        [(f"max by ({window}) ({of('rtad_window_fill_ratio')})", "{{window}}")],
+        "Entries divided by capacity. RtadWindowNearFull fires at 90 %.",
+        min=0,
+        max=1,
+    )
+    events = rate("rtad_window_events_total")
+    board.graph(
+        "Events by result",
+        PER_SECOND,
+        [(f"sum by ({window}, result) ({events})", "{{window}}: {{result}}")],
+        "`full` and `failed` events are not recorded.",
+    )
+    duplicates = share(
+        rate("rtad_window_events_total", 'result="duplicate"'),
+        rate("rtad_window_events_total", 'result=~"new|duplicate"'),
+        window,
+    )
+    board.graph(
+        "Duplicates",
+        SHARE,
+        [(duplicates, "{{window}}")],
+        "Share of recorded events whose device was already in the window.",
+        min=0,
+        max=1,
+    )
+    other = [
+        (f"sum by ({window}) ({rate('rtad_window_checks_total')})", "{{window}}: checked"),
+        (f"sum by ({window}) ({rate('rtad_window_forgotten_total')})", "{{window}}: forgotten"),
+    ]
+    board.graph("Checks and erasures", PER_SECOND, other, "Ids of requests that record nothing.")
+    board.graph(
+        "Window entries",
+        COUNT,
+        [
+            (f"max by ({window}) ({of('rtad_window_entries')})", "{{window}}"),
+            (f"max by ({window}) ({of('rtad_window_capacity')})", "{{window}}: capacity"),
+        ],
+        "Devices in the window.",
+    )
+    board.graph(
+        "Oldest entry",
+        SECONDS,
+        [(f"max by ({window}) ({of('rtad_window_oldest_seconds')})", "{{window}}")],
+        "Its age. It expires when the age reaches the length of the window, or at the end of the day.",
+        min=0,
+    )
+    board.graph(
+        "Window false-positive rate",
+        "none",
+        [(f"max by ({window}) ({of('rtad_window_expected_fpr')})", "{{window}}")],
+        "Expected share of new devices that are answered as duplicates.",
+    )
+    board.graph(
+        "Audience lag",
+        SECONDS,
+        [(f"max by ({audience}) ({of('rtad_window_audience_lag_seconds')})", "{{audience}}")],
+        "Age of the oldest event that is not published yet. RtadWindowLag fires at 30 s.",
+        min=0,
+    )
+    published = [
+        (sum_by(audience, rate("rtad_window_audience_writes_total")), "{{audience}}: writes"),
+        (
+            sum_by(audience, rate("rtad_window_audience_generations_total")),
+            "{{audience}}: generations",
+        ),
+    ]
+    board.graph("Publishes", "ops", published, "To the audiences with from_window.")
+    board.graph(
+        "Window log",
+        BYTES,
+        [(f"max by ({window}) ({of('rtad_window_log_bytes')})", "{{window}}")],
+        "Bytes since the last checkpoint: a restart replays them.",
+    )
+    checkpoint = of("rtad_window_checkpoint_timestamp_seconds")
+    board.graph(
+        "Last checkpoint",
+        SECONDS,
+        [(f"time() - max by ({window}) ({checkpoint})", "{{window}}")],
+        "Its age.",
+    )
+    board.graph(
+        "Window memory",
+        BYTES,
+        [(f"max by ({window}) ({of('rtad_window_memory_bytes')})", "{{window}}")],
+        "Of the entries, without the rest of the process.",
+    )
+    failures = [
+        (sum_by(window, rate("rtad_window_log_failures_total")), "{{window}}: log failures/s"),
+        (
+            sum_by(window, rate("rtad_window_events_total", 'result="failed"')),
+            "{{window}}: events failed/s",
+        ),
+        (f"1 - min by ({window}) ({of('rtad_window_writable')})", "{{window}}: not writable"),
+    ]
+    board.graph("Window failures", COUNT, failures, "Normally 0.")
+
+
 def variable(name, label, query):
     return {
         "name": name,
@@ -382,7 +485,7 @@ def variable(name, label, query):
 
 def dashboard():
     board = Board()
-    for part in (up_and_fast, decided, served):
+    for part in (up_and_fast, decided, served, counted):
         part(board)
     return {
         "uid": "rtad",
@@ -405,12 +508,12 @@ def dashboard():
                     "refresh": 1,
                     "current": {},
                 },
-                variable("namespace", "Namespace", "label_values(rtad_ready, namespace)"),
-                variable("job", "Job", 'label_values(rtad_ready{namespace=~"$namespace"}, job)'),
+                variable("namespace", "Namespace", "label_values(rtad_build_info, namespace)"),
+                variable("job", "Job", 'label_values(rtad_build_info{namespace=~"$namespace"}, job)'),
                 variable(
                     "pod",
                     "Pod",
-                    'label_values(rtad_ready{namespace=~"$namespace",job=~"$job"}, pod)',
+                    'label_values(rtad_build_info{namespace=~"$namespace",job=~"$job"}, pod)',
                 ),
             ]
         },

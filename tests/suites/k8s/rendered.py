@@ -2,10 +2,15 @@
 
 import functools
 import math
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 
 import yaml
+
+from suites.testkit.programs import ROOT
 
 OVERLAYS = ["dev", "prod"]
 
@@ -50,6 +55,29 @@ def render(folder):
     return Rendered(list(yaml.safe_load_all(kustomized(folder))))
 
 
+@functools.cache
+def kustomized_with_windows():
+    """The production overlay with the edits of docs/guides/kubernetes.md, Event windows."""
+    page = (ROOT / "docs/guides/kubernetes.md").read_text()
+    section = page.split("\n## Event windows\n")[1].split("\n## ")[0]
+    [edits] = re.findall(r"^```yaml\n(.*?)^```$", section, re.M | re.S)
+    [config] = re.findall(r"^```toml\n(.*?)^```$", section, re.M | re.S)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "k8s", pathlib.Path(folder, "k8s"))
+        overlay = pathlib.Path(folder, "k8s/overlays/prod")
+        (overlay / "rtad-loader.toml").write_text(config)
+        file = overlay / "kustomization.yaml"
+        kustomization = yaml.safe_load(file.read_text())
+        for key, added in yaml.safe_load(edits).items():
+            kustomization[key] += added
+        file.write_text(yaml.safe_dump(kustomization))
+        return kustomized(overlay)
+
+
+def render_with_windows():
+    return Rendered(list(yaml.safe_load_all(kustomized_with_windows())))
+
+
 def name_of(document):
     return f"{document['kind']}/{document['metadata']['name']}"
 
@@ -82,7 +110,7 @@ class Rendered:
 
     def pods(self):
         """Every document with pods: document, job spec or None, pod template."""
-        for document in self.of_kind("Deployment", "Job", "CronJob"):
+        for document in self.of_kind("Deployment", "StatefulSet", "Job", "CronJob"):
             spec = document["spec"]
             job = {"CronJob": lambda: spec["jobTemplate"]["spec"], "Job": lambda: spec}.get(
                 document["kind"], lambda: None

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 
 import kubernetes_validate
 
@@ -23,7 +24,9 @@ GROUP = {"name", "interval", "labels", "rules"}
 ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
 RECORD = {"record", "expr", "labels"}
 # Created manually, see docs/guides/kubernetes.md: the repository has no secrets.
-SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys"}
+SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys", "rtad-writer-token"}
+# Seconds for the last checkpoint of the write service.
+CHECKPOINT = 30
 # Overlays for small nodes, without dedicated CPUs.
 SHARED = {"rtad-dev"}
 # Kubernetes versions: the oldest with all used fields, and the newest in the package.
@@ -66,8 +69,9 @@ def service_monitor(overlay, spec):
         if matches(spec["selector"], one["metadata"].get("labels", {}))
     ]
     ports = [{port["name"] for port in service["spec"]["ports"]} for service in services]
-    if len(services) != 1 or not {endpoint["port"] for endpoint in spec["endpoints"]} <= ports[0]:
-        yield "does not select one Service with its ports"
+    wanted = {endpoint["port"] for endpoint in spec["endpoints"]}
+    if not services or not all(wanted <= names for names in ports):
+        yield "selects no Service, or one without its ports"
 
 
 def prometheus_rule(_, spec):
@@ -97,7 +101,7 @@ def selectors(overlay):
         ]
         return set.intersection(*ports) if ports else None
 
-    for document in overlay.of_kind("Deployment"):
+    for document in overlay.of_kind("Deployment", "StatefulSet"):
         labels = document["spec"]["template"]["metadata"]["labels"]
         if not matches(document["spec"]["selector"], labels):
             yield f"{name_of(document)}: its selector is not of its own pods"
@@ -145,7 +149,11 @@ def references(overlay):
             if "serviceAccountName" in spec
             else ()
         )
+        claims = document["spec"].get("volumeClaimTemplates", [])
         volumes = {volume["name"] for volume in spec.get("volumes", [])}
+        volumes |= {claim["metadata"]["name"] for claim in claims}
+        if "serviceName" in document["spec"]:
+            yield from missing(document, "Service", document["spec"]["serviceName"])
         for volume in spec.get("volumes", []):
             if "configMap" in volume:
                 yield from missing(document, "ConfigMap", volume["configMap"]["name"])
@@ -271,6 +279,43 @@ def scaling(overlay):
             yield f"{name}: has no disruption budget that keeps some pods and lets one go"
 
 
+def owners(overlay):
+    """A window has one owner: two pods would acknowledge events that the other does not know."""
+    for document in overlay.of_kind("StatefulSet"):
+        spec, name = document["spec"], name_of(document)
+        if spec["replicas"] != 1:
+            yield f"{name}: has {spec['replicas']} replicas, expected 1"
+        claims = {one["metadata"]["name"]: one["spec"] for one in spec["volumeClaimTemplates"]}
+        if any(claim["accessModes"] != ["ReadWriteOncePod"] for claim in claims.values()):
+            yield f"{name}: two pods may mount its volume, expected ReadWriteOncePod"
+        kept = spec.get("persistentVolumeClaimRetentionPolicy", {})
+        if set(kept.values()) != {"Retain"}:
+            yield f"{name}: its volume may be removed with it"
+        [container] = spec["template"]["spec"]["containers"]
+        config = overlay.config_map("rtad-writer-config")["data"]["rtad-loader.toml"]
+        state = tomllib.loads(config)["state_dir"]
+        if [one["name"] for one in container["volumeMounts"] if one["mountPath"] == state] != [
+            *claims
+        ]:
+            yield f"{name}: state_dir {state} is not on its volume"
+        flags = dict(word.split("=", 1) for word in container["args"])
+        grace = spec["template"]["spec"]["terminationGracePeriodSeconds"]
+        if grace < seconds(flags["--drain-timeout"]) + CHECKPOINT:
+            yield f"{name}: is killed after {grace} s, before its last checkpoint"
+        for port in container["ports"]:
+            variable = {"writes": "RTAD_LOADER_LISTEN", "admin": "RTAD_LOADER_ADMIN_LISTEN"}
+            listens = overlay.environment(container)[variable[port["name"]]]
+            if listens != f"0.0.0.0:{port['containerPort']}":
+                yield f"{name}: port {port['name']} is {port['containerPort']}, and rtad-loader listens on {listens}"
+        labels = spec["template"]["metadata"]["labels"]
+        for budget in overlay.of_kind("PodDisruptionBudget"):
+            if matches(budget["spec"]["selector"], labels):
+                yield f"{name}: {name_of(budget)} blocks every drain of its node"
+        for scaler in overlay.of_kind("HorizontalPodAutoscaler"):
+            if scaler["spec"]["scaleTargetRef"]["kind"] == "StatefulSet":
+                yield f"{name}: {name_of(scaler)} adds owners"
+
+
 def jobs(overlay):
     longest = max((job["activeDeadlineSeconds"] for _, job, _ in overlay.pods() if job), default=0)
     for document, job, template in overlay.pods():
@@ -326,6 +371,7 @@ RULES = [
     restricted,
     resources,
     scaling,
+    owners,
     jobs,
     images,
     namespaces,

@@ -14,6 +14,7 @@ import time
 import tomllib
 
 from suites.k8s.rendered import name_of
+from suites.testkit.ports import HOST, free_ports
 from suites.testkit.process import ANY_PORTS, Process
 from suites.testkit.programs import LOADER, RTAD, loader
 
@@ -64,9 +65,14 @@ class Sandbox:
     def enter(self, document, template, container):
         """Prepares the mounts; returns command, environment, and a function that maps local paths
         to paths of the container."""
-        spec, mounts = template["spec"], []
+        claims = [
+            {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-of-pod-0"}}
+            for claim in document["spec"].get("volumeClaimTemplates", [])
+            for name in [claim["metadata"]["name"]]
+        ]
+        volumes, mounts = template["spec"].get("volumes", []) + claims, []
         for mount in container.get("volumeMounts", []):
-            [volume] = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+            [volume] = [one for one in volumes if one["name"] == mount["name"]]
             mounts.append((mount["mountPath"], volume, self.volume_path(document, volume)))
         mounts.sort(key=lambda mount: -len(mount[0]))
         variables = self.overlay.environment(container)
@@ -89,7 +95,7 @@ class Sandbox:
                     put_as_kubelet(folder, name, here(text))
         for path, volume, folder in mounts:
             if "secret" in volume:
-                for name in self.secrets(path):
+                for name in self.secrets(path, container):
                     put_as_kubelet(folder, name, SECRET)
         environment = {name: here(value) for name, value in variables.items()}
         # Other paths must not be written.
@@ -106,9 +112,11 @@ class Sandbox:
 
         return [here(word) for word in self.overlay.command(container)], environment, there
 
-    def secrets(self, path):
+    def secrets(self, path, container):
+        """Files in this folder that the config of rtad or the command line names."""
         config = self.overlay.config_map("rtad-config")["data"]["rtad.toml"]
-        return re.findall(re.escape(path) + r"/([^\"'\s]+)", config)
+        named = " ".join([config, *self.overlay.command(container)])
+        return sorted(set(re.findall(re.escape(path) + r"/([^\"'\s]+)", named)))
 
     def change_owner(self):
         """Gives all files to the container's user."""
@@ -149,6 +157,24 @@ class Sandbox:
         ]
         built = self.run(words, {"PATH": f"{programs()}:/usr/bin:/bin"})
         assert built.returncode == 0, built.stderr
+
+    @contextlib.contextmanager
+    def owner(self):
+        """rtad-loader as started by the StatefulSet, but on free ports: the process, the container,
+        and the addresses of both ports."""
+        [(document, template, container)] = [
+            one for one in self.overlay.containers() if name_of(one[0]) == "StatefulSet/rtad-writer"
+        ]
+        words, environment, _ = self.enter(document, template, container)
+        address, admin = (f"{HOST}:{port}" for port in free_ports(2))
+        environment |= {"RTAD_LOADER_LISTEN": address, "RTAD_LOADER_ADMIN_LISTEN": admin}
+        command = UNPRIVILEGED_BY + words
+        log = self.root / f"owner-{len(list(self.root.glob('owner-*')))}.log"
+        process = Process(*command, log=log, env=environment, cwd="/")
+        try:
+            yield process, container, address, admin
+        finally:
+            process.kill()
 
     def server(self):
         [(document, template, container)] = [

@@ -8,7 +8,13 @@ import tempfile
 import pytest
 
 from suites.k8s import rules
-from suites.k8s.rendered import OVERLAYS, quantity, render
+from suites.k8s.rendered import (
+    OVERLAYS,
+    kustomized_with_windows,
+    quantity,
+    render,
+    render_with_windows,
+)
 from suites.testkit.programs import ROOT
 
 RENDERED = {name: render(ROOT / "k8s/overlays" / name) for name in OVERLAYS}
@@ -156,7 +162,7 @@ MUTATIONS = {
         ),
         (
             lambda o: o.one("Service", "rtad-admin")["metadata"].pop("labels"),
-            "does not select one Service",
+            "selects no Service",
         ),
         (
             lambda o: o.documents.append(rule_of({"alert": "A", "expr": "up", "form": "5m"})),
@@ -270,6 +276,48 @@ MUTATIONS = {
 }
 
 
+def writer(overlay):
+    return overlay.one("StatefulSet", "rtad-writer")["spec"]
+
+
+def claim(overlay):
+    return writer(overlay)["volumeClaimTemplates"][0]["spec"]
+
+
+def targets(overlay, kind, name):
+    """Makes an object of this kind apply to the write service."""
+    if kind == "PodDisruptionBudget":
+        spec(overlay, kind)["selector"] = writer(overlay)["selector"]
+    else:
+        spec(overlay, kind)["scaleTargetRef"] = {"kind": "StatefulSet", "name": name}
+
+
+# Mutations of the production overlay with event windows.
+OWNER_MUTATIONS = [
+    (lambda o: writer(o).update(replicas=2), "has 2 replicas"),
+    (lambda o: claim(o).update(accessModes=["ReadWriteOnce"]), "two pods may mount"),
+    (lambda o: writer(o).pop("persistentVolumeClaimRetentionPolicy"), "may be removed"),
+    (
+        lambda o: writer(o)["template"]["spec"].update(terminationGracePeriodSeconds=30),
+        "before its last checkpoint",
+    ),
+    (
+        lambda o: writer(o)["template"]["spec"]["containers"][0]["volumeMounts"][2].update(
+            mountPath="/var/lib/other"
+        ),
+        "is not on its volume",
+    ),
+    (
+        lambda o: writer(o)["template"]["spec"]["containers"][0]["ports"][1].update(
+            containerPort=9090
+        ),
+        "port admin is 9090",
+    ),
+    (lambda o: targets(o, "PodDisruptionBudget", "rtad-writer"), "blocks every drain"),
+    (lambda o: targets(o, "HorizontalPodAutoscaler", "rtad-writer"), "adds owners"),
+]
+
+
 def rule_of(rule):
     spec = {"groups": [{"name": "g", "rules": [rule]}]}
     return {
@@ -282,7 +330,7 @@ def rule_of(rule):
 
 class TestMutations:
     def test_each_rule_has_mutations(self):
-        assert set(MUTATIONS) == set(rules.RULES)
+        assert {*MUTATIONS, rules.owners} == set(rules.RULES)
 
     @pytest.mark.parametrize(
         "rule, mutate, expected",
@@ -299,11 +347,45 @@ class TestMutations:
         assert any(expected in problem for problem in found), found
 
 
+class TestEventWindows:
+    def test_overlay_with_windows_follows_all_rules(self):
+        overlay = render_with_windows()
+        assert rules.problems(overlay) == []
+        # A changed config replaces the pod, as it is read at the start only.
+        config = overlay.config_map("rtad-writer-config")["metadata"]["name"]
+        assert config != "rtad-writer-config"
+
+    @pytest.mark.parametrize(
+        "mutate, expected", OWNER_MUTATIONS, ids=[one[1] for one in OWNER_MUTATIONS]
+    )
+    def test_each_mutation_is_found(self, mutate, expected):
+        overlay = render_with_windows()
+        mutate(overlay)
+        found = rules.problems(overlay, [rules.owners])
+        assert any(expected in problem for problem in found), found
+
+    def test_admin_port_is_for_prometheus_only(self):
+        [policy] = [
+            one
+            for one in render_with_windows().of_kind("NetworkPolicy")
+            if one["metadata"]["name"] == "rtad-writer"
+        ]
+        sources = {
+            port["port"]: rule["from"][0]["namespaceSelector"]["matchLabels"]
+            for rule in policy["spec"]["ingress"]
+            for port in rule["ports"]
+        }
+        assert set(sources) == {"writes", "admin"}
+        assert sources["admin"] == {"kubernetes.io/metadata.name": "monitoring"}
+        assert sources["writes"] != sources["admin"]
+
+
 class TestComponents:
     def test_store_keys_reach_all_containers_with_a_store(self):
         with tempfile.TemporaryDirectory() as folder:
             up = os.path.relpath(ROOT / "k8s", folder)
-            text = f"resources: [{up}/overlays/prod]\ncomponents: [{up}/components/store-keys]\n"
+            pathlib.Path(folder, "prod.yaml").write_text(kustomized_with_windows())
+            text = f"resources: [prod.yaml]\ncomponents: [{up}/components/store-keys]\n"
             pathlib.Path(folder, "kustomization.yaml").write_text(text)
             overlay = render(folder)
         assert rules.problems(overlay) == []

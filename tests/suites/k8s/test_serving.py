@@ -107,7 +107,7 @@ class TestConfig:
         replaced(overlay, old, new)
         sandbox = sandbox_of(overlay)
         if "value_file" in expected:
-            sandbox.secrets = lambda _: []
+            sandbox.secrets = lambda *_: []
         with pytest.raises(AssertionError, match=expected):
             sandbox.effective_config()
 

@@ -1,5 +1,6 @@
 """A normal day without alerts: 1,000 requests per second, a nightly snapshot on one pod after
-another, occasional store failures, a config change, and a rolling restart of all three pods."""
+another, occasional store failures, a config change, and a rolling restart of all three pods. The
+owner of an event window restarts too."""
 
 import json
 
@@ -9,13 +10,13 @@ SWAP, RESTART = DAY + 30, DAY + 60
 END = DAY + 120
 
 
-def series(name, labels, begin, end, value):
+def series(name, labels, begin, end, value, job="rtad"):
     """A series that exists from one minute to another."""
     values = [
         f"{value(minute):.12g}" if begin <= minute < end else "stale" if minute == end else "_"
         for minute in range(END + 1)
     ]
-    return {"series": f'{name}{{namespace="ads",job="rtad",{labels}}}', "values": " ".join(values)}
+    return {"series": f'{name}{{namespace="ads",job="{job}",{labels}}}', "values": " ".join(values)}
 
 
 def pod(number, begin, end, swap):
@@ -86,9 +87,33 @@ def pod(number, begin, end, swap):
     yield gauge("rtad_cache_errors_total", lambda _: 0)
 
 
+def owner(instance, begin, end):
+    """Series of the owner of a window, which fills to 85 % and is restored after a restart."""
+    name = f'pod="writer-0",instance="10.0.1.{instance}"'
+    window, audience = 'window="clicks"', 'audience="clicked"'
+
+    def gauge(metric, value, labels=""):
+        return series(metric, f"{name},{labels}", begin, end, value, "rtad-writer")
+
+    yield gauge("up", lambda _: 1)
+    yield gauge("rtad_window_writable", lambda _: 1, window)
+    yield gauge("rtad_window_fill_ratio", lambda minute: 0.85 * minute / END, window)
+    # A publish waits for the store once.
+    yield gauge(
+        "rtad_window_audience_lag_seconds", lambda minute: 45 if minute == SWAP else 1, audience
+    )
+    for result, per_minute in (("new", 600), ("duplicate", 900), ("unusable", 6), ("full", 0)):
+        yield gauge(
+            "rtad_window_events_total",
+            lambda minute, per_minute=per_minute: (minute - begin) * per_minute,
+            f'{window},result="{result}"',
+        )
+
+
 def test():
     """A promtool test."""
-    all_series = []
+    # One scrape fails during the restart.
+    all_series = [*owner(1, 0, RESTART), *owner(2, RESTART + 1, END + 1)]
     for number in range(3):
         restarted = RESTART + 5 * number
         all_series += pod(number, 0, restarted, SWAP + 2 * number)
@@ -100,7 +125,7 @@ def test():
         "eval_time": f"{END}m",
         "exp_samples": [],
     }
-    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap"}[2h]) > 0) by (alertname)'
+    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap|RtadWindow.+"}[2h]) > 0) by (alertname)'
     # The day has incidents: these alerts were pending and resolved.
     went_by = [
         {"labels": f'{{alertname="{name}"}}', "value": count}
@@ -109,6 +134,8 @@ def test():
             ("RtadPodNotReady", 3),
             ("RtadRollStuck", 3),
             ("RtadNoRoomForSwap", 3),
+            ("RtadWindowLag", 1),
+            ("RtadWindowOwnerDown", 1),
         )
     ]
     return {

@@ -33,6 +33,25 @@ OCEAN = bytes.fromhex(
 )
 
 
+# Of the write service: a window, and an audience that is published from it.
+WINDOWS = """
+state_dir = "windows"
+
+[[window]]
+name = "clicks"
+length = "24h"
+capacity = 100_000
+fpr = 0.0001
+count = true
+when_full = "error"
+durability = "fsync"
+
+[[audience]]
+name = "clicked"
+from_window = "clicks"
+"""
+
+
 class Fleet:
     def __init__(self, folder):
         self.ending = contextlib.ExitStack()
@@ -62,20 +81,46 @@ class Fleet:
         return pod.decisions, pod.admin
 
     def writer(self):
-        """Starts `rtad-loader serve` and writes to it."""
+        """Starts `rtad-loader serve` with a window, and writes to both."""
         address, admin = (f"{HOST}:{port}" for port in free_ports(2))
         token = self.folder / "token"
         token.write_text(TOKEN)
-        flags = ["--store", self.store, "--token-file", token]
+        (self.folder / "rtad-loader.toml").write_text(WINDOWS)
+        flags = ["--config", "rtad-loader.toml", "--store", self.store, "--token-file", token]
         flags += ["--listen", address, "--admin-listen", admin]
-        writer = Process(LOADER, "serve", *flags, log=self.folder / "writer.log")
+        log = self.folder / "writer.log"
+        writer = Process(LOADER, "serve", *flags, log=log, cwd=self.folder)
         self.ending.enter_context(writer)
         writer.wait_for("listening for writes")
         body = json.dumps({"op": "add", "ids": self.ids[1001:1003]})
         headers = {"Authorization": f"Bearer {TOKEN}"}
         written = ask(address, "/v1/audiences/old_users/devices", body, headers=headers)
         assert written.status == 200, written
+        events = json.dumps({"ids": [*self.ids[:5], self.ids[0], ""]})
+        counted = ask(address, "/v1/windows/clicks/events", events, headers=headers)
+        assert counted.json()["new"] == [*[True] * 5, False, None], counted
+        self.repeat(lambda number: self.count(address, headers, number), 0.2)
         return admin
+
+    def count(self, address, headers, number):
+        """Sends an event of a new device, and one of a known device."""
+        events = json.dumps({"ids": [self.ids[number % 1000 + 5], self.ids[0]]})
+        assert ask(address, "/v1/windows/clicks/events", events, headers=headers).status == 200
+
+    def repeat(self, action, seconds):
+        """Runs an action in a thread at this interval until the end."""
+        stop = threading.Event()
+
+        def run():
+            for number in itertools.count():
+                if stop.wait(seconds):
+                    return
+                action(number)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.ending.callback(thread.join)
+        self.ending.callback(stop.set)
 
     def prometheus(self, pods, writer):
         """Starts a Prometheus that scrapes and evaluates rules twice a second."""

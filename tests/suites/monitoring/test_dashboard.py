@@ -74,5 +74,7 @@ class TestDashboard:
 
     def test_every_metric_is_shown(self):
         shown = " ".join(query for _, query in sources.queries())
-        for name in sources.metrics_of_pods():
+        windows = [name for name in sources.metrics_of_writer() if name.startswith("rtad_window_")]
+        assert len(windows) > 10
+        for name in [*sources.metrics_of_pods(), *windows]:
             assert name in shown

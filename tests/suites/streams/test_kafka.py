@@ -1,0 +1,194 @@
+"""docs/examples/streams/kafka_consumer.py: lost answers, killed consumers, and rebalances."""
+
+import os
+import random
+import signal
+import sys
+import uuid
+
+import pytest
+
+from suites.streams.brokers import Brokers
+from suites.streams.writer import Proxy
+from suites.testkit.process import Process
+from suites.testkit.programs import ROOT, synth
+from suites.testkit.waiting import wait_until
+
+EXAMPLES = ROOT / "docs/examples/streams"
+DEVICES, REPEATED, UNUSABLE = 1500, 900, 30
+# The consumer of the example, killed at a call of `forward`: after the answer, before the commit.
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv.pop(1))
+calls = int(sys.argv.pop(1))
+import kafka_consumer
+forward = kafka_consumer.forward
+
+def killed(producer, topic, messages):
+    global calls
+    calls -= 1
+    if calls == 0 and messages:
+        os.kill(os.getpid(), signal.SIGKILL)
+    forward(producer, topic, messages)
+
+kafka_consumer.forward = killed
+kafka_consumer.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def brokers():
+    return Brokers()
+
+
+@pytest.fixture(scope="module")
+def devices():
+    return synth(DEVICES, "--id-kind", "oaid")
+
+
+class Stream:
+    """A topic with clicks, each device at least once, and consumers."""
+
+    def __init__(self, brokers, devices, writer, folder):
+        self.brokers, self.devices, self.writer, self.folder = brokers, devices, writer, folder
+        self.name = f"clicks-{uuid.uuid4()}"
+        self.started = []
+        ids = [*devices, *devices[:REPEATED], *[""] * UNUSABLE]
+        random.Random(1).shuffle(ids)
+        brokers.publish(self.name, [{"id": one} for one in ids])
+
+    def start(self, url, *program):
+        """Starts a consumer: the example, or a program that imports it."""
+        program = program or (EXAMPLES / "kafka_consumer.py",)
+        flags = ["--brokers", self.brokers.addresses, "--topic", self.name]
+        flags += ["--to", f"new-{self.name}", "--group", self.name, "--url", url]
+        flags += ["--window", "clicks", "--kind", "oaid", "--token-file", self.writer.token]
+        flags += ["--batch", 100, "--set", "session.timeout.ms=6000"]
+        flags += ["--set", "heartbeat.interval.ms=500"]
+        log = self.folder / f"consumer-{len(self.started)}.log"
+        # -B: the example's folder stays clean.
+        consumer = Process(sys.executable, "-B", *program, *flags, log=log)
+        self.started.append(consumer)
+        return consumer
+
+    def start_killed(self, url, calls):
+        path = self.folder / "killed.py"
+        path.write_text(KILLED)
+        return self.start(url, path, EXAMPLES, calls)
+
+    def finish(self):
+        """Waits for the last commit and ends the consumers."""
+        total = DEVICES + REPEATED + UNUSABLE
+
+        def committed():
+            return self.brokers.committed(self.name, self.name) == total
+
+        alive = [one for one in self.started if one.process.poll() is None]
+        alive[0].until("all events are committed", committed)
+        for consumer in alive:
+            assert consumer.end() == 0, consumer.text()
+
+    def assert_each_new_once(self):
+        # The window: each device is new once. Repeated batches are not counted again.
+        expected = {"new": DEVICES, "duplicate": REPEATED, "unusable": UNUSABLE}
+        assert self.writer.events() == expected
+        self.assert_each_forwarded_from_one_event()
+
+    def assert_each_forwarded_from_one_event(self):
+        # The answers: each device is forwarded from one event.
+        sources = self.brokers.sources(f"new-{self.name}")
+        assert sorted(sources) == sorted(self.devices)
+        assert [one for one in sources.values() if len(one) > 1] == []
+
+    def assert_no_id_is_logged(self):
+        logs = "".join(one.text() for one in self.started)
+        assert [one for one in self.devices if one in logs] == []
+
+
+@pytest.fixture
+def stream(brokers, devices, writer, tmp_path):
+    stream = Stream(brokers, devices, writer, tmp_path)
+    yield stream
+    for consumer in stream.started:
+        consumer.kill()
+
+
+def test_each_device_is_new_once(stream):
+    stream.start(f"http://{stream.writer.address}")
+    stream.finish()
+    stream.assert_each_new_once()
+    stream.assert_no_id_is_logged()
+
+
+def test_lost_answer_is_repeated_with_the_same_key(stream):
+    with Proxy(stream.writer.address, lose=5) as proxy:
+        stream.start(proxy.url)
+        stream.finish()
+        assert proxy.repeated() == 5
+    stream.assert_each_new_once()
+    stream.assert_no_id_is_logged()
+
+
+def test_answer_lost_in_a_crash_of_the_write_service_is_repeated(stream):
+    """The events are durable, their answer is lost, and the key outlives the crash."""
+    with Proxy(stream.writer.address, lose=1, on_loss=stream.writer.crash) as proxy:
+        stream.start(proxy.url)
+        stream.finish()
+        assert proxy.repeated() == 1
+        assert stream.writer.starts == 2
+    # The counters began again at the restart.
+    stream.assert_each_forwarded_from_one_event()
+
+
+def test_consumer_killed_between_answer_and_commit_loses_no_new_device(stream):
+    with Proxy(stream.writer.address) as proxy:
+        killed = stream.start_killed(proxy.url, calls=3)
+        assert killed.wait() == -signal.SIGKILL
+        stream.start(proxy.url)
+        stream.finish()
+        assert proxy.repeated() == 1
+    stream.assert_each_new_once()
+
+
+def test_without_keys_the_new_devices_of_a_killed_consumer_are_lost(stream):
+    """The test above detects a write service that does not know the key."""
+    with Proxy(stream.writer.address, keys=False) as proxy:
+        killed = stream.start_killed(proxy.url, calls=3)
+        assert killed.wait() == -signal.SIGKILL
+        stream.start(proxy.url)
+        stream.finish()
+    assert stream.writer.events()["duplicate"] > REPEATED
+    assert len(stream.brokers.sources(f"new-{stream.name}")) < DEVICES
+
+
+def test_consumers_of_a_group_share_the_work_of_a_killed_one(stream):
+    with Proxy(stream.writer.address) as proxy:
+        first = stream.start(proxy.url)
+        stream.start(proxy.url)
+        wait_until("the first batches", lambda: len(proxy.seen) > 4)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        stream.finish()
+    stream.assert_each_new_once()
+
+
+def test_unreachable_write_service_is_asked_again(stream):
+    with Proxy("127.0.0.1:1") as unreachable:
+        consumer = stream.start(unreachable.url)
+        consumer.wait_for("repeated in")
+        unreachable.upstream = stream.writer.address
+        stream.finish()
+    stream.assert_each_new_once()
+
+
+def test_wrong_token_ends_the_consumer_and_commits_nothing(stream):
+    token = stream.writer.token
+    right = token.read_text()
+    token.write_text("another-token-of-24-characters")
+    refused = stream.start(f"http://{stream.writer.address}")
+    assert refused.wait() == 1
+    assert "status 401" in refused.text()
+    token.write_text(right)
+    stream.start(f"http://{stream.writer.address}")
+    stream.finish()
+    stream.assert_each_new_once()
