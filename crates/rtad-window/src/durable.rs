@@ -142,8 +142,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Durable {
     /// Opens a window's directory, or creates it. Reads the last checkpoint and the log after it.
     ///
-    /// `clock` says in the caller's words what a tick is; files of another clock are refused. `tick`
-    /// is the current tick. Cost: reading the files; a log of half the table at most.
+    /// `clock` says in the caller's words what a tick is; files of another clock are refused.
+    /// `tick` is the current tick. Cost: reading the files; a log of half the table at most.
     ///
     /// # Errors
     ///

@@ -4,16 +4,16 @@
 //! segment   header, groups
 //! header    magic "RTADWLOG", version u32, window id u64, segment number u64,
 //!           number of the first group u64, crc u32
-//! group     magic u32, payload bytes u32, group number u64, crc u32 (of all three and the payload),
-//!           payload: frames
+//! group     magic u32, payload bytes u32, group number u64,
+//!           crc u32 (of all three and the payload), payload: frames
 //! frame     kind u8, tick u64, records u32, then the records
 //! record    of changes and erasures: slot u48, lanes u32 each
 //! ```
 //!
 //! All numbers are little-endian. A group is written with one write and one sync; the next group
 //! starts after the sync. So only the last group of a log can be torn: it is cut. A broken group
-//! before a valid one is damage, and the log is refused. Records are contents, not events: replaying
-//! one twice changes nothing.
+//! before a valid one is damage, and the log is refused. Records are contents, not events:
+//! replaying one twice changes nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -230,8 +230,8 @@ pub(crate) struct SegmentEnd {
 /// Reads a segment: calls `each` with the payload of every group from `next_group` on, before
 /// group `until`.
 ///
-/// A segment whose last write failed is continued by the next one at the same group: what the failed
-/// write left behind does not count.
+/// A segment whose last write failed is continued by the next one at the same group: what the
+/// failed write left behind does not count.
 ///
 /// # Errors
 ///

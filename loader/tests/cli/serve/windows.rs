@@ -145,7 +145,10 @@ fn full_window_answers_as_configured() {
     };
     let serve = serve(&sandbox, &["new", "duplicate", "error"].map(window).concat());
     let mut api = serve.connect();
-    let text = |range: std::ops::Range<u32>| json!({ "kind": "text", "ids": range.map(|n| n.to_string()).collect::<Vec<_>>() });
+    let text = |range: std::ops::Range<u32>| {
+        let ids: Vec<String> = range.map(|n| n.to_string()).collect();
+        json!({ "kind": "text", "ids": ids })
+    };
     for (name, expected) in
         [("new", json!(true)), ("duplicate", json!(false)), ("error", Value::Null)]
     {
