@@ -5,7 +5,7 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, fleet, loadtest, peers, fuzz, screenshots.
+# Groups: test (the default), docs, long, fleet, loadtest, peers, windows, fuzz, screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,7 @@ for group in "${@:-test}"; do
             need haproxy
             need npm
             need promtool prometheus
+            need redis-server
             [ -n "${CHROMIUM:-}" ] || need chromium
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
             azurite=target/tools/azurite
@@ -41,6 +42,10 @@ for group in "${@:-test}"; do
             need redis-server
             need wrk
             requirements+=(tests/requirements.txt benches/peers/requirements.txt)
+            ;;
+        windows)
+            need redis-server
+            requirements+=(loadtest/windows/requirements.txt)
             ;;
         fuzz)
             # libFuzzer is C++.

@@ -1,0 +1,43 @@
+//! rtad's own engine: a table of fingerprints.
+
+use rtad_window::{Seen, Window, WindowSpec};
+
+use crate::engine::{Engine, Key, Outcome, Sizing};
+
+/// Rate of 24-bit fingerprints at capacity, rounded up.
+const NARROW_FPR: f64 = 1.44e-6;
+
+/// A window of the write service.
+pub(crate) struct Rtad(Window);
+
+impl Rtad {
+    /// An empty window; `is_narrow` takes the smallest slots, whose rate may be above the asked one.
+    pub(crate) fn new(sizing: &Sizing, is_narrow: bool) -> Outcome<(Self, String)> {
+        let spec = WindowSpec {
+            capacity: sizing.keys,
+            fpr: if is_narrow { sizing.fpr.max(NARROW_FPR) } else { sizing.fpr },
+            count: 1,
+            whole_keys: false,
+            lifetime: sizing.ticks as u16,
+        };
+        let parameters = format!("{:?} slots", spec.format()).to_lowercase();
+        Ok((Self(Window::new(spec, 0)?), parameters))
+    }
+}
+
+impl Engine for Rtad {
+    fn observe(&self, keys: &[Key], out: &mut Vec<bool>) -> Outcome {
+        out.clear();
+        let seen = self.0.observe(keys);
+        if seen.contains(&Seen::Full) {
+            return Err("the window is full".into());
+        }
+        out.extend(seen.iter().map(|seen| *seen == Seen::New));
+        Ok(())
+    }
+
+    fn advance(&self, tick: u64) -> Outcome {
+        self.0.set_tick(tick);
+        Ok(())
+    }
+}
