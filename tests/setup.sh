@@ -19,6 +19,7 @@ for group in "${@:-test}"; do
             need haproxy
             need npm
             need promtool prometheus
+            need redis-server
             [ -n "${CHROMIUM:-}" ] || need chromium
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
             azurite=target/tools/azurite
