@@ -1,4 +1,4 @@
-//! Windows against real servers: Redis, Valkey, and faults between.
+//! Windows against real servers: Redis, Valkey, a cluster, TLS, and faults between.
 //!
 //! | module | job |
 //! |---|---|
@@ -7,14 +7,18 @@
 //! | `basics` | answers of one server, Redis and Valkey |
 //! | `faults` | lost answers, hangs, restarts, refusals |
 //! | `owners` | two owners and a million events |
+//! | `cluster` | three nodes: spread, moving slots, failover |
+//! | `tls` | certificates |
 
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 mod basics;
+mod cluster;
 mod faults;
 mod owners;
 mod proxy;
 mod server;
+mod tls;
 
 use std::time::Duration;
 
