@@ -34,7 +34,13 @@ struct Args {
     /// Batches in flight
     #[arg(long, default_value_t = 4)]
     tasks: u64,
+    /// Repetitions of each row; the table has their medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
+
+/// A value as long as a token.
+const DIGITS: &[u8] = b"1234567890123456789";
 
 /// A running server; killed on drop.
 struct Server {
@@ -175,32 +181,53 @@ fn until(period: u64) -> Lifetime {
 #[tokio::main(worker_threads = 1)]
 async fn main() {
     let args = Args::parse();
-    let events = args.events as f64;
-    println!("| events | events/s | server CPU per event | server memory per key |");
-    println!("|---|---|---|---|");
-    for (title, row) in [
+    let rows = [
         ("`observe`, names of 30 bytes, all new", Row::Window("day", Some(20_780))),
         ("`observe`, the same again, all duplicates", Row::Again),
         ("`observe`, names of 25 bytes", Row::Window("day", None)),
         ("`observe`, names of 40 bytes", Row::Window("impressions", Some(498_720))),
-        ("`SET NX EX` alone, names of 30 bytes, value `1`", Row::Plain(30, b"1")),
-        ("`SET NX EX` alone, value of 19 digits", Row::Plain(30, b"1234567890123456789")),
+        ("`SET NX EX` alone, names of 30 bytes, value of 19 digits", Row::Plain(30, DIGITS)),
+        ("`SET NX EX` alone, value `1`", Row::Plain(30, b"1")),
         ("`SET NX EX` alone, value of 8 bytes", Row::Plain(30, b"\x01token\xff\x00")),
-        ("`SET NX EX` alone, names of 31 bytes", Row::Plain(31, b"1234567890123456789")),
-    ] {
-        let (server, mut connection) = Server::start(&args.server).await;
-        if matches!(row, Row::Again) {
-            run(Row::Window("day", Some(20_780)), &server, &connection, &args, 1 << 40).await;
+        ("`SET NX EX` alone, names of 31 bytes, value of 19 digits", Row::Plain(31, DIGITS)),
+    ];
+    let mut found = vec![Vec::new(); rows.len()];
+    for _ in 0..args.rounds {
+        for ((_, row), found) in rows.iter().zip(&mut found) {
+            found.push(measured(*row, &args).await);
         }
-        let memory = used_memory(&mut connection).await;
-        let (cpu, begun) = (server.cpu_micros(), Instant::now());
-        run(row, &server, &connection, &args, 1 << 62).await;
-        let (cpu, seconds) = (server.cpu_micros() - cpu, begun.elapsed().as_secs_f64());
-        let added = used_memory(&mut connection).await.saturating_sub(memory) as f64 / events;
-        println!(
-            "| {title} | {:.0} | {:.2} µs | {added:.0} bytes |",
-            events / seconds,
-            cpu / events
-        );
     }
+    println!("| events | events/s | server CPU per event | server memory per key |");
+    println!("|---|---|---|---|");
+    for ((title, _), found) in rows.iter().zip(&found) {
+        let median = |value: fn(&Figures) -> f64| {
+            let mut values: Vec<f64> = found.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let (rate, cpu, memory) = (median(|f| f.rate), median(|f| f.cpu), median(|f| f.memory));
+        println!("| {title} | {rate:.0} | {cpu:.2} µs | {memory:.0} bytes |");
+    }
+}
+
+/// Events per second; microseconds and bytes per event.
+#[derive(Clone, Copy)]
+struct Figures {
+    rate: f64,
+    cpu: f64,
+    memory: f64,
+}
+
+async fn measured(row: Row, args: &Args) -> Figures {
+    let events = args.events as f64;
+    let (server, mut connection) = Server::start(&args.server).await;
+    if matches!(row, Row::Again) {
+        run(Row::Window("day", Some(20_780)), &server, &connection, args, 1 << 40).await;
+    }
+    let memory = used_memory(&mut connection).await;
+    let (cpu, begun) = (server.cpu_micros(), Instant::now());
+    run(row, &server, &connection, args, 1 << 62).await;
+    let (cpu, seconds) = (server.cpu_micros() - cpu, begun.elapsed().as_secs_f64());
+    let memory = used_memory(&mut connection).await.saturating_sub(memory) as f64;
+    Figures { rate: events / seconds, cpu: cpu / events, memory: memory / events }
 }

@@ -1,13 +1,13 @@
 //! Names of keys in Redis: `<namespace>:<window>:<period><16 bytes of the key>`.
 //!
 //! The period is decimal, and absent from windows without one. The device key has a fixed length,
-//! so that no separator precedes it and names are unambiguous. With `rtad`, a window's name of three
-//! letters and a day's number, a name has 30 bytes: the longest that Redis stores in 32 bytes.
+//! so that no separator precedes it and names are unambiguous. With `rtad`, a window's name of
+//! three letters and a day's number, a name has 30 bytes: the longest that Redis stores in 32.
 //!
-//! Names have no hash tag. All commands have one key, so that a tag would win nothing, and the slots
-//! of whole names spread evenly over the nodes. 256 tags would use 256 of 16,384 slots: with three
-//! nodes an imbalance of several percent, and slots that cannot be split when nodes are added. Where
-//! the device key itself contains `{…}`, client and server hash only its content.
+//! Names have no hash tag. All commands have one key, so that a tag would win nothing, and the
+//! slots of whole names spread evenly over the nodes. 256 tags would use at most 256 of 16,384
+//! slots: an imbalance of several percent with three nodes, and of half with a hundred. Where the
+//! device key itself contains `{…}`, client and server hash only its content.
 
 use crc::{CRC_16_XMODEM, Crc};
 

@@ -179,8 +179,8 @@ impl RedisWindow {
         self.run_counted(&Command::Delete, keys, period).await
     }
 
-    /// Writes a key that expires in a second to each server: fails whenever `observe` would, also on
-    /// a replica or without memory.
+    /// Writes a key that expires in a second to each server: fails whenever `observe` would, also
+    /// on a replica or without memory.
     ///
     /// # Errors
     ///

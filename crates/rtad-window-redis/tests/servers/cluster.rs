@@ -182,7 +182,7 @@ async fn slots_in_migration_are_asked_at_their_target() {
     let window = cluster.window();
     let keys = keys(1, 20_000);
     all(&window.observe(&keys[..10_000], HOUR, 1).await.unwrap(), Seen::New);
-    // Half the keys of these slots are at the target, half at the source, new ones go to the target.
+    // Keys of even slots are at the target, of odd ones at the source; new ones go to the target.
     for slot in 0..100 {
         cluster.set_slot(1, slot, &format!("IMPORTING {}", cluster.id(0)));
         cluster.set_slot(0, slot, &format!("MIGRATING {}", cluster.id(1)));
@@ -240,7 +240,7 @@ async fn each_key_is_new_once_while_slots_move() {
         });
         moved.store(true, Ordering::Relaxed);
     };
-    // A thread of its own for the moves, which block.
+    // The moves block a thread of their own.
     let (one, other, ()) = std::thread::scope(|scope| {
         let runtime = tokio::runtime::Handle::current();
         let moving = scope.spawn(move || runtime.block_on(moving));
