@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -17,6 +19,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::{Address, Target};
 use crate::error::RedisError;
+
+/// Interval between probes of an idle connection.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
@@ -49,6 +54,9 @@ impl Connector {
             TcpStream::connect((address.host.as_str(), address.port)).await.map_err(failed)?;
         // A request is one write, which must not wait for the acknowledgment of the one before.
         tcp.set_nodelay(true).map_err(failed)?;
+        // Load balancers drop idle connections without a word.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        SockRef::from(&tcp).set_tcp_keepalive(&keepalive).map_err(failed)?;
         let stream: Pin<Box<dyn Stream>> = match &self.tls {
             None => Box::pin(tcp),
             Some(connector) => {

@@ -179,7 +179,14 @@ fn errors(cluster: &Cluster, code: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_in_migration_are_asked_at_their_target() {
     let cluster = Cluster::start();
-    let window = cluster.window();
+    // The documented ACL.
+    for node in &cluster.nodes {
+        node.command::<()>(
+            "ACL SETUSER rtad on >secret ~rtad:* -@all \
+             +set +get +exists +del +select +asking +cluster|slots",
+        );
+    }
+    let window = window(&cluster.url().replace("://", "://rtad:secret@"));
     let keys = keys(1, 20_000);
     all(&window.observe(&keys[..10_000], HOUR, 1).await.unwrap(), Seen::New);
     // Keys of even slots are at the target, of odd ones at the source; new ones go to the target.
