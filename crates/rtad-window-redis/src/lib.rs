@@ -92,7 +92,16 @@
 //! --release -p rtad-window-redis --example measure`. Server and client shared two cores of an AMD
 //! EPYC with other work.
 //!
-//! FIGURES
+//! | events | Redis 7.0: events/s | server CPU per event | memory per key | Valkey 9.1: events/s | server CPU | memory |
+//! |---|---|---|---|---|---|---|
+//! | `observe`, names of 30 bytes, all new | 175,000 | 2.56 µs | 129 bytes | 177,000 | 2.57 µs | 117 bytes |
+//! | `observe`, the same again, all duplicates | 256,000 | 1.44 µs | | 247,000 | 1.64 µs | |
+//! | `observe`, names of 40 bytes | 156,000 | 3.10 µs | 145 bytes | 166,000 | 2.77 µs | 117 bytes |
+//! | `SET NX EX` alone, names of 30 bytes, value of 19 digits | 256,000 | 2.05 µs | 129 bytes | 258,000 | 2.07 µs | 117 bytes |
+//! | `SET NX EX` alone, value of 8 bytes | 231,000 | 2.17 µs | 145 bytes | 272,000 | 1.94 µs | 117 bytes |
+//!
+//! `GET` adds a quarter to the server's CPU time for `SET` alone. One core serves about 390,000 new
+//! events per second.
 //!
 //! A name of at most 30 bytes (namespace, window, period, two colons, 16 bytes of the key) takes 32
 //! bytes of Redis 7.0, a longer one 48. The token is a decimal number, which Redis stores inside
