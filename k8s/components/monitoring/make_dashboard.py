@@ -409,10 +409,16 @@ def counted(board):
         "Devices in the window.",
     )
     board.graph(
-        "Oldest entry",
+        "Time to expiry",
         SECONDS,
-        [(f"max by ({window}) ({of('rtad_window_oldest_seconds')})", "{{window}}")],
-        "Its age. It expires when the age reaches the length of the window, or at the end of the day.",
+        [
+            (
+                f"min by ({window}) ({of('rtad_window_length_seconds')}"
+                f" - {of('rtad_window_oldest_seconds')})",
+                "{{window}}",
+            )
+        ],
+        "Of the oldest entry: then the window begins to make room. Days end at midnight.",
         min=0,
     )
     board.graph(

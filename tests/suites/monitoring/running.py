@@ -42,7 +42,7 @@ name = "clicks"
 length = "24h"
 capacity = 100_000
 fpr = 0.0001
-count = true
+count = 100
 when_full = "error"
 durability = "fsync"
 

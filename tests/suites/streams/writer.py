@@ -22,7 +22,7 @@ length = "24h"
 capacity = 1_000_000
 # The tests need exact answers of some thousand devices.
 fpr = 1e-9
-count = true
+count = 100
 when_full = "error"
 durability = "fsync"
 """
