@@ -57,6 +57,15 @@ impl RedisConfig {
         }
     }
 
+    /// Checks all fields but the CA file, without a connection.
+    ///
+    /// # Errors
+    ///
+    /// The first invalid field, without passwords.
+    pub fn validate(&self) -> Result<(), RedisError> {
+        self.target().map(|_| ())
+    }
+
     /// Validates all fields but the CA file.
     pub(crate) fn target(&self) -> Result<Target, RedisError> {
         for (field, name) in [("namespace", &self.namespace), ("window", &self.window)] {

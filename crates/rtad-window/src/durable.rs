@@ -60,6 +60,17 @@ pub enum Failure {
 #[must_use = "the events are acknowledged after `committed`"]
 pub struct Ticket(u64);
 
+/// Outcome of a batch.
+#[derive(Debug)]
+pub struct Observed {
+    /// One outcome per event.
+    pub seen: Vec<Seen>,
+    /// Acknowledge after `committed` of it.
+    pub ticket: Ticket,
+    /// The request was repeated, and got its first answer: nothing was counted.
+    pub is_repeated: bool,
+}
+
 /// State of the files of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DurableStats {
@@ -192,7 +203,7 @@ impl Durable {
         keys: &[Key],
         retry: Option<(Token, [u8; 16])>,
         unix_seconds: u64,
-    ) -> Result<(Vec<Seen>, Ticket), Failure> {
+    ) -> Result<Observed, Failure> {
         self.shared.observe(keys, retry, unix_seconds)
     }
 
@@ -321,7 +332,7 @@ impl Shared {
         keys: &[Key],
         retry: Option<(Token, [u8; 16])>,
         unix_seconds: u64,
-    ) -> Result<(Vec<Seen>, Ticket), Failure> {
+    ) -> Result<Observed, Failure> {
         let _order = self.order.read().unwrap_or_else(PoisonError::into_inner);
         if !self.is_writable.load(Ordering::Acquire) {
             return Err(Failure::NotWritable);
@@ -335,7 +346,8 @@ impl Shared {
                 return Err(Failure::TokenReused);
             }
             let seen = answer.counts.iter().map(|count| seen_of(*count)).collect();
-            return Ok((seen, Ticket(lock(&self.queue).tickets)));
+            let ticket = Ticket(lock(&self.queue).tickets);
+            return Ok(Observed { seen, ticket, is_repeated: true });
         }
         let mut seen = Vec::with_capacity(keys.len());
         let mut changes = Vec::new();
@@ -363,7 +375,7 @@ impl Shared {
             }
             answers.insert(token, answer);
         }
-        Ok((seen, self.enqueue(payload, undo)))
+        Ok(Observed { seen, ticket: self.enqueue(payload, undo), is_repeated: false })
     }
 
     fn forget(&self, keys: &[Key]) -> Result<(Vec<bool>, Ticket), Failure> {

@@ -28,7 +28,7 @@ mod window;
 
 pub use answers::Token;
 pub use checkpoint::CheckpointError;
-pub use durable::{Durability, Durable, DurableStats, Failure, OpenError, Ticket};
+pub use durable::{Durability, Durable, DurableStats, Failure, Observed, OpenError, Ticket};
 pub use log::LogError;
 pub use spec::{Format, LOAD, SpecError, WindowSpec};
 pub use window::{Seen, Window, WindowStats};

@@ -11,6 +11,7 @@ use rtad_store::StoreError;
 use super::gate::GateError;
 use super::job::error::JobError;
 use super::serve::tokens::TokenError;
+use super::serve::windows::WindowError;
 use super::serve::windows::config::ConfigError;
 use super::verify::error::VerifyError;
 use crate::exit::ExitStatus;
@@ -100,7 +101,7 @@ build a new one, or roll back to one that has not expired"
     #[error("could not start")]
     Runtime(#[source] io::Error),
     #[error("could not open a window")]
-    Window(#[source] Box<rtad_window::OpenError>),
+    Window(#[source] Box<WindowError>),
     #[error("could not listen on {flag} {address}")]
     Listen {
         flag: &'static str,

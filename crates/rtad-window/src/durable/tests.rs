@@ -17,7 +17,7 @@ fn open(dir: &Path, durability: Durability) -> Durable {
 }
 
 async fn observe(durable: &Durable, keys: &[Key]) -> Result<Vec<Seen>, Failure> {
-    let (seen, ticket) = durable.observe(keys, None, 0)?;
+    let Observed { seen, ticket, .. } = durable.observe(keys, None, 0)?;
     durable.committed(ticket).await?;
     Ok(seen)
 }
@@ -160,17 +160,20 @@ async fn retry_gets_the_first_answer_also_after_a_crash() {
     let durable = open(dir.path(), Durability::Fsync);
     let retry = Some((Token([9; 16]), [1; 16]));
     let keys = [key(1), key(1), key(2)];
-    let (first, ticket) = durable.observe(&keys, retry, 1000).unwrap();
-    durable.committed(ticket).await.unwrap();
+    let observed = durable.observe(&keys, retry, 1000).unwrap();
+    durable.committed(observed.ticket).await.unwrap();
+    let first = observed.seen;
+    assert!(!observed.is_repeated);
     assert_eq!(first, [Seen::New, Seen::Duplicate(2), Seen::New]);
-    assert_eq!(durable.observe(&keys, retry, 1100).unwrap().0, first);
+    let again = durable.observe(&keys, retry, 1100).unwrap();
+    assert_eq!((again.seen, again.is_repeated), (first.clone(), true));
     let other = Some((Token([9; 16]), [2; 16]));
     assert_eq!(durable.observe(&keys, other, 1100).unwrap_err(), Failure::TokenReused);
     let copy = crash(&durable);
     let restarted = open(copy.path(), Durability::Fsync);
-    assert_eq!(restarted.observe(&keys, retry, 1599).unwrap().0, first);
+    assert_eq!(restarted.observe(&keys, retry, 1599).unwrap().seen, first);
     assert_eq!(restarted.window().counts(&keys), [2, 2, 1]);
-    let late = restarted.observe(&keys, retry, 1600).unwrap().0;
+    let late = restarted.observe(&keys, retry, 1600).unwrap().seen;
     assert_eq!(late, [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]);
 }
 

@@ -49,6 +49,8 @@ pub(super) enum ApiError {
     WindowFull,
     /// The window's log cannot be written.
     NotDurable,
+    /// The window's backend failed.
+    Backend,
     /// The audience to create exists.
     Exists,
     /// The audience is disabled and rejects writes.
@@ -105,6 +107,7 @@ impl ApiError {
             ),
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
             Self::WindowFull => (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full"),
+            Self::Backend => (StatusCode::SERVICE_UNAVAILABLE, "backend", "Backend failed"),
             Self::NotDurable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not_durable", "Event not written")
             }
@@ -162,6 +165,11 @@ impl ApiError {
             Self::WindowFull => {
                 "events found no room in the window, and when_full is \"error\"; those that found \
                  room were counted; raise its capacity"
+                    .to_owned()
+            }
+            Self::Backend => {
+                "the server that holds the window failed, see the log; some events may have been \
+                 counted: retry with the same Idempotency-Key"
                     .to_owned()
             }
             Self::NotDurable => {
@@ -298,6 +306,7 @@ mod tests {
             ApiError::Owned,
             ApiError::WindowFull,
             ApiError::NotDurable,
+            ApiError::Backend,
             ApiError::Exists,
             ApiError::Disabled,
             ApiError::Deleted,

@@ -13,15 +13,15 @@ use rtad_http::json::{error_without_values, json_of};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
-use rtad_window::{Key, Seen, Token};
+use rtad_window::{Key, Observed, Seen, Token};
 
 use super::app::App;
 use super::bodies::with_body;
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
-use super::windows::ServedWindow;
 use super::windows::config::WhenFull;
 use super::windows::counters::Results;
+use super::windows::{AnyWindow, RemoteInfo, RemoteWindow, ServedWindow, WindowInfo};
 
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
@@ -31,7 +31,7 @@ const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The window in a path.
-pub(super) struct NamedWindow(Arc<ServedWindow>);
+pub(super) struct NamedWindow(AnyWindow);
 
 impl FromRequestParts<Arc<App>> for NamedWindow {
     type Rejection = ApiError;
@@ -178,22 +178,65 @@ pub(super) async fn events(
     request: Request,
 ) -> Result<Response, ApiError> {
     let token = idempotency_key(request.headers())?;
-    let observer = Arc::clone(&window);
-    let observed = with_keys(&app, request, token.is_some(), move |batch| {
-        let (seen, ticket) = observer.observe(&batch.keys, token.zip(batch.digest))?;
-        Ok((batch, seen, ticket))
+    match window {
+        AnyWindow::Local(window) => local_events(&app, window, request, token).await,
+        AnyWindow::Remote(window) => remote_events(&app, &window, request, token).await,
+    }
+}
+
+/// Answers with flags alone: of ids in Redis, where a duplicate has no count.
+fn flags(batch: &Batch, new: &[bool]) -> Response {
+    let new_per_id = batch.per_id(new.iter().copied());
+    if batch.is_binary {
+        return bits(new_per_id.iter().map(|new| *new == Some(true)));
+    }
+    // The highest count of such a window is 1.
+    let counts = batch.per_id(new.iter().map(|_| 1));
+    json_of(StatusCode::OK, &EventsAnswer { new: new_per_id, counts, window_full: 0 })
+}
+
+async fn remote_events(
+    app: &App,
+    window: &RemoteWindow,
+    request: Request,
+    token: Option<Token>,
+) -> Result<Response, ApiError> {
+    let batch = with_keys(app, request, false, Ok).await?;
+    let new = window.observe(&batch.keys, token).await?;
+    let news = new.iter().filter(|new| **new).count() as u64;
+    window.count(Results {
+        new: news,
+        duplicate: new.len() as u64 - news,
+        unusable: batch.unusable(),
+        ..Results::default()
     });
-    let (batch, seen, ticket) = observed.await?;
+    Ok(flags(&batch, &new))
+}
+
+async fn local_events(
+    app: &App,
+    window: Arc<ServedWindow>,
+    request: Request,
+    token: Option<Token>,
+) -> Result<Response, ApiError> {
+    let observer = Arc::clone(&window);
+    let observed = with_keys(app, request, token.is_some(), move |batch| {
+        let observed = observer.observe(&batch.keys, token.zip(batch.digest))?;
+        Ok((batch, observed))
+    });
+    let (batch, Observed { seen, ticket, is_repeated }) = observed.await?;
     window.committed(ticket, seen.len()).await?;
     let count = |wanted: fn(&Seen) -> bool| seen.iter().filter(|seen| wanted(seen)).count() as u64;
     let full = count(|seen| *seen == Seen::Full);
-    window.count(Results {
-        new: count(|seen| *seen == Seen::New),
-        duplicate: count(|seen| matches!(seen, Seen::Duplicate(_))),
-        full,
-        unusable: batch.unusable(),
-        failed: 0,
-    });
+    if !is_repeated {
+        window.count(Results {
+            new: count(|seen| *seen == Seen::New),
+            duplicate: count(|seen| matches!(seen, Seen::Duplicate(_))),
+            full,
+            unusable: batch.unusable(),
+            failed: 0,
+        });
+    }
     let when_full = window.when_full();
     let is_refused = match batch.is_binary {
         // A bit has no third value.
@@ -238,11 +281,20 @@ pub(super) async fn check(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let checked = with_keys(&app, request, false, move |batch| {
-        let counts = window.counts(&batch.keys);
-        Ok((batch, counts))
-    });
-    let (batch, counts) = checked.await?;
+    let (batch, counts) = match window {
+        AnyWindow::Local(window) => {
+            let checked = with_keys(&app, request, false, move |batch| {
+                let counts = window.counts(&batch.keys);
+                Ok((batch, counts))
+            });
+            checked.await?
+        }
+        AnyWindow::Remote(window) => {
+            let batch = with_keys(&app, request, false, Ok).await?;
+            let seen = window.check(&batch.keys).await?;
+            (batch, seen.into_iter().map(u16::from).collect())
+        }
+    };
     let seen = batch.per_id(counts.iter().map(|count| *count > 0));
     if batch.is_binary {
         return Ok(bits(seen.iter().map(|seen| *seen == Some(true))));
@@ -261,13 +313,23 @@ pub(super) async fn forget(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let eraser = Arc::clone(&window);
-    let erased = with_keys(&app, request, false, move |batch| {
-        let (forgotten, ticket) = eraser.forget(&batch.keys)?;
-        Ok((batch, forgotten, ticket))
-    });
-    let (batch, forgotten, ticket) = erased.await?;
-    window.committed(ticket, 0).await?;
+    let (batch, forgotten) = match window {
+        AnyWindow::Local(window) => {
+            let eraser = Arc::clone(&window);
+            let erased = with_keys(&app, request, false, move |batch| {
+                let (forgotten, ticket) = eraser.forget(&batch.keys)?;
+                Ok((batch, forgotten, ticket))
+            });
+            let (batch, forgotten, ticket) = erased.await?;
+            window.committed(ticket, 0).await?;
+            (batch, forgotten)
+        }
+        AnyWindow::Remote(window) => {
+            let batch = with_keys(&app, request, false, Ok).await?;
+            let forgotten = window.forget(&batch.keys).await?;
+            (batch, forgotten)
+        }
+    };
     let forgotten = batch.per_id(forgotten);
     if batch.is_binary {
         return Ok(bits(forgotten.iter().map(|forgotten| *forgotten == Some(true))));
@@ -276,11 +338,27 @@ pub(super) async fn forget(
 }
 
 #[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Info<'a> {
+    Local(WindowInfo<'a>),
+    Remote(RemoteInfo<'a>),
+}
+
+impl<'a> Info<'a> {
+    fn of(window: &'a AnyWindow) -> Self {
+        match window {
+            AnyWindow::Local(window) => Self::Local(window.info()),
+            AnyWindow::Remote(window) => Self::Remote(window.info()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct ListAnswer<T: Serialize> {
     windows: Vec<T>,
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let windows = app.windows.all().map(|window| window.info()).collect();
+    let windows = app.windows.all().map(Info::of).collect();
     Ok(json_of(StatusCode::OK, &ListAnswer { windows }))
 }

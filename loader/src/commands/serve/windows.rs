@@ -7,12 +7,14 @@
 //! | `counters` | metrics |
 //! | `reports` | keys whose membership may have changed |
 //! | `served` | a window with clock, files and metrics |
+//! | `remote` | a window in Redis or Valkey |
 //! | `followed` | the writer of an audience that follows a window |
 
 mod clock;
 pub(in crate::commands) mod config;
 pub(super) mod counters;
 mod followed;
+mod remote;
 mod reports;
 mod served;
 
@@ -26,18 +28,38 @@ use tokio::task::JoinSet;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
+use rtad_window_redis::RedisError;
 
 use super::telemetry::Telemetry;
 use config::Config;
 use counters::AudienceCounters;
 use followed::Follower;
+pub(super) use remote::{RemoteInfo, RemoteWindow};
 use reports::Reports;
-pub(super) use served::ServedWindow;
+pub(super) use served::{ServedWindow, WindowInfo};
+
+/// A window, by the place of its state.
+#[derive(Clone)]
+pub(super) enum AnyWindow {
+    /// In this process.
+    Local(Arc<ServedWindow>),
+    /// In Redis or Valkey.
+    Remote(Arc<RemoteWindow>),
+}
+
+/// A window that cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WindowError {
+    #[error(transparent)]
+    Files(OpenError),
+    #[error(transparent)]
+    Backend(RedisError),
+}
 
 /// All windows of the process.
 #[derive(Default)]
 pub(super) struct Windows {
-    windows: BTreeMap<AudienceName, Arc<ServedWindow>>,
+    windows: BTreeMap<AudienceName, AnyWindow>,
     /// Audiences that follow a window.
     owned: HashSet<AudienceName>,
     followers: Mutex<Vec<Follower>>,
@@ -52,7 +74,7 @@ impl Windows {
         store: &StoreWriter,
         every: Duration,
         telemetry: &Telemetry,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, WindowError> {
         let mut windows = Self::default();
         let mut followers = Vec::new();
         for window in &config.windows {
@@ -63,7 +85,8 @@ impl Windows {
                 .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
                 .collect();
             let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
-            let served = ServedWindow::open(window.clone(), config, reports, telemetry)?;
+            let served = ServedWindow::open(window.clone(), config, reports, telemetry);
+            let served = served.map_err(WindowError::Files)?;
             let served = Arc::new(served);
             for (audience, reports) in audiences {
                 windows.owned.insert(audience.name.clone());
@@ -76,7 +99,12 @@ impl Windows {
                     every,
                 });
             }
-            windows.windows.insert(window.name.clone(), served);
+            windows.windows.insert(window.name.clone(), AnyWindow::Local(served));
+        }
+        for config in &config.remote {
+            // Its URL was checked with the config; a CA file may be unreadable.
+            let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
+            windows.windows.insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
         }
         windows.followers = Mutex::new(followers);
         Ok(windows)
@@ -86,7 +114,10 @@ impl Windows {
     pub(super) fn start(&self) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         for window in self.windows.values() {
-            tokio::spawn(Arc::clone(window).maintain());
+            match window.clone() {
+                AnyWindow::Local(window) => tokio::spawn(window.maintain()),
+                AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
+            };
         }
         let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         for follower in followers.drain(..) {
@@ -94,11 +125,11 @@ impl Windows {
         }
     }
 
-    pub(super) fn get(&self, name: &AudienceName) -> Option<&Arc<ServedWindow>> {
+    pub(super) fn get(&self, name: &AudienceName) -> Option<&AnyWindow> {
         self.windows.get(name)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ServedWindow>> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &AnyWindow> {
         self.windows.values()
     }
 
@@ -114,7 +145,11 @@ impl Windows {
         tasks.join_all().await;
         let windows: Vec<_> = self.windows.values().cloned().collect();
         let closed = tokio::task::spawn_blocking(move || {
-            windows.iter().for_each(|window| window.close());
+            for window in windows {
+                if let AnyWindow::Local(window) = window {
+                    window.close();
+                }
+            }
         });
         let _ = closed.await;
     }

@@ -1,6 +1,8 @@
 //! Event windows: exactly one `new` per key, files, erasure, and the audiences that follow them.
 
 use std::collections::HashSet;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -422,4 +424,94 @@ fn audience_follows_a_stream_of_events() {
     wait_until("all are members", || members(&sandbox, "clicked", &keys).len() == keys.len());
     let writes = "rtad_window_audience_writes_total{audience=\"clicked\"}";
     assert!(metric(&serve.metrics(), writes) >= 5.0);
+}
+
+/// A Redis server, ended on drop.
+struct Redis {
+    process: Child,
+    port: u16,
+}
+
+impl Redis {
+    fn start(sandbox: &Sandbox) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"])
+            .arg(sandbox.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed: apt-get install redis-server");
+        wait_until("redis accepts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process, port }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two owners share a window in Redis: each of the events is new once. `EVENTS` sets the number.
+#[test]
+fn owners_share_a_window_in_redis() {
+    let events = std::env::var("EVENTS").map_or(400_000, |text| text.parse::<u64>().unwrap());
+    let distinct = events - events / 10_000 * 745;
+    let sandbox = Sandbox::new();
+    let redis = Redis::start(&sandbox);
+    let window = format!(
+        "[[window]]\nname = \"w\"\nlength = \"1h\"\nbackend = \"redis://127.0.0.1:{}\"\n",
+        redis.port
+    );
+    let serves = [serve(&sandbox, &window), serve(&sandbox, &window)];
+    let number = |index: u64| {
+        let n = index * 6_700_417 % events;
+        if n < distinct { n } else { (n - distinct) * 7 % distinct }
+    };
+    let next = AtomicU64::new(0);
+    let new = Mutex::new(vec![0_u8; distinct as usize]);
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let (serves, next, new) = (&serves, &next, &new);
+            scope.spawn(move || {
+                let mut api = serves[client % 2].connect();
+                loop {
+                    let first = next.fetch_add(1000, Ordering::Relaxed);
+                    if first >= events {
+                        return;
+                    }
+                    let numbers: Vec<u64> = (first..events.min(first + 1000)).map(number).collect();
+                    let keys: Vec<DeviceKey> =
+                        numbers.iter().map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+                    let flags = flags(&api.binary(&path("w", "events"), &keys), keys.len());
+                    let mut new = new.lock().unwrap();
+                    for (number, _) in numbers.iter().zip(&flags).filter(|(_, is_new)| **is_new) {
+                        new[*number as usize] += 1;
+                    }
+                }
+            });
+        }
+    });
+    assert!(new.into_inner().unwrap().iter().all(|times| *times == 1));
+
+    let [mut one, mut other] = [serves[0].connect(), serves[1].connect()];
+    let ids = json!({ "kind": "text", "ids": ["a", "b", ""] });
+    let answer = one.post(&path("w", "events"), &ids).ok();
+    assert_eq!(answer, json!({ "new": [true, true, null], "counts": [1, 1, null] }));
+    let answer = other.post(&path("w", "check"), &ids).ok();
+    assert_eq!(answer["seen"], json!([true, true, null]));
+    let answer = other.post(&path("w", "forget"), &ids).ok();
+    assert_eq!(answer, json!({ "forgotten": [true, true, null] }));
+    // A retry at the other owner gets the first answer.
+    for api in [&mut one, &mut other] {
+        let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: k\r\n");
+        let answer = api.0.request("POST", &path("w", "events"), &headers, ids.to_string());
+        assert_eq!(answer.ok()["new"], json!([true, true, null]));
+    }
+    assert_eq!(info(&mut one, "w")["backend"], "redis");
+    drop(redis);
+    one.post(&path("w", "events"), &ids).problem(503, "backend");
+    let writable = "rtad_window_writable{window=\"w\"}";
+    wait_until("the failure shows", || metric(&serves[0].metrics(), writable) == 0.0);
 }

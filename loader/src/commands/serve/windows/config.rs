@@ -1,6 +1,7 @@
 //! Config file of the write service: event windows, and audiences that follow them.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use rtad_window::{Durability, WindowSpec};
+use rtad_window_redis::RedisConfig;
 
 /// Ticks of a sliding window's length: an entry may live this part longer.
 pub(super) const TICKS: u16 = 128;
@@ -50,9 +52,13 @@ struct WindowTable {
     name: String,
     length: String,
     time_zone: Option<String>,
-    capacity: u64,
+    capacity: Option<u64>,
     fpr: Option<f64>,
     count: Option<u16>,
+    backend: Option<String>,
+    backend_file: Option<PathBuf>,
+    backend_ca_file: Option<PathBuf>,
+    namespace: Option<String>,
     when_full: Option<WhenFull>,
     durability: Option<String>,
     sync_interval: Option<String>,
@@ -86,6 +92,22 @@ pub(super) enum Length {
 }
 
 impl Length {
+    /// Length in seconds; a usual day's for days.
+    pub(super) fn seconds(&self) -> f64 {
+        match self {
+            Self::Sliding(length) => length.as_secs_f64(),
+            Self::Day(_) => 86_400.0,
+        }
+    }
+
+    /// Zone of days.
+    pub(super) fn time_zone(&self) -> Option<&str> {
+        match self {
+            Self::Sliding(_) => None,
+            Self::Day(calendar) => Some(calendar.zone_name()),
+        }
+    }
+
     /// Identity of the ticks, for the files.
     pub(super) fn clock(&self) -> String {
         match self {
@@ -95,7 +117,16 @@ impl Length {
     }
 }
 
-/// A valid `[[window]]`.
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sliding(length) => humantime::format_duration(*length).fmt(f),
+            Self::Day(_) => f.write_str("day"),
+        }
+    }
+}
+
+/// A valid `[[window]]` in this process.
 #[derive(Debug, Clone)]
 pub(super) struct WindowConfig {
     pub(super) name: AudienceName,
@@ -103,6 +134,14 @@ pub(super) struct WindowConfig {
     pub(super) spec: WindowSpec,
     pub(super) when_full: WhenFull,
     pub(super) durability: Durability,
+}
+
+/// A valid `[[window]]` with a `backend`.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteConfig {
+    pub(super) name: AudienceName,
+    pub(super) length: Length,
+    pub(super) redis: RedisConfig,
 }
 
 /// A valid `[[audience]]`.
@@ -120,6 +159,7 @@ pub(super) struct AudienceConfig {
 pub(crate) struct Config {
     pub(super) state_dir: PathBuf,
     pub(super) windows: Vec<WindowConfig>,
+    pub(super) remote: Vec<RemoteConfig>,
     pub(super) audiences: Vec<AudienceConfig>,
 }
 
@@ -155,7 +195,10 @@ fn check(file: File, mistakes: &mut Vec<String>) -> Config {
             reader.mistake("name", "a name that no other window has", &table.name);
         }
         let is_followed = followed.contains(table.name.as_str());
-        config.windows.extend(window(table, is_followed, &mut reader));
+        match table.backend.is_some() || table.backend_file.is_some() {
+            true => config.remote.extend(remote(table, is_followed, &mut reader)),
+            false => config.windows.extend(window(table, is_followed, &mut reader)),
+        }
     }
     let mut names = HashSet::new();
     for table in &file.audience {
@@ -222,9 +265,64 @@ impl Reader<'_> {
     }
 }
 
+/// A window in Redis: what Redis decides must not be configured here.
+fn remote(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<RemoteConfig> {
+    let given = [
+        ("capacity", table.capacity.is_some()),
+        ("fpr", table.fpr.is_some()),
+        ("when_full", table.when_full.is_some()),
+        ("durability", table.durability.is_some()),
+        ("sync_interval", table.sync_interval.is_some()),
+    ];
+    for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        reader.mistake(key, "none with backend: the server decides", "a value");
+    }
+    if table.count.is_some_and(|count| count > 1) {
+        let expected = "1 with backend: a counter cannot tell a repeated request from an event";
+        reader.mistake("count", expected, "more");
+    }
+    if is_followed {
+        reader.mistake("backend", "none for a window that an [[audience]] follows", "a value");
+    }
+    let url = match (&table.backend, &table.backend_file) {
+        (Some(url), None) => url.clone(),
+        (None, Some(path)) => match std::fs::read_to_string(path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) => {
+                let found = format!("{}: {error}", path.display());
+                reader.mistake("backend_file", "a readable file with a URL", &found);
+                return None;
+            }
+        },
+        _ => {
+            reader.mistake("backend_file", "no backend beside it", "both");
+            return None;
+        }
+    };
+    let (name, length) = (reader.name(&table.name), length(table, reader));
+    let mut redis = RedisConfig::new(url, name.as_ref()?.as_str());
+    redis.ca_file.clone_from(&table.backend_ca_file);
+    if let Some(namespace) = &table.namespace {
+        redis.namespace.clone_from(namespace);
+    }
+    // Its message shows no password. Connecting is lazy: this only reads the URL.
+    if let Err(error) = redis.validate() {
+        reader.mistakes.push(format!("{}: backend: {error}", reader.table));
+        return None;
+    }
+    Some(RemoteConfig { name: name?, length: length?, redis })
+}
+
 fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<WindowConfig> {
     let name = reader.name(&table.name);
     let length = length(table, reader);
+    if table.backend_ca_file.is_some() || table.namespace.is_some() {
+        reader.mistake("backend", "a URL beside backend_ca_file and namespace", "none");
+    }
+    let Some(capacity) = table.capacity else {
+        reader.mistake("capacity", "the number of keys at a time", "none");
+        return None;
+    };
     let interval = match &table.sync_interval {
         Some(text) => reader.duration("sync_interval", text, INTERVALS)?,
         None => DEFAULT_INTERVAL,
@@ -243,7 +341,7 @@ fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
         reader.mistake("sync_interval", "durability = \"interval\" with it", "another durability");
     }
     let spec = WindowSpec {
-        capacity: table.capacity,
+        capacity,
         fpr: table.fpr.unwrap_or(DEFAULT_FPR),
         count: table.count.unwrap_or(1),
         whole_keys: is_followed,
@@ -340,6 +438,8 @@ mod tests {
              [[window]]\nname = \"B\"\nlength = \"day\"\ntime_zone = \"Mars\"\ncapacity = 1\n\
              [[window]]\nname = \"c\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"yes\"\n\
              [[window]]\nname = \"d\"\nlength = \"10m\"\ncapacity = 1\n\
+             [[window]]\nname = \"r\"\nlength = \"10m\"\ncapacity = 1\ncount = 2\n\
+             backend = \"http://redis\"\n\
              [[audience]]\nname = \"x\"\nfrom_window = \"nowhere\"\n\
              [[audience]]\nname = \"y\"\nfrom_window = \"d\"\nmin_count = 2\n",
         );
@@ -348,6 +448,9 @@ mod tests {
              found \"soon\"",
             "window \"a\": name: expected a name that no other window has",
             "window \"a\": time_zone: expected length = \"day\" with it",
+            "window \"r\": capacity: expected none with backend: the server decides, found a value",
+            "window \"r\": count: expected 1 with backend",
+            "window \"r\": backend:",
             "window \"a\": capacity: expected 1 to 20000000000, found 0",
             "window \"B\": name: expected 1 to 64",
             "window \"B\": time_zone: unknown time zone \"Mars\"",

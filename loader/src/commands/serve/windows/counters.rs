@@ -1,11 +1,15 @@
 //! Metrics of a window and of an audience that follows it. Handles are made once: a lookup by label
 //! per request costs more than a batch.
 
+use std::sync::{Mutex, PoisonError};
+
 use metrics::{Counter, Gauge, Label};
+use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
 
 use super::super::telemetry::Telemetry;
+use super::config::WindowConfig;
 
 /// Results of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,7 +22,8 @@ pub(in super::super) struct Results {
     pub(in super::super) failed: u64,
 }
 
-pub(super) struct Counters {
+/// Numbers of events, of any window.
+pub(super) struct EventCounters {
     new: Counter,
     duplicate: Counter,
     full: Counter,
@@ -26,36 +31,32 @@ pub(super) struct Counters {
     failed: Counter,
     pub(super) checks: Counter,
     pub(super) forgotten: Counter,
-    pub(super) log_failures: Counter,
-    pub(super) entries: Gauge,
-    pub(super) fill_ratio: Gauge,
-    pub(super) expected_fpr: Gauge,
-    pub(super) oldest_seconds: Gauge,
-    pub(super) log_bytes: Gauge,
-    pub(super) checkpoint: Gauge,
-    pub(super) writable: Gauge,
     /// The same, for `GET /v1/windows`.
-    totals: std::sync::Mutex<Results>,
+    totals: Mutex<EventTotals>,
 }
 
-impl Counters {
-    pub(super) fn new(
-        telemetry: &Telemetry,
-        window: &AudienceName,
-        capacity: u64,
-        memory_bytes: u64,
-        length_seconds: f64,
-    ) -> Self {
-        let label = || Label::new("window", window.as_str().to_owned());
+/// Events since the start of the process.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct EventTotals {
+    new: u64,
+    duplicate: u64,
+    full: u64,
+    unusable: u64,
+    failed: u64,
+}
+
+fn label(window: &AudienceName) -> Label {
+    Label::new("window", window.as_str().to_owned())
+}
+
+impl EventCounters {
+    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName, length_seconds: f64) -> Self {
         let events = |result| {
-            let labels = vec![label(), Label::from_static_parts("result", result)];
+            let labels = vec![label(window), Label::from_static_parts("result", result)];
             telemetry.counter("rtad_window_events_total", labels)
         };
-        let counter = |name| telemetry.counter(name, vec![label()]);
-        let gauge = |name| telemetry.gauge(name, vec![label()]);
-        gauge("rtad_window_capacity").set(capacity as f64);
-        gauge("rtad_window_length_seconds").set(length_seconds);
-        gauge("rtad_window_memory_bytes").set(memory_bytes as f64);
+        let counter = |name| telemetry.counter(name, vec![label(window)]);
+        telemetry.gauge("rtad_window_length_seconds", vec![label(window)]).set(length_seconds);
         Self {
             new: events("new"),
             duplicate: events("duplicate"),
@@ -64,16 +65,13 @@ impl Counters {
             failed: events("failed"),
             checks: counter("rtad_window_checks_total"),
             forgotten: counter("rtad_window_forgotten_total"),
-            log_failures: counter("rtad_window_log_failures_total"),
-            entries: gauge("rtad_window_entries"),
-            fill_ratio: gauge("rtad_window_fill_ratio"),
-            expected_fpr: gauge("rtad_window_expected_fpr"),
-            oldest_seconds: gauge("rtad_window_oldest_seconds"),
-            log_bytes: gauge("rtad_window_log_bytes"),
-            checkpoint: gauge("rtad_window_checkpoint_timestamp_seconds"),
-            writable: gauge("rtad_window_writable"),
-            totals: std::sync::Mutex::default(),
+            totals: Mutex::default(),
         }
+    }
+
+    /// Whether events are accepted.
+    pub(super) fn writable(&self, telemetry: &Telemetry, window: &AudienceName) -> Gauge {
+        telemetry.gauge("rtad_window_writable", vec![label(window)])
     }
 
     pub(super) fn add(&self, results: Results) {
@@ -82,7 +80,7 @@ impl Counters {
         self.full.increment(results.full);
         self.unusable.increment(results.unusable);
         self.failed.increment(results.failed);
-        let mut totals = self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         totals.new += results.new;
         totals.duplicate += results.duplicate;
         totals.full += results.full;
@@ -90,8 +88,42 @@ impl Counters {
         totals.failed += results.failed;
     }
 
-    pub(super) fn totals(&self) -> Results {
-        *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn totals(&self) -> EventTotals {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Metrics of a window in this process.
+pub(super) struct Counters {
+    pub(super) events: EventCounters,
+    pub(super) log_failures: Counter,
+    pub(super) entries: Gauge,
+    pub(super) fill_ratio: Gauge,
+    pub(super) expected_fpr: Gauge,
+    pub(super) oldest_seconds: Gauge,
+    pub(super) log_bytes: Gauge,
+    pub(super) checkpoint: Gauge,
+    pub(super) writable: Gauge,
+}
+
+impl Counters {
+    pub(super) fn new(telemetry: &Telemetry, config: &WindowConfig, memory_bytes: u64) -> Self {
+        let window = &config.name;
+        let gauge = |name| telemetry.gauge(name, vec![label(window)]);
+        gauge("rtad_window_capacity").set(config.spec.capacity as f64);
+        gauge("rtad_window_memory_bytes").set(memory_bytes as f64);
+        let events = EventCounters::new(telemetry, window, config.length.seconds());
+        Self {
+            writable: events.writable(telemetry, window),
+            events,
+            log_failures: telemetry.counter("rtad_window_log_failures_total", vec![label(window)]),
+            entries: gauge("rtad_window_entries"),
+            fill_ratio: gauge("rtad_window_fill_ratio"),
+            expected_fpr: gauge("rtad_window_expected_fpr"),
+            oldest_seconds: gauge("rtad_window_oldest_seconds"),
+            log_bytes: gauge("rtad_window_log_bytes"),
+            checkpoint: gauge("rtad_window_checkpoint_timestamp_seconds"),
+        }
     }
 }
 

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{Durability, Durable, Failure, Key, OpenError, Seen, Ticket, Token};
+use rtad_window::{Durability, Durable, Failure, Key, Observed, OpenError, Seen, Ticket, Token};
 
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
 use super::clock::{Clock, tick_at};
 use super::config::{Config, Length, WhenFull, WindowConfig};
-use super::counters::{Counters, Results};
+use super::counters::{Counters, EventTotals, Results};
 use super::reports::Reports;
 
 /// Time between maintenance runs.
@@ -59,13 +59,7 @@ impl ServedWindow {
         };
         let clock = Clock::start(&config.length, durable.window().tick(), now);
         let memory_bytes = durable.stats().window.memory_bytes;
-        let length_seconds = match &config.length {
-            Length::Sliding(length) => length.as_secs_f64(),
-            Length::Day(_) => 86_400.0,
-        };
-        let capacity = config.spec.capacity;
-        let counters =
-            Counters::new(telemetry, &config.name, capacity, memory_bytes, length_seconds);
+        let counters = Counters::new(telemetry, &config, memory_bytes);
         let (probes, false_positives, failures) = Default::default();
         let window =
             Self { config, durable, clock, counters, reports, probes, false_positives, failures };
@@ -89,10 +83,11 @@ impl ServedWindow {
         &self,
         keys: &[Key],
         retry: Retry,
-    ) -> Result<(Vec<Seen>, Ticket), ApiError> {
+    ) -> Result<Observed, ApiError> {
         self.move_clock();
         let observed = self.durable.observe(keys, retry, now_seconds());
-        let (mut seen, ticket) = observed.map_err(|failure| self.failed(failure, keys.len()))?;
+        let mut observed = observed.map_err(|failure| self.failed(failure, keys.len()))?;
+        let seen = &mut observed.seen;
         for reports in &self.reports {
             let passes = |seen: &Seen| match seen {
                 Seen::New => reports.min_count == 1,
@@ -100,14 +95,14 @@ impl ServedWindow {
                 Seen::Full => false,
             };
             reports
-                .add(keys.iter().zip(&seen).filter(|(_, seen)| passes(seen)).map(|(key, _)| key));
+                .add(keys.iter().zip(&*seen).filter(|(_, seen)| passes(seen)).map(|(key, _)| key));
         }
-        for seen in &mut seen {
+        for seen in seen {
             if let Seen::Duplicate(count) = seen {
                 *count = (*count).min(self.config.spec.count);
             }
         }
-        Ok((seen, ticket))
+        Ok(observed)
     }
 
     /// Waits until events are as durable as configured.
@@ -133,13 +128,13 @@ impl ServedWindow {
 
     /// Adds to the metrics.
     pub(in super::super) fn count(&self, results: Results) {
-        self.counters.add(results);
+        self.counters.events.add(results);
     }
 
     /// Counts of keys, without a change.
     pub(in super::super) fn counts(&self, keys: &[Key]) -> Vec<u16> {
         self.move_clock();
-        self.counters.checks.increment(keys.len() as u64);
+        self.counters.events.checks.increment(keys.len() as u64);
         let mut counts = self.durable.window().counts(keys);
         counts.iter_mut().for_each(|count| *count = (*count).min(self.config.spec.count));
         counts
@@ -155,7 +150,10 @@ impl ServedWindow {
         self.move_clock();
         let (forgotten, ticket) =
             self.durable.forget(keys).map_err(|failure| self.failed(failure, 0))?;
-        self.counters.forgotten.increment(forgotten.iter().filter(|was| **was).count() as u64);
+        self.counters
+            .events
+            .forgotten
+            .increment(forgotten.iter().filter(|was| **was).count() as u64);
         self.reports.iter().for_each(|reports| reports.add(keys.iter()));
         Ok((forgotten, ticket))
     }
@@ -278,16 +276,11 @@ impl ServedWindow {
     pub(in super::super) fn info(&self) -> WindowInfo<'_> {
         self.move_clock();
         let stats = self.durable.stats();
-        let (length, time_zone) = match &self.config.length {
-            Length::Sliding(length) => (humantime::format_duration(*length).to_string(), None),
-            Length::Day(calendar) => ("day".to_owned(), Some(calendar.zone_name())),
-        };
-        let totals = self.counters.totals();
         let probes = self.probes.load(Ordering::Relaxed);
         WindowInfo {
             window: &self.config.name,
-            length,
-            time_zone,
+            length: self.config.length.to_string(),
+            time_zone: self.config.length.time_zone(),
             capacity: self.config.spec.capacity,
             count: self.config.spec.count,
             entries: stats.window.entries,
@@ -308,13 +301,7 @@ impl ServedWindow {
             writable: stats.is_writable,
             log_bytes: stats.log_bytes,
             checkpoint_unix_seconds: stats.checkpoint_unix_seconds,
-            events: EventTotals {
-                new: totals.new,
-                duplicate: totals.duplicate,
-                full: totals.full,
-                unusable: totals.unusable,
-                failed: totals.failed,
-            },
+            events: self.counters.events.totals(),
         }
     }
 }
@@ -345,14 +332,4 @@ pub(in super::super) struct WindowInfo<'a> {
     log_bytes: u64,
     checkpoint_unix_seconds: u64,
     events: EventTotals,
-}
-
-/// Events since the start of the process.
-#[derive(Debug, Serialize)]
-struct EventTotals {
-    new: u64,
-    duplicate: u64,
-    full: u64,
-    unusable: u64,
-    failed: u64,
 }
