@@ -163,7 +163,8 @@ impl Router {
                 let found = match result {
                     Ok(found) => found,
                     Err(failure) => {
-                        must_wait |= !failure.lost;
+                        // The first lost connection may just have been old.
+                        must_wait |= !failure.lost || attempt > 1;
                         cause = Some(self.retried(failure)?);
                         pending.extend(group.indexes.iter().map(retry));
                         continue;

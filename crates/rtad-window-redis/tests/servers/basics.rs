@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use rtad_window_redis::{Eviction, Lifetime, RedisConfig, RedisError, RedisWindow, Seen};
 
 use crate::server::Server;
-use crate::{HOUR, all, keys, window};
+use crate::{HOUR, all, config, keys, window};
 
 const NEW: Seen = Seen::New;
 const DUPLICATE: Seen = Seen::Duplicate;
@@ -131,12 +131,11 @@ async fn forgotten_keys_are_new_again(start: Start) {
 
 async fn namespaces_windows_and_databases_are_separate(start: Start) {
     let server = start(&[]);
-    let mut configs = vec![RedisConfig::new(server.url(), "day")];
-    configs.push(RedisConfig::new(server.url(), "week"));
-    configs.push(RedisConfig::new(format!("{}/5", server.url()), "day"));
-    let mut config = RedisConfig::new(server.url(), "day");
-    config.namespace = "staging".to_owned();
-    configs.push(config);
+    let mut configs = vec![config(&server.url())];
+    configs.push(config(&format!("{}/5", server.url())));
+    configs.extend([config(&server.url()), config(&server.url())]);
+    configs[2].window = "week".to_owned();
+    configs[3].namespace = "staging".to_owned();
     for config in &configs {
         let window = RedisWindow::connect(config).unwrap();
         all(&window.observe(&keys(1, 10), HOUR, 1).await.unwrap(), NEW);

@@ -317,7 +317,7 @@ async fn lost_node_fails_only_its_keys() {
         let begun = Instant::now();
         let error = window.observe(&keys, HOUR, 1).await.unwrap_err();
         assert!(matches!(error, RedisError::Unreachable { .. }), "{error:?}");
-        assert!(begun.elapsed() < Duration::from_millis(1250), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert!(window.probe().await.is_err());
     }
     let mut answered = 0;

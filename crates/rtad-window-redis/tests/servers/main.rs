@@ -40,9 +40,16 @@ fn key(first: u64, second: u64) -> [u8; 16] {
     key
 }
 
-/// A window named `day` at this URL.
+/// Config of a window named `day` at this URL, with limits of time for a busy machine.
+fn config(url: &str) -> RedisConfig {
+    let mut config = RedisConfig::new(url, "day");
+    config.connect_timeout = Duration::from_secs(5);
+    config.response_timeout = Duration::from_secs(10);
+    config
+}
+
 fn window(url: &str) -> RedisWindow {
-    RedisWindow::connect(&RedisConfig::new(url, "day")).unwrap()
+    RedisWindow::connect(&config(url)).unwrap()
 }
 
 #[track_caller]

@@ -21,6 +21,8 @@ struct Faults {
     /// Bytes of requests to forward before the connection is closed.
     request_bytes: AtomicUsize,
     connections: AtomicUsize,
+    /// Number of the first connections that forward no answers.
+    stalled: AtomicUsize,
 }
 
 impl Proxy {
@@ -31,17 +33,18 @@ impl Proxy {
             drops_answers: AtomicBool::new(false),
             request_bytes: AtomicUsize::new(usize::MAX),
             connections: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(0),
         });
         let (closed, on_close) = watch::channel(0);
         let shared = Arc::clone(&faults);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                shared.connections.fetch_add(1, Ordering::SeqCst);
+                let number = shared.connections.fetch_add(1, Ordering::SeqCst);
                 let (faults, mut on_close) = (Arc::clone(&shared), on_close.clone());
                 on_close.mark_unchanged();
                 tokio::spawn(async move {
                     tokio::select! {
-                        _ = forward(client, port, &faults) => {}
+                        _ = forward(client, port, &faults, number) => {}
                         _ = on_close.changed() => {}
                     }
                 });
@@ -57,6 +60,11 @@ impl Proxy {
     /// From now on answers are dropped, until [`Self::close`].
     pub(crate) fn drop_answers(&self) {
         self.faults.drops_answers.store(true, Ordering::SeqCst);
+    }
+
+    /// The connections so far stay open, and forward no more answers.
+    pub(crate) fn stall(&self) {
+        self.faults.stalled.store(self.connections(), Ordering::SeqCst);
     }
 
     /// Closes the next connection after this many bytes of requests; forwards no answer before.
@@ -76,7 +84,12 @@ impl Proxy {
     }
 }
 
-async fn forward(client: TcpStream, port: u16, faults: &Faults) -> std::io::Result<()> {
+async fn forward(
+    client: TcpStream,
+    port: u16,
+    faults: &Faults,
+    number: usize,
+) -> std::io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", port)).await?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -105,7 +118,10 @@ async fn forward(client: TcpStream, port: u16, faults: &Faults) -> std::io::Resu
                 return Ok(());
             }
             let is_cutting = faults.request_bytes.load(Ordering::SeqCst) != usize::MAX;
-            if !is_cutting && !faults.drops_answers.load(Ordering::SeqCst) {
+            let is_stalled = number < faults.stalled.load(Ordering::SeqCst);
+            let is_dropped =
+                is_cutting || is_stalled || faults.drops_answers.load(Ordering::SeqCst);
+            if !is_dropped {
                 to_client.write_all(&buffer[..read]).await?;
             }
         }

@@ -8,7 +8,7 @@ use rtad_window_redis::{RedisConfig, RedisError, RedisWindow, Seen};
 use tempfile::TempDir;
 
 use crate::server::{Server, free_port};
-use crate::{HOUR, all, keys};
+use crate::{HOUR, all, config, keys};
 
 /// A private certificate authority, with its files.
 struct Authority {
@@ -61,10 +61,8 @@ impl Authority {
 }
 
 fn window(url: &str, ca: &Path) -> RedisWindow {
-    let mut config = RedisConfig::new(url, "day");
+    let mut config = config(url);
     config.ca_file = Some(ca.to_owned());
-    // A handshake with a debug build on a busy machine.
-    config.connect_timeout *= 4;
     RedisWindow::connect(&config).unwrap()
 }
 
@@ -86,7 +84,7 @@ async fn other_certificates_are_rejected() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (_server, port) = ours.server("127.0.0.1");
     let (_named, named_port) = ours.server("redis.example.com");
-    let system = RedisConfig::new(format!("rediss://:secret@127.0.0.1:{port}"), "day");
+    let system = config(&format!("rediss://:secret@127.0.0.1:{port}"));
     let rejecting = [
         (window(&system.url, &other.file("ca.pem")), "UnknownIssuer"),
         (
@@ -112,7 +110,7 @@ async fn tls_is_not_spoken_to_a_plain_port_and_the_reverse() {
     let ours = Authority::new("ours");
     let (server, port) = ours.server("127.0.0.1");
     let tls = window(&format!("rediss://:secret@{}", server.address()), &ours.file("ca.pem"));
-    let plain = RedisWindow::connect(&RedisConfig::new(format!("redis://127.0.0.1:{port}"), "day"));
+    let plain = RedisWindow::connect(&config(&format!("redis://127.0.0.1:{port}")));
     for window in [tls, plain.unwrap()] {
         let error = window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
         assert!(
