@@ -1,10 +1,16 @@
-//! Poll pacing: jitter, exponential backoff, and the store's `Retry-After`.
+//! Poll pacing: jitter, shorter intervals for live audiences, exponential backoff, and the store's
+//! `Retry-After`.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest backoff while the store fails, in poll intervals.
 const MAX_BACKOFF: u32 = 6;
+/// An audience that changed within this time is live: it is polled more often.
+const LIVE: Duration = Duration::from_secs(300);
+/// Polls of a live audience per poll interval, but not more than one per `LIVE_INTERVAL`.
+const LIVE_POLLS: u32 = 4;
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Longest delay of the first chunk: this, or a tenth of the poll interval.
@@ -17,6 +23,8 @@ pub(super) struct Pace {
     /// Consecutive polls with a store failure.
     failures: u32,
     retry_after: Option<Duration>,
+    /// The last change of the served audience.
+    changed: Option<Instant>,
 }
 
 impl Pace {
@@ -26,11 +34,24 @@ impl Pace {
         self.retry_after = failure.flatten().map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
+    /// Records a change of the audience. The first load is none.
+    pub(super) fn record_change(&mut self, now: Instant) {
+        self.changed = Some(now);
+    }
+
+    fn is_live(&self) -> bool {
+        self.failures == 0 && self.changed.is_some_and(|changed| changed.elapsed() < LIVE)
+    }
+
     /// Time until the next poll. After repeated failures the jitter is wider, because the whole
     /// fleet retries.
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
         // No backoff after the first failure: most are transient.
         let doublings = self.failures.saturating_sub(1).min(8);
+        let poll_interval = match self.is_live() {
+            true => (poll_interval / LIVE_POLLS).max(LIVE_INTERVAL).min(poll_interval),
+            false => poll_interval,
+        };
         let backed_off = poll_interval * (1 << doublings).min(MAX_BACKOFF);
         let delay = if doublings == 0 {
             jittered(backed_off, 0.9, 1.1)
@@ -85,6 +106,23 @@ mod tests {
         assert_between(&pace, 45.0, 75.0);
         pace.record(None);
         assert_between(&pace, 9.0, 11.0);
+    }
+
+    #[test]
+    fn live_audiences_are_polled_four_times_as_often() {
+        let mut pace = Pace::default();
+        pace.record_change(Instant::now());
+        assert_between(&pace, 2.25, 2.75);
+        assert!(pace.delay(2 * SECOND) >= SECOND * 9 / 10, "once a second at most");
+        assert!(pace.delay(SECOND / 10) <= SECOND * 11 / 100, "no slower than configured");
+        pace.record(Some(None));
+        assert_between(&pace, 9.0, 11.0);
+        pace.record(None);
+        assert_between(&pace, 2.25, 2.75);
+        if let Some(long_ago) = Instant::now().checked_sub(LIVE) {
+            pace.record_change(long_ago);
+            assert_between(&pace, 9.0, 11.0);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use testkit::store::Depot;
 use testkit::wait_until;
 
 use super::process::{Api, Serve, TOKEN, key};
-use crate::support::{Sandbox, ids};
+use crate::support::{Sandbox, command, ids};
 
 const DAY: &str = "[[window]]\nname = \"day\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
                    capacity = 100_000\nfpr = 1e-9\ncount = 3\n";
@@ -514,4 +514,54 @@ fn owners_share_a_window_in_redis() {
     one.post(&path("w", "events"), &ids).problem(503, "backend");
     let writable = "rtad_window_writable{window=\"w\"}";
     wait_until("the failure shows", || metric(&serves[0].metrics(), writable) == 0.0);
+}
+
+/// The limit on the size of files stands for a full disk: a write that fails, in the real process.
+#[test]
+fn full_disk_refuses_events_and_loses_none() {
+    let sandbox = Sandbox::new();
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    let state = sandbox.path().join("state").display().to_string();
+    sandbox.file("loader.toml", format!("state_dir = {state:?}\n{FSYNC}"));
+    let start = "serve --store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
+                 {}/tokens --config {}/loader.toml";
+    let program = command(sandbox.path(), start);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -S -f 200; exec \"$0\" \"$@\""]);
+    limited.arg(program.get_program()).args(program.get_args());
+    let limited = Serve::spawn(&mut limited);
+    let mut api = limited.connect();
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    let mut next = 0;
+    while refused.is_empty() {
+        let batch = keys(next..next + 500);
+        next += 500;
+        let answer = api.binary(&path("w", "events"), &batch);
+        if answer.status == 200 {
+            acknowledged.extend(batch);
+        } else {
+            answer.problem(503, "not_durable");
+            refused = batch;
+        }
+        assert!(next < 100_000, "the log never reached the limit");
+    }
+    assert!(!acknowledged.is_empty());
+    let seen = |api: &mut Api, keys: &[DeviceKey]| {
+        let flags = keys
+            .chunks(10_000)
+            .flat_map(|keys| flags(&api.binary(&path("w", "check"), keys), keys.len()));
+        flags.filter(|seen| *seen).count()
+    };
+    assert_eq!((seen(&mut api, &acknowledged), seen(&mut api, &refused)), (acknowledged.len(), 0));
+    let failures = "rtad_window_log_failures_total{window=\"w\"}";
+    wait_until("the failure shows", || metric(&limited.metrics(), failures) >= 1.0);
+    // The limit is per file: the next segment has room, as a disk after files were removed.
+    wait_until("events are accepted again", || {
+        api.binary(&path("w", "events"), &refused).status == 200
+    });
+    limited.kill();
+    let serve = serve(&sandbox, FSYNC);
+    let mut api = serve.connect();
+    assert_eq!(seen(&mut api, &acknowledged), acknowledged.len());
+    assert_eq!(seen(&mut api, &refused), refused.len());
 }

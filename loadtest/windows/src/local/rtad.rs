@@ -11,7 +11,7 @@ const NARROW_FPR: f64 = 1.44e-6;
 pub(crate) struct Rtad(Window);
 
 impl Rtad {
-    /// An empty window; `is_narrow` takes the smallest slots, whose rate may be above the asked one.
+    /// An empty window; `is_narrow` takes the smallest slots, whose rate may be above that asked.
     pub(crate) fn new(sizing: &Sizing, is_narrow: bool) -> Outcome<(Self, String)> {
         let spec = WindowSpec {
             capacity: sizing.keys,

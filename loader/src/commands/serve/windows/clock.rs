@@ -77,6 +77,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use rtad_core::period::PeriodUnit;
+    use rtad_window::{Seen, Window, WindowSpec};
 
     use super::*;
 
@@ -100,5 +101,64 @@ mod tests {
         assert!((opened..opened + 3).contains(&clock.tick()));
         std::thread::sleep(Duration::from_millis(50));
         assert!(clock.tick() >= opened + 5);
+    }
+
+    fn day(zone: &str, now: SystemTime) -> Clock {
+        let calendar = Calendar::new(PeriodUnit::Day, Some(zone)).unwrap();
+        let length = Length::Day(calendar);
+        Clock::start(&length, tick_at(&length, now), now)
+    }
+
+    /// Steps of the wall clock by an hour, also over midnight: within a day nothing is new twice,
+    /// and a key is forgotten once per day begun.
+    #[test]
+    fn steps_of_the_clock_make_nothing_new_twice_within_a_day() {
+        // Noon and 23:30 in Shanghai.
+        let noon = UNIX_EPOCH + Duration::from_secs(1_793_073_600);
+        let late = noon + Duration::from_secs(11 * 3600 + 1800);
+        let hour = Duration::from_secs(3600);
+        for (now, expected) in [(noon, 1), (late, 2)] {
+            let clock = day("Asia/Shanghai", now);
+            let window = window(clock.day(now));
+            let mut news = 0;
+            // Ahead, back, back, ahead: over midnight the day ahead has begun, and goes on.
+            for at in [now, now + hour, now, now - hour, now, now + hour, now] {
+                window.set_tick(clock.day(at));
+                news += usize::from(window.observe(&[[7; 16]])[0] == Seen::New);
+            }
+            assert_eq!(news, expected);
+        }
+    }
+
+    fn window(tick: u64) -> Window {
+        let spec =
+            WindowSpec { capacity: 100, fpr: 1e-9, count: 1, whole_keys: false, lifetime: 1 };
+        Window::new(spec, tick).unwrap()
+    }
+
+    /// Every minute of the days on which a zone changes its clocks: one reset per local midnight.
+    #[test]
+    fn days_of_a_clock_change_reset_once_per_midnight() {
+        for (zone, first_day, hours) in [
+            // 2026-10-25 has 25 hours, 2026-03-29 has 23.
+            ("Europe/Berlin", 1_792_792_800, [24, 25, 24]),
+            ("Europe/Berlin", 1_774_652_400, [24, 23, 24]),
+            // 2026-04-05 has 24.5 hours.
+            ("Australia/Lord_Howe", 1_775_221_200, [24, 24, 24]),
+        ] {
+            let begin = UNIX_EPOCH + Duration::from_secs(first_day);
+            let clock = day(zone, begin);
+            let window = window(clock.day(begin));
+            let mut resets = Vec::new();
+            for minute in 0..hours.iter().sum::<u64>() * 60 {
+                window.set_tick(clock.day(begin + Duration::from_secs(minute * 60)));
+                if window.observe(&[[7; 16]])[0] == Seen::New {
+                    resets.push(minute);
+                }
+            }
+            let half_hour = if zone.starts_with("Australia") { 30 } else { 0 };
+            let expected = [0, hours[0] * 60, (hours[0] + hours[1]) * 60 + half_hour];
+            assert_eq!(resets, expected, "{zone}");
+        }
     }
 }
