@@ -3,6 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`device`] | device ids and the 16-byte keys made of them |
+//! | [`period`] | calendar days and hours in a time zone |
 //! | [`synth`] | deterministic device ids for tests and load |
 //! | [`memory`] | page-aligned memory for filters |
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
@@ -53,5 +54,6 @@
 pub mod device;
 pub mod filter;
 pub mod memory;
+pub mod period;
 pub mod snapshot;
 pub mod synth;
