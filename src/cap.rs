@@ -83,6 +83,19 @@ pub struct Usage {
     pub period: Period,
 }
 
+impl PeriodTable {
+    /// The same table with another limit, or a new one if it has no room.
+    fn with_limit(this: &Arc<Self>, limit: u64) -> Arc<Self> {
+        if this.table.set_limit(limit) {
+            return Arc::clone(this);
+        }
+        let larger = CapTable::new(limit, CapSeed::random());
+        // Read last: requests go on counting in the old table.
+        let table = larger.with_carried(this.table.count());
+        Arc::new(Self { period: this.period, table })
+    }
+}
+
 impl State {
     #[inline]
     fn at(&self, at: Instant) -> &Dated {
@@ -98,18 +111,17 @@ impl Cap {
     pub fn new(strategy: &str, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
         let table = CapTable::new(config.limit(), CapSeed::random());
-        Self::with_table(strategy, config, PeriodTable { period: calendar.at(wall), table }, {
-            (wall, now)
-        })
+        let counted = Arc::new(PeriodTable { period: calendar.at(wall), table });
+        Self::with_table(strategy, config, counted, (wall, now))
     }
 
     fn with_table(
         strategy: &str,
         config: &CapConfig,
-        counted: PeriodTable,
+        counted: Arc<PeriodTable>,
         (wall, now): (SystemTime, Instant),
     ) -> Self {
-        let current = Dated::new(Arc::new(counted), wall, now);
+        let current = Dated::new(counted, wall, now);
         Self {
             strategy: strategy.to_owned(),
             config: config.clone(),
@@ -118,6 +130,33 @@ impl Cap {
             replaced: Mutex::default(),
             saved: Mutex::default(),
         }
+    }
+
+    /// The cap with another configuration. If its periods are the same it keeps the counts: the
+    /// limit changes, or a larger table starts with the number of devices counted so far. `None` if
+    /// its periods are other ones.
+    fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Option<Self> {
+        let periods = |config: &CapConfig| (config.per, config.time_zone.clone());
+        if periods(&self.config) != periods(config) {
+            return None;
+        }
+        let old = self.state.load_full();
+        let with_limit = |dated: &Dated| Dated {
+            counted: PeriodTable::with_limit(&dated.counted, config.limit()),
+            ends: dated.ends,
+        };
+        let state =
+            State { current: with_limit(&old.current), next: old.next.as_ref().map(with_limit) };
+        let cap = Self {
+            strategy: self.strategy.clone(),
+            config: config.clone(),
+            calendar: config.calendar(),
+            state: ArcSwap::from_pointee(state),
+            replaced: Mutex::default(),
+            saved: Mutex::default(),
+        };
+        cap.follow(wall, now);
+        Some(cap)
     }
 
     /// Name of the strategy.

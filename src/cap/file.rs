@@ -16,10 +16,10 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable};
+use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
 use rtad_core::period::PeriodUnit;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -35,7 +35,8 @@ const MAX_HEADER: usize = 4096;
 struct Header {
     per: PeriodUnit,
     time_zone: String,
-    limit: u64,
+    sized_for: u64,
+    carried: u64,
     number: u64,
     start_unix_seconds: u64,
     seed: [u64; 2],
@@ -68,7 +69,8 @@ impl Cap {
         let header = Header {
             per: self.config.per,
             time_zone: self.config.time_zone.clone(),
-            limit: table.limit(),
+            sized_for: table.sized_for(),
+            carried: table.carried(),
             number: period.number,
             start_unix_seconds: unix_seconds(period.start),
             seed: table.seed().words(),
@@ -78,8 +80,7 @@ impl Cap {
         Ok(())
     }
 
-    /// The cap from its file; `None` if there is none, or it is of another period or another
-    /// configuration. Blocks.
+    /// The cap from its file; `None` if there is none, or it is of another period. Blocks.
     pub(super) fn restore(
         folder: &Path,
         strategy: &str,
@@ -105,11 +106,15 @@ impl Cap {
             .map_err(|_| FileError::Damaged("its header does not parse"))?;
         let (wall, now) = (SystemTime::now(), Instant::now());
         let Some(period) = header.period(config, wall) else { return Ok(None) };
-        let table_bytes = CapTable::bytes_for(header.limit);
+        if !(1..=MAX_DEVICES).contains(&header.sized_for) || header.carried > MAX_DEVICES {
+            return Err(FileError::Damaged("its header has other numbers"));
+        }
+        let table_bytes = CapTable::bytes_for(header.sized_for);
         if size != (start.len() + length + Sha256::output_size()) as u64 + table_bytes {
             return Err(FileError::Damaged("its size does not fit its header"));
         }
-        let mut table = CapTable::new(header.limit, CapSeed::from_words(header.seed));
+        let seed = CapSeed::from_words(header.seed);
+        let mut table = CapTable::new(header.sized_for, seed).with_carried(header.carried);
         let mut failed = None;
         let buckets = (0..table.buckets()).map_while(|_| {
             let mut bucket = [0; BUCKET_BYTES];
@@ -126,18 +131,16 @@ impl Cap {
         if expected[..] != found {
             return Err(FileError::Damaged("its digest does not match"));
         }
-        let cap = Self::with_table(strategy, config, PeriodTable { period, table }, (wall, now));
-        *cap.saved.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((period.number, cap.usage().devices));
-        Ok(Some(cap))
+        let table =
+            PeriodTable::with_limit(&Arc::new(PeriodTable { period, table }), config.limit());
+        Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
     }
 }
 
 impl Header {
     /// The period of the file, if it goes on: the clock may have been set back.
     fn period(&self, config: &CapConfig, wall: SystemTime) -> Option<rtad_core::period::Period> {
-        let Self { per, time_zone, limit, .. } = self;
-        let fits = (*per, time_zone, *limit) == (config.per, &config.time_zone, config.limit());
+        let fits = (self.per, &self.time_zone) == (config.per, &config.time_zone);
         let start = UNIX_EPOCH.checked_add(Duration::from_secs(self.start_unix_seconds))?;
         if !fits || start > wall + MAX_SET_BACK {
             return None;

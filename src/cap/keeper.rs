@@ -35,8 +35,8 @@ impl Caps {
         Self { folder: cache_dir.map(|folder| folder.join(FOLDER)), ..Self::default() }
     }
 
-    /// The caps of these strategies, by index. A cap that is served with the same configuration
-    /// keeps its counts; a new one reads its file. `caps` may be empty. Blocks.
+    /// The caps of these strategies, by index. A cap that is served with the same periods keeps its
+    /// counts; a new one reads its file. `caps` may be empty. Blocks.
     pub fn serve(
         &self,
         strategies: &[Strategy],
@@ -49,11 +49,10 @@ impl Caps {
             match old {
                 Some(same) if same.config() == config => Some(Arc::clone(same)),
                 _ => {
-                    if old.is_some() {
-                        let strategy = strategy.name.as_str();
-                        tracing::warn!(strategy, "the cap was changed: it counts anew");
-                    }
-                    Some(Arc::new(self.start(&strategy.name, config)))
+                    let now = (SystemTime::now(), Instant::now());
+                    let changed = old.and_then(|old| old.changed(config, now.0, now.1));
+                    let cap = changed.unwrap_or_else(|| self.start(&strategy.name, config));
+                    Some(Arc::new(cap))
                 }
             }
         };

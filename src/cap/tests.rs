@@ -230,14 +230,14 @@ fn restart_restores_the_counts_of_the_period() {
 }
 
 #[test]
-fn changed_configuration_or_period_counts_anew() {
+fn changed_periods_count_anew() {
     let cache = tempfile::tempdir().unwrap();
     let day = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
     assert!(cap.admit(&device(1), Instant::now()));
     caps.save();
     let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
-    for other in [config(99, PeriodUnit::Day), config(100, PeriodUnit::Hour), other_zone] {
+    for other in [config(100, PeriodUnit::Hour), other_zone] {
         assert_eq!(started(cache.path(), &other).1.usage().devices, 0);
     }
     // A file of the day before: a later start of its period does not restore it.
@@ -256,9 +256,36 @@ fn reload_keeps_the_counts_of_unchanged_caps() {
     assert!(cap.admit(&device(1), Instant::now()));
     let same = caps.serve(&[strategy()], &[Some(day.clone())]);
     assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
-    let changed = caps.serve(&[strategy()], &[Some(config(50, PeriodUnit::Day))]);
+    let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))]);
     assert_eq!(changed[0].as_ref().unwrap().usage().devices, 0);
     assert!(caps.serve(&[strategy()], &[None])[0].is_none());
+}
+
+/// The new limit is that of the whole period: by a reload, and by a restart.
+#[test]
+fn changed_limit_keeps_the_counts() {
+    for (limit, new_devices, keeps_devices) in
+        [(50, 0, true), (100, 0, true), (120, 20, true), (1_000, 900, false)]
+    {
+        for restarts in [false, true] {
+            let cache = tempfile::tempdir().unwrap();
+            let (caps, cap) = started(cache.path(), &config(100, PeriodUnit::Day));
+            (0..100).for_each(|n| assert!(cap.admit(&device(n), Instant::now())));
+            let other = config(limit, PeriodUnit::Day);
+            let cap = if restarts {
+                caps.save();
+                let (caps, cap) = started(cache.path(), &other);
+                assert_eq!(cap.usage().devices, 100);
+                caps.save();
+                started(cache.path(), &other).1
+            } else {
+                caps.serve(&[strategy()], &[Some(other)])[0].clone().unwrap()
+            };
+            let admits = |n: &u64| cap.admit(&device(*n), Instant::now());
+            assert_eq!((1_000..5_000).filter(admits).count(), new_devices, "{limit}");
+            assert_eq!((0..100).filter(admits).count() == 100, keeps_devices, "{limit}");
+        }
+    }
 }
 
 proptest! {

@@ -106,7 +106,9 @@ pub struct CapTable {
     buckets: Box<[Bucket]>,
     homes: u64,
     seed: CapSeed,
-    limit: u64,
+    sized_for: u64,
+    limit: AtomicU64,
+    carried: u64,
     count: Count,
 }
 
@@ -121,7 +123,18 @@ impl CapTable {
         assert!((1..=MAX_DEVICES).contains(&limit), "a limit of 1 to {MAX_DEVICES} devices");
         let homes = homes(limit);
         let buckets = (0..homes as usize + TAIL).map(|_| Bucket::default()).collect();
-        Self { buckets, homes, seed, limit, count: Count::default() }
+        let (sized_for, limit) = (limit, AtomicU64::new(limit));
+        Self { buckets, homes, seed, sized_for, limit, carried: 0, count: Count::default() }
+    }
+
+    /// The table with a number of devices that were counted before, in a table that is gone. They
+    /// are counted again if they come again.
+    #[must_use]
+    pub fn with_carried(mut self, devices: u64) -> Self {
+        let own = self.count() - self.carried;
+        self.carried = devices;
+        *self.count.0.get_mut() = devices + own;
+        self
     }
 
     /// Bytes of a table with this limit.
@@ -130,8 +143,28 @@ impl CapTable {
     }
 
     /// Most devices that are counted.
-    pub const fn limit(&self) -> u64 {
-        self.limit
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the limit. A limit under the count admits no new device. Returns false, and changes
+    /// nothing, if the table has no room for so many: up to five sixths of its slots are used.
+    pub fn set_limit(&self, limit: u64) -> bool {
+        let has_room = limit * 6 <= self.homes * SLOTS as u64 * 5;
+        if has_room {
+            self.limit.store(limit, Relaxed);
+        }
+        has_room
+    }
+
+    /// The limit that the table was made for.
+    pub const fn sized_for(&self) -> u64 {
+        self.sized_for
+    }
+
+    /// Devices that were counted in a table that is gone.
+    pub const fn carried(&self) -> u64 {
+        self.carried
     }
 
     /// Devices counted so far. For a moment it includes devices that another thread counts too.
@@ -204,7 +237,7 @@ impl CapTable {
     /// Whether the limit is reached.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.count() >= self.limit
+        self.count() >= self.limit()
     }
 
     #[inline]
@@ -216,7 +249,8 @@ impl CapTable {
 
     #[inline]
     fn reserve(&self) -> bool {
-        let one_more = |count| (count < self.limit).then_some(count + 1);
+        let limit = self.limit();
+        let one_more = |count| (count < limit).then_some(count + 1);
         self.count.0.try_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
@@ -241,10 +275,10 @@ impl CapTable {
         })
     }
 
-    /// Fills an empty table with an export of one with the same limit and seed. Buckets that are
+    /// Fills an empty table with an export of one of the same size and seed. Buckets that are
     /// missing stay empty. Counts the devices anew.
     pub fn import(&mut self, export: impl Iterator<Item = [u8; BUCKET_BYTES]>) {
-        let mut count = 0;
+        let mut count = self.carried;
         for (bucket, bytes) in self.buckets.iter_mut().rev().zip(export) {
             for (slot, word) in bucket.0.iter_mut().zip(bytes.as_chunks().0) {
                 let fingerprint = u32::from_le_bytes(*word);

@@ -47,6 +47,32 @@ fn every_limit_has_room_for_its_devices() {
 }
 
 #[test]
+fn limit_changes_within_the_room_of_the_table() {
+    let cap = table(1_000);
+    let admitted = |first: u64| {
+        (first..first + 5_000).filter(|n| cap.count_device(&device(*n)) == Counted::Now).count()
+    };
+    assert_eq!(admitted(0), 1_000);
+    assert!(cap.set_limit(1_250));
+    assert_eq!(admitted(10_000), 250);
+    assert!(cap.set_limit(10));
+    assert_eq!(admitted(20_000), 0);
+    assert_eq!(cap.count_device(&device(0)), Counted::Before);
+    assert!(!cap.set_limit(2_000));
+    assert_eq!((cap.limit(), cap.count()), (10, 1_250));
+}
+
+#[test]
+fn carried_devices_take_part_of_the_limit() {
+    let cap = table(10).with_carried(8);
+    let admitted = (0..20).filter(|n| cap.count_device(&device(*n)) == Counted::Now);
+    assert_eq!((admitted.count(), cap.count()), (2, 10));
+    let mut restored = CapTable::new(10, cap.seed()).with_carried(8);
+    restored.import(cap.export());
+    assert_eq!((restored.count(), restored.is_full()), (10, true));
+}
+
+#[test]
 fn a_million_devices_take_six_bytes_each() {
     assert_eq!(CapTable::bytes_for(1_000_000), 6_000_256);
     assert_eq!(table(1_000_000).buckets() as u64 * 64, CapTable::bytes_for(1_000_000));
