@@ -10,8 +10,10 @@
 //!
 //! A request compares its time with the end of the period, in monotonic time. The table of the next
 //! period is allocated seconds before, so the first request after the end is counted in it. A
-//! background task reads the clock every second, follows its steps, and drops the old table. The
-//! period's number only grows: a clock that is set back extends the period. A clock set back by
+//! background task reads the clock every second, follows its steps, and drops the old table; sync
+//! puts the tables into the catalog, so that requests load no further pointer.
+//!
+//! The period's number only grows: a clock that is set back extends the period. A clock set back by
 //! more than a day was wrong before, and starts the period of the new time.
 //!
 //! | file | job |
@@ -38,7 +40,7 @@ use crate::config::CapConfig;
 const LEAD: Duration = Duration::from_secs(10);
 /// A clock that is set back by more was wrong before.
 const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
-/// Smaller differences between the clocks change nothing.
+/// Smaller differences between the clocks change nothing around the end of a period.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
 /// The cap of a strategy.
@@ -47,16 +49,17 @@ pub struct Cap {
     strategy: String,
     config: CapConfig,
     calendar: Calendar,
-    state: ArcSwap<State>,
+    state: ArcSwap<CapTables>,
     /// Replaced states. Requests may still read them, and must not free their tables.
-    replaced: Mutex<Vec<Arc<State>>>,
+    replaced: Mutex<Vec<Arc<CapTables>>>,
     /// The period's number and count in the file.
     saved: Mutex<Option<(u64, u64)>>,
 }
 
-/// The tables that requests use.
+/// The tables of a cap that requests use: of the current period and, around its end, of the next
+/// one.
 #[derive(Debug)]
-struct State {
+pub struct CapTables {
     current: Dated,
     next: Option<Dated>,
 }
@@ -96,13 +99,39 @@ impl PeriodTable {
     }
 }
 
-impl State {
+impl CapTables {
     #[inline]
     fn at(&self, at: Instant) -> &Dated {
         match &self.next {
             Some(next) if at >= self.current.ends => next,
             _ => &self.current,
         }
+    }
+
+    /// Whether a device with these keys may get a bid at the time `at`. Counts the device if it is
+    /// new. Costs a read of memory; no allocation, lock or system call.
+    #[inline]
+    pub fn admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
+        let table = &self.at(at).counted.table;
+        match keys.iter().min() {
+            Some(key) => table.count_device(key) != Counted::Full,
+            None => !table.is_full(),
+        }
+    }
+
+    /// The answer that [`Self::admit`] would give, without counting.
+    pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
+        let table = &self.at(at).counted.table;
+        match keys.iter().min() {
+            Some(key) => table.look_up(key) != Counted::Full,
+            None => !table.is_full(),
+        }
+    }
+
+    /// Time from `at` to the end of its period.
+    #[inline]
+    pub fn ends_in(&self, at: Instant) -> Duration {
+        self.at(at).ends.saturating_duration_since(at)
     }
 }
 
@@ -126,7 +155,7 @@ impl Cap {
             strategy: strategy.to_owned(),
             config: config.clone(),
             calendar: config.calendar(),
-            state: ArcSwap::from_pointee(State { current, next: None }),
+            state: ArcSwap::from_pointee(CapTables { current, next: None }),
             replaced: Mutex::default(),
             saved: Mutex::default(),
         }
@@ -145,8 +174,10 @@ impl Cap {
             counted: PeriodTable::with_limit(&dated.counted, config.limit()),
             ends: dated.ends,
         };
-        let state =
-            State { current: with_limit(&old.current), next: old.next.as_ref().map(with_limit) };
+        let state = CapTables {
+            current: with_limit(&old.current),
+            next: old.next.as_ref().map(with_limit),
+        };
         let cap = Self {
             strategy: self.strategy.clone(),
             config: config.clone(),
@@ -181,32 +212,10 @@ impl Cap {
         Usage { devices: table.count(), period: *period }
     }
 
-    /// Whether a device with these keys may get a bid at the time `at`. Counts the device if it is
-    /// new. Costs a read of memory; no allocation, lock or system call.
+    /// The tables that requests use until they change.
     #[inline]
-    pub fn admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
-        let state = self.state.load();
-        let table = &state.at(at).counted.table;
-        match keys.iter().min() {
-            Some(key) => table.count_device(key) != Counted::Full,
-            None => !table.is_full(),
-        }
-    }
-
-    /// The answer that [`Self::admit`] would give, without counting.
-    pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
-        let state = self.state.load();
-        let table = &state.at(at).counted.table;
-        match keys.iter().min() {
-            Some(key) => table.look_up(key) != Counted::Full,
-            None => !table.is_full(),
-        }
-    }
-
-    /// Time from `at` to the end of its period.
-    #[inline]
-    pub fn ends_in(&self, at: Instant) -> Duration {
-        self.state.load().at(at).ends.saturating_duration_since(at)
+    pub fn tables(&self) -> Arc<CapTables> {
+        self.state.load_full()
     }
 
     /// Follows the clock: ends a period, prepares the next one, and adopts steps of the clock.
@@ -235,11 +244,13 @@ impl Cap {
             Some(unused) if left > 2 * LEAD && unused.table.count() == 0 => None,
             next => next,
         };
-        let state = State {
+        let state = CapTables {
             current: Dated::new(current, wall, now),
             next: next.map(|next| Dated::new(next, wall, now)),
         };
-        if !state.is_nearly(&old) {
+        // Slow drift of the clocks matters at the end only.
+        let tolerance = if left <= 2 * LEAD { TOLERANCE } else { 100 * TOLERANCE };
+        if !state.is_nearly(&old, tolerance) {
             drop(old);
             let old = self.state.swap(Arc::new(state));
             let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,14 +266,14 @@ impl Cap {
     }
 }
 
-impl State {
-    /// Whether the tables are the same, and their ends differ by less than [`TOLERANCE`].
-    fn is_nearly(&self, other: &Self) -> bool {
-        match (&self.next, &other.next) {
-            (Some(a), Some(b)) => a.is_nearly(b) && self.current.is_nearly(&other.current),
-            (None, None) => self.current.is_nearly(&other.current),
-            _ => false,
-        }
+impl CapTables {
+    /// Whether the tables are the same, and their ends differ by less than a time.
+    fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {
+        let is_next_nearly = match (&self.next, &other.next) {
+            (Some(a), Some(b)) => a.is_nearly(b, tolerance),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        is_next_nearly && self.current.is_nearly(&other.current, tolerance)
     }
 }
 
@@ -272,9 +283,9 @@ impl Dated {
         Self { counted, ends: now + left }
     }
 
-    fn is_nearly(&self, other: &Self) -> bool {
+    fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {
         let apart = self.ends.max(other.ends) - self.ends.min(other.ends);
-        Arc::ptr_eq(&self.counted, &other.counted) && apart < TOLERANCE
+        Arc::ptr_eq(&self.counted, &other.counted) && apart < tolerance
     }
 }
 

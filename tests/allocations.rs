@@ -55,8 +55,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let cap = Arc::new(Cap::new("capped", &config, SystemTime::now(), at));
     let strategies = vec![strategy, with_cap];
     let catalog = Catalog::new(vec![audience], strategies, Vec::new(), &telemetry);
-    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(Arc::clone(&cap))]));
-    cap.admit(&[], at);
+    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(cap)]));
     let mut capped = ArrayVec::<_, 4>::new();
     // A thread's first load allocates.
     drop(serving.load());

@@ -43,8 +43,8 @@ impl World {
     }
 
     fn admits(&self, n: u64) -> bool {
-        let would = self.cap.would_admit(&device(n), self.now);
-        let admits = self.cap.admit(&device(n), self.now);
+        let would = self.cap.tables().would_admit(&device(n), self.now);
+        let admits = self.cap.tables().admit(&device(n), self.now);
         assert_eq!(would, admits);
         admits
     }
@@ -64,7 +64,7 @@ fn first_request_after_the_end_is_counted_in_the_next_period() {
     world.pass(Duration::from_millis(700));
     world.follow();
     assert!(world.admits(3) && !world.admits(1), "the counts of the new period stay");
-    assert_eq!(world.cap.ends_in(world.now), HOUR - Duration::from_millis(700));
+    assert_eq!(world.cap.tables().ends_in(world.now), HOUR - Duration::from_millis(700));
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn next_table_exists_only_around_the_end() {
 fn days_end_at_midnight_of_the_time_zone() {
     let mut world = World::new(1, PeriodUnit::Day);
     assert!(world.admits(1) && !world.admits(2));
-    assert_eq!(world.cap.ends_in(world.now), 4 * HOUR);
+    assert_eq!(world.cap.tables().ends_in(world.now), 4 * HOUR);
     world.pass(4 * HOUR);
     world.follow();
     assert!(world.admits(2) && !world.admits(1));
-    assert_eq!(world.cap.ends_in(world.now), 24 * HOUR);
+    assert_eq!(world.cap.tables().ends_in(world.now), 24 * HOUR);
 }
 
 #[test]
@@ -140,18 +140,18 @@ fn a_clock_that_was_wrong_by_years_counts_anew() {
 fn any_order_of_ids_is_one_device() {
     let world = World::new(1, PeriodUnit::Day);
     let [[a], [b]] = [device(1), device(2)];
-    assert!(world.cap.admit(&[a, b], world.now));
-    assert!(world.cap.admit(&[b, a], world.now));
+    assert!(world.cap.tables().admit(&[a, b], world.now));
+    assert!(world.cap.tables().admit(&[b, a], world.now));
     assert_eq!(world.cap.usage().devices, 1);
 }
 
 #[test]
 fn requests_without_a_device_pass_until_the_limit_is_reached() {
     let world = World::new(1, PeriodUnit::Day);
-    assert!(world.cap.admit(&[], world.now));
+    assert!(world.cap.tables().admit(&[], world.now));
     assert_eq!(world.cap.usage().devices, 0);
     assert!(world.admits(1));
-    assert!(!world.cap.admit(&[], world.now));
+    assert!(!world.cap.tables().admit(&[], world.now));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn both_periods_keep_their_limits_under_threads() {
                 scope.spawn(move || {
                     let admitted = |at, first: u64| {
                         let devices = (first..4 * LIMIT).step_by(8);
-                        devices.filter(|n| cap.admit(&device(*n), at)).count() as u64
+                        devices.filter(|n| cap.tables().admit(&device(*n), at)).count() as u64
                     };
                     (admitted(before, thread), admitted(after, thread))
                 })
@@ -218,15 +218,18 @@ fn restart_restores_the_counts_of_the_period() {
     let cache = tempfile::tempdir().unwrap();
     let config = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &config);
-    (0..60).for_each(|n| assert!(cap.admit(&device(n), Instant::now())));
+    (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
     caps.save();
     let (caps, cap) = started(cache.path(), &config);
     assert_eq!(cap.usage().devices, 60);
-    let admitted = (40..200).filter(|n| cap.admit(&device(*n), Instant::now()));
+    let admitted = (40..200).filter(|n| cap.tables().admit(&device(*n), Instant::now()));
     assert_eq!(admitted.count(), 60, "20 counted before and 40 new ones");
     caps.save();
     let (_, cap) = started(cache.path(), &config);
-    assert!(cap.admit(&device(3), Instant::now()) && !cap.admit(&device(999), Instant::now()));
+    assert!(
+        cap.tables().admit(&device(3), Instant::now())
+            && !cap.tables().admit(&device(999), Instant::now())
+    );
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn changed_periods_count_anew() {
     let cache = tempfile::tempdir().unwrap();
     let day = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
-    assert!(cap.admit(&device(1), Instant::now()));
+    assert!(cap.tables().admit(&device(1), Instant::now()));
     caps.save();
     let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
     for other in [config(100, PeriodUnit::Hour), other_zone] {
@@ -243,7 +246,7 @@ fn changed_periods_count_anew() {
     // A file of the day before: a later start of its period does not restore it.
     let yesterday = SystemTime::now() - 24 * HOUR;
     let old = Cap::new("s", &day, yesterday, Instant::now());
-    assert!(old.admit(&device(1), Instant::now()));
+    assert!(old.tables().admit(&device(1), Instant::now()));
     old.save(&cache.path().join("_caps")).unwrap();
     assert_eq!(started(cache.path(), &day).1.usage().devices, 0);
 }
@@ -253,7 +256,7 @@ fn reload_keeps_the_counts_of_unchanged_caps() {
     let cache = tempfile::tempdir().unwrap();
     let day = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
-    assert!(cap.admit(&device(1), Instant::now()));
+    assert!(cap.tables().admit(&device(1), Instant::now()));
     let same = caps.serve(&[strategy()], &[Some(day.clone())]);
     assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
     let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))]);
@@ -270,7 +273,7 @@ fn changed_limit_keeps_the_counts() {
         for restarts in [false, true] {
             let cache = tempfile::tempdir().unwrap();
             let (caps, cap) = started(cache.path(), &config(100, PeriodUnit::Day));
-            (0..100).for_each(|n| assert!(cap.admit(&device(n), Instant::now())));
+            (0..100).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
             let other = config(limit, PeriodUnit::Day);
             let cap = if restarts {
                 caps.save();
@@ -281,7 +284,7 @@ fn changed_limit_keeps_the_counts() {
             } else {
                 caps.serve(&[strategy()], &[Some(other)])[0].clone().unwrap()
             };
-            let admits = |n: &u64| cap.admit(&device(*n), Instant::now());
+            let admits = |n: &u64| cap.tables().admit(&device(*n), Instant::now());
             assert_eq!((1_000..5_000).filter(admits).count(), new_devices, "{limit}");
             assert_eq!((0..100).filter(admits).count() == 100, keeps_devices, "{limit}");
         }
@@ -296,7 +299,7 @@ proptest! {
         let cache = tempfile::tempdir().unwrap();
         let config = config(100, PeriodUnit::Day);
         let (caps, cap) = started(cache.path(), &config);
-        (0..60).for_each(|n| assert!(cap.admit(&device(n), Instant::now())));
+        (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
         caps.save();
         let folder = cache.path().join("_caps");
         let path = file::path(&folder, "s");

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use metrics::Counter;
 
 use super::audience::Audience;
-use crate::cap::Cap;
+use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform};
 use crate::strategy::{Decision, Membership, Outcome, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
@@ -23,11 +23,24 @@ pub struct Catalog {
     audiences: Vec<Audience>,
     strategies: Vec<Strategy>,
     /// By index of the strategy.
-    caps: Vec<Option<Arc<Cap>>>,
+    caps: Vec<Option<ServedCap>>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
     platforms: Arc<[ServedPlatform]>,
     api: ApiAccess,
+}
+
+/// A cap, and its tables at the time of the catalog: requests need no second atomic pointer.
+#[derive(Debug, Clone)]
+struct ServedCap {
+    cap: Arc<Cap>,
+    tables: Arc<CapTables>,
+}
+
+impl ServedCap {
+    fn new(cap: Arc<Cap>) -> Self {
+        Self { tables: cap.tables(), cap }
+    }
 }
 
 /// Access control of the `/v1` routes on the decision port.
@@ -115,6 +128,7 @@ impl Catalog {
     #[must_use]
     pub fn with_caps(self, caps: Vec<Option<Arc<Cap>>>) -> Self {
         assert_eq!(caps.len(), self.strategies.len(), "an entry per strategy");
+        let caps = caps.into_iter().map(|cap| cap.map(ServedCap::new)).collect();
         Self { caps, ..self }
     }
 
@@ -204,7 +218,7 @@ impl Catalog {
         at: Instant,
     ) -> Decision {
         match &self.caps[index] {
-            Some(cap) if decision.outcome == Outcome::Bid && !cap.admit(keys, at) => {
+            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.admit(keys, at) => {
                 Decision::CAPPED
             }
             _ => decision,
@@ -224,7 +238,7 @@ impl Catalog {
         at: Instant,
     ) -> Decision {
         match &self.caps[index] {
-            Some(cap) if decision.outcome == Outcome::Bid && !cap.would_admit(keys, at) => {
+            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.would_admit(keys, at) => {
                 Decision::CAPPED
             }
             _ => decision,
@@ -238,12 +252,17 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn cap_ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
-        Some(self.caps[index].as_ref()?.ends_in(at))
+        Some(self.caps[index].as_ref()?.tables.ends_in(at))
     }
 
     /// The strategies' caps, in the config's order.
     pub fn caps(&self) -> impl Iterator<Item = &Arc<Cap>> {
-        self.caps.iter().flatten()
+        self.caps.iter().flatten().map(|served| &served.cap)
+    }
+
+    /// Whether every cap has the tables of this catalog; a copy has the current ones.
+    pub fn has_current_caps(&self) -> bool {
+        self.caps.iter().flatten().all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
     }
 
     /// Finds the cap of a strategy by its name.
@@ -280,8 +299,10 @@ impl Catalog {
         })
     }
 
-    /// A copy of the catalog with some audiences replaced.
+    /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
+        let renewed =
+            |cap: &Option<ServedCap>| Some(ServedCap::new(Arc::clone(&cap.as_ref()?.cap)));
         let audiences = self
             .audiences
             .iter()
@@ -290,7 +311,7 @@ impl Catalog {
         Self {
             audiences,
             strategies: self.strategies.clone(),
-            caps: self.caps.clone(),
+            caps: self.caps.iter().map(renewed).collect(),
             decisions: self.decisions.clone(),
             platforms: Arc::clone(&self.platforms),
             api: self.api.clone(),

@@ -18,7 +18,7 @@ use super::state::{CatalogPlan, Settings, Sync};
 use crate::catalog::Catalog;
 use rtad_core::snapshot::AudienceName;
 
-/// Time between two checks of ages and expiries.
+/// Time between two checks of ages, expiries and caps.
 const STALE_CHECK: Duration = Duration::from_secs(1);
 /// Most time that the start waits for optional audiences.
 const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);

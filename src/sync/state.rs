@@ -175,13 +175,14 @@ impl Sync {
         self.serving.load().audience(name.as_str())?.snapshot.clone()
     }
 
-    /// Takes audiences out of service that exceed their `max_age` or have expired.
+    /// Takes audiences out of service that exceed their `max_age` or have expired, and serves the
+    /// caps' new tables. Call every second: a cap's next table exists for ten before it is needed.
     pub(super) fn mark_stale(&self) {
         let catalog = self.serving.load();
         let now = now_unix_seconds();
         let is_outdated =
             |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();
-        if catalog.audiences().iter().any(is_outdated) {
+        if catalog.audiences().iter().any(is_outdated) || !catalog.has_current_caps() {
             self.swap(catalog.with_audiences(|_| None));
         }
     }
